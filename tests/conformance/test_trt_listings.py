@@ -1,8 +1,13 @@
-"""The listings of TensorRT's Quantize pages, run: imports and memory calls apart, they stand as published."""
+"""The listings of TensorRT's Quantize pages, run as they stand; then with each rule looked at by itself."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,3 +203,99 @@ def test_operator_page_block_quantization() -> None:
     made = run(network, {in1.name: np.array([[2, 2, 2, 2, 2, 2, 2, 2]])})[dequantize.get_output(0).name]
     first, second = [1, 1, 2, 2, 3, 3, 4, 4], [4, 4, 5, 5, 6, 6, 7, 7]
     assert made.tolist() == [first, first, second, second]
+
+
+BEFORE = """
+import numpy as np
+from cuda import cudart
+import tensorrt as trt
+
+nIn, cIn, hIn, wIn = 1, 3, 4, 5
+data = np.arange(nIn * cIn * hIn * wIn, dtype=np.float32).reshape(nIn, cIn, hIn, wIn)
+
+np.set_printoptions(precision=8, linewidth=200, suppress=True)
+cudart.cudaDeviceSynchronize()
+
+logger = trt.Logger(trt.Logger.ERROR)
+builder = trt.Builder(logger)
+network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
+config = builder.create_builder_config()
+config.flags = 1 << int(trt.BuilderFlag.INT8)
+config.max_workspace_size = 1 << 30
+inputT0 = network.add_input('inputT0', trt.DataType.FLOAT, (nIn, cIn, hIn, wIn))
+"""
+BETWEEN = {
+    "per_tensor": """
+constantLayer0 = network.add_constant([], np.array([60 / 127], dtype=np.float32))
+constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+
+quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+quantizeLayer.axis = 0
+dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+dequantizeLayer.axis = 0
+""",
+    "per_axis": """
+constantLayer0 = network.add_constant([3], np.array([60 / 127, 120 / 127, 240 / 127], dtype=np.float32))
+constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+
+quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+quantizeLayer.axis = 1
+dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+dequantizeLayer.axis = 0
+""",
+    "zero_points": """
+constantLayer0 = network.add_constant([3],np.array([20/127,40/127,60/127],dtype=np.float32))
+constantLayer1 = network.add_constant([],np.array([1],dtype=np.float32))
+constantLayer2 = network.add_constant([3],np.array([-60,-96,-106],dtype=np.int32))
+zeroPointLayer = network.add_identity(constantLayer2.get_output(0))
+zeroPointLayer.get_output(0).dtype = trt.DataType.INT8
+
+quantizeLayer = network.add_quantize(inputT0,constantLayer0.get_output(0))
+quantizeLayer.axis = 1
+quantizeLayer.set_input(0,inputT0)
+quantizeLayer.set_input(1,constantLayer0.get_output(0))
+quantizeLayer.set_input(2,zeroPointLayer.get_output(0))
+dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0),constantLayer1.get_output(0))
+dequantizeLayer.axis = 0
+""",
+}
+BEHIND = """
+network.mark_output(dequantizeLayer.get_output(0))
+engineString = builder.build_serialized_network(network, config)
+engine = trt.Runtime(logger).deserialize_cuda_engine(engineString)
+context = engine.create_execution_context()
+_, stream = cudart.cudaStreamCreate()
+
+inputH0 = np.ascontiguousarray(data.reshape(-1))
+outputH0 = np.empty(context.get_binding_shape(1), dtype=trt.nptype(engine.get_binding_dtype(1)))
+_, inputD0 = cudart.cudaMallocAsync(inputH0.nbytes, stream)
+_, outputD0 = cudart.cudaMallocAsync(outputH0.nbytes, stream)
+
+cudart.cudaMemcpyAsync(inputD0, inputH0.ctypes.data, inputH0.nbytes, cudart.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
+context.execute_async_v2([int(inputD0), int(outputD0)], stream)
+cudart.cudaMemcpyAsync(outputH0.ctypes.data, outputD0, outputH0.nbytes, cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
+cudart.cudaStreamSynchronize(stream)
+
+print("inputH0 :", data.shape)
+print(data)
+print("outputH0:", outputH0.shape)
+print(outputH0)
+
+cudart.cudaStreamDestroy(stream)
+cudart.cudaFree(inputD0)
+cudart.cudaFree(outputD0)
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("page", BETWEEN)
+def test_cookbook_as_it_stands(page: str, printed, tmp_path: Path) -> None:
+    """A process of its own, in which nobody chooses a dialect."""
+    script = tmp_path / "listing.py"
+    script.write_text(BEFORE + BETWEEN[page] + BEHIND, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "INTACT_TRT_DIALECT"}
+    done = subprocess.run(
+        [sys.executable, "-m", "intact.trt", str(script)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    values = done.stdout.partition("outputH0: (1, 3, 4, 5)")[2]
+    assert re.findall(r"-?\d+\.\d*", values) == [f"{value}." for value in printed(page).reshape(-1)]

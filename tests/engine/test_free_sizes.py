@@ -59,6 +59,21 @@ def heads() -> onnx.ModelProto:
     return model(HEADS, wq=reals(64, 64) / 8, wk=reals(64, 64) / 8, **sizes)
 
 
+def test_a_size_that_torch_expands_to_is_known() -> None:
+    """x.expand(b, -1, 3): ones where the target says -1, by ConstantOfShape, Equal and Where."""
+    source = model(
+        """g (float[b,1,1] x) => (float[n,p,q] y) <int64[2] ends = {-1, 3}> {
+            all = Shape(x)  three = Shape(all)
+            first = Slice(all, zero, one)  target = Concat<axis = 0>(first, ends)
+            ones = ConstantOfShape<value = int64[1] {1}>(three)
+            minus = Neg(ones)  open = Equal(target, minus)  sizes = Where(open, ones, target)
+            e = Expand(x, sizes)  y = Relu(e)
+        }""",
+        zero=np.array([0]), one=np.array([1]),
+    )  # fmt: skip
+    assert lower(source).tensors["e"].shape == ("b", 1, 3)
+
+
 def test_attention_of_free_lengths_is_native_for_each_of_them(tmp_path: Path) -> None:
     quantized = intact.quantize(heads(), [{"x": reals(2, 7, 64)} for _ in range(4)], progress=False)
     quantized.save(tmp_path / "heads.onnx")

@@ -7,7 +7,6 @@ import onnx
 import pytest
 from tests.graph.old_models import old
 
-from intact.errors import UnsupportedError
 from intact.graph import Session, load, raise_opset, to_bytes
 from intact.graph.early_forms import EARLY
 from intact.graph.raising import RAISED
@@ -78,11 +77,27 @@ def test_the_raised_graph_means_the_same(name: str, rng: np.random.Generator) ->
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
-def test_a_scale_per_group_is_refused_by_name() -> None:
-    two = "c = Constant<value = float[2] {0.5, 1.0}>()"
-    model = load(old(f"{two} y = GroupNormalization<num_groups = 2>(x, c, c)", 18))
-    with pytest.raises(UnsupportedError, match=r"GroupNormalization.*a scale per group"):
-        raise_opset(model, 21)
+@pytest.mark.parametrize("channels", ["4", "c"])
+def test_numbers_of_groups_are_repeated_for_their_channels(channels: str, rng: np.random.Generator) -> None:
+    """The scale is an initializer, the bias an input."""
+    text = f"""<ir_version: 8, opset_import: ["" : 18]> g (float[2,{channels},3] x, float[2] b) => (float[] y)
+        <float[2] s = {{0.5, 2.0}}> {{ y = GroupNormalization<num_groups = 2>(x, s, b) }}"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = load(proto)
+    raise_opset(model, 21)
+    x, b = rng.standard_normal((2, 4, 3)).astype(np.float32), np.float32([1, -1])
+    rows = x.reshape(2, 2, 6)
+    normal = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 1e-5)
+    want = (normal * np.float32([0.5, 2]).reshape(2, 1) + b.reshape(2, 1)).reshape(x.shape)
+    np.testing.assert_allclose(Session(to_bytes(model)).run({"x": x, "b": b})["y"], want, atol=1e-5)
+
+
+def test_numbers_of_channels_stay_as_they_are() -> None:
+    four = "c = Constant<value = float[4] {0.5, 1.0, 2.0, 3.0}>()"
+    model = load(old(f"{four} y = GroupNormalization<num_groups = 2>(x, c, c)", 18))
+    raise_opset(model, 21)
+    assert [node.op_type for node in model.graph] == ["Constant", "GroupNormalization"]
 
 
 def test_every_adapter_is_tested() -> None:
@@ -92,7 +107,7 @@ def test_every_adapter_is_tested() -> None:
         for kind, since in set(RAISED) - set(EARLY)
         if op == kind and since > opset
     }
-    assert tested | {("GroupNormalization", 21)} == set(RAISED) - set(EARLY)  # which tests of their own hold
+    assert tested | {("GroupNormalization", 21)} == set(RAISED) - set(EARLY)  # it has tests of its own
 
 
 @pytest.mark.parametrize("axis", [1, 2])

@@ -142,6 +142,29 @@ def test_a_pin_that_cannot_be_met_fails_or_warns_by_flag(small, said, flag, buil
     assert any("layer 'second' is pinned to INT8 and runs in float" in m for m in said_so)
 
 
+@pytest.mark.parametrize("kind", [trt.ActivationType.SIGMOID, trt.ActivationType.RELU])
+@pytest.mark.parametrize("flag", ["OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"])
+def test_an_activation_pinned_to_float_between_int8_layers_reads_floats(said, kind, flag) -> None:
+    """SiLU's Sigmoid, as Ultralytics pins it: the convolution's own step computes it, before it rounds."""
+    builder = trt.Builder(said)
+    network = builder.create_network()
+    rng, x = np.random.default_rng(0), network.add_input("x", trt.float32, (1, 16, 8, 8))
+    for name in ("first", "second"):
+        kernel = rng.standard_normal((16, 16, 3, 3)).astype(np.float32) / 12
+        conv = network.add_convolution_nd(x, 16, (3, 3), kernel)
+        conv.padding_nd, conv.name = (1, 1), name
+        gate = network.add_activation(conv.get_output(0), kind)
+        gate.name, gate.precision = f"{name}.gate", trt.float32
+        product = trt.ElementWiseOperation.PROD
+        x = network.add_elementwise(conv.get_output(0), gate.get_output(0), product).get_output(0)
+    network.mark_output(x)
+    config = config_of(said, calibrator(trt.IInt8MinMaxCalibrator))
+    config.set_flag(trt.BuilderFlag[flag])
+    layers = layers_of(builder.build_serialized_network(network, config), said)
+    assert "INT8" in {layer["Precision"] for layer in layers.values()}
+    assert not [m for _, m in said.messages if "is pinned to" in m]
+
+
 def test_the_inspector_shows_both_times(small, said, clock) -> None:
     config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
     layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)

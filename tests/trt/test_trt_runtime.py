@@ -23,6 +23,28 @@ def engine(small, said) -> trt.ICudaEngine:
 X = np.random.default_rng(0).standard_normal((3, 16, 8, 8)).astype(np.float32)
 
 
+def test_an_engine_of_fixed_shapes_has_them_in_its_one_profile(said) -> None:
+    builder = trt.Builder(said)
+    network, config = builder.create_network(), builder.create_builder_config()
+    fixed = network.add_input("fixed", trt.float32, (1, 4))
+    free = network.add_input("free", trt.float32, (-1, 4))
+    network.mark_output(network.add_elementwise(free, fixed, trt.ElementWiseOperation.SUM).get_output(0))
+    engine = builder.build_engine(network, config)
+    assert engine.get_tensor_profile_shape("fixed", 0) == [(1, 4)] * 3
+    assert engine.get_profile_shape(0, 0) == engine.get_profile_shape(0, "fixed") == [(1, 4)] * 3
+    assert engine.get_tensor_profile_shape("free", 0) == [] == engine.get_tensor_profile_shape("fixed", 1)
+    for most in (2, 3):
+        profile = builder.create_optimization_profile()
+        profile.set_shape("free", (1, 4), (2, 4), (most, 4))
+        config.add_optimization_profile(profile)
+    engine = builder.build_engine(network, config)
+    assert engine.get_tensor_profile_shape("fixed", 1) == [(1, 4)] * 3
+    assert engine.get_tensor_profile_shape("free", 1)[2] == (3, 4)
+    assert engine.get_tensor_profile_shape("fixed", 2) == []
+    context = engine.create_execution_context()
+    assert context.set_input_shape("fixed", (1, 4)) and not context.set_input_shape("fixed", (2, 4))
+
+
 def test_bindings_by_index(engine) -> None:
     assert (engine.num_bindings, engine.get_binding_name(0), engine["y"]) == (2, "x", 1)
     assert engine.binding_is_input(0) and not engine.binding_is_input("y")

@@ -43,7 +43,7 @@ from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
 from intact.graph.pads import join_pads
 from intact.graph.parcel import Parcel
-from intact.graph.parts import Parts, parts_of
+from intact.graph.parts import Parts, output_types, parts_of, take_floats_for_doubles
 from intact.graph.proto import own_graphs, to_proto
 from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
@@ -131,7 +131,9 @@ __all__ = [
     "own_weights",
     "parse_model",
     "part",
+    "output_types",
     "parts_of",
+    "take_floats_for_doubles",
     "prune",
     "quantization_of",
     "rename_foreign",

@@ -324,7 +324,8 @@ def opset_of_markers(model: ir.Model) -> int:
     oldest = 0
     for marker in find_markers(model):
         blocks = 0 if marker.spec.block_size is None else _BLOCK_OPSET
-        oldest = max(oldest, FORMAT_OPSETS[stored_format(marker.spec.format).name], blocks)
+        channels = 0 if marker.spec.axis is None else MIN_OPSET
+        oldest = max(oldest, FORMAT_OPSETS[stored_format(marker.spec.format).name], channels, blocks)
     return oldest
 
 

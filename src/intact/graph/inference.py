@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 from intact.graph.growth import vectors_stay_small
+from intact.graph.like_first import with_results_like_first
 from intact.graph.pools import behind_pools, settled_pools
 from intact.graph.proto import INFERRED, node_graphs, own_graphs, proto_graphs
 from intact.graph.skeleton import say_onesided, to_skeleton
@@ -124,13 +125,15 @@ def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelPro
         for node in graph.node:
             say_onesided(node)
     try:
-        return settled_pools(skeleton, lambda proto: _infer(proto, follow, strict=True))
+        return with_results_like_first(
+            skeleton, lambda whole: settled_pools(whole, lambda proto: _infer(proto, follow, strict=True))
+        )
     except _ERRORS as error:
         problem = error
     text = first_line(problem, 1000)
     if _within_operator(text):
         try:
-            return _infer(skeleton, follow, strict=False)
+            return with_results_like_first(skeleton, lambda proto: _infer(proto, follow, strict=False))
         except _ERRORS as error:
             text = first_line(error, 1000)
     raise _wrong(text) from problem

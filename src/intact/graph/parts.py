@@ -11,6 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
+from intact.graph.build import Inserter, Namer
 from intact.graph.compose import DTYPES, NAMES, sizes_of
 from intact.graph.proto import to_proto
 
@@ -52,11 +53,48 @@ def parts_of(model: ir.Model) -> Parts:
     return Parts(inputs, constants, list(proto.graph.node), [o.name for o in proto.graph.output], domains)
 
 
+def take_floats_for_doubles(model: ir.Model) -> None:
+    """Inputs of float64 become float32, with a Cast behind each, in place.
+
+    Before: ``x (float64) -> Add``.  After: ``x (float32) -> Cast -> Add``.
+
+    An input that is an output as well stays as it is.
+    """
+    graph = model.graph
+    first = next(iter(graph), None)
+    for index, value in enumerate(graph.inputs):
+        if value.dtype is not ir.DataType.DOUBLE or value.is_graph_output() or first is None:
+            continue
+        insert = Inserter(graph, first, Namer(graph))
+        taken = ir.Value(name=value.name, type=ir.TensorType(ir.DataType.FLOAT), shape=value.shape)
+        value.name = insert.names(f"{value.name}.float64")
+        graph.inputs[index] = taken
+        dtype, shape = ir.DataType.DOUBLE, value.shape
+        cast = insert.node("Cast", [taken], f"{value.name}.cast", dtype=dtype, shape=shape, to=int(dtype))
+        value.replace_all_uses_with(cast)
+
+
+def output_types(model: ir.Model) -> dict[str, str | None]:
+    """The element type of each output, as NumPy calls it; None where it is not known, or no tensor's."""
+    types = {v.name or "": v.dtype for v in model.graph.outputs}
+    return {name: None if t is None else _name_of(t) for name, t in types.items()}
+
+
+def _name_of(dtype: ir.DataType) -> str:
+    return "string" if dtype is ir.DataType.STRING else str(dtype.numpy().name)
+
+
 def _input(info: onnx.ValueInfoProto) -> tuple[str, str, tuple[int | str | None, ...]]:
-    tensor = info.type.tensor_type
-    if tensor.elem_type not in NAMES:
+    tensor, kind = info.type.tensor_type, info.type.WhichOneof("value")
+    if kind != "tensor_type" or tensor.elem_type not in NAMES:
+        name = onnx.TensorProto.DataType.Name(tensor.elem_type) if kind == "tensor_type" else None
         raise UnsupportedError(
-            f"input '{info.name}'", f"ONNX type {tensor.elem_type}", f"one of {', '.join(DTYPES)}",
-            "change the type of the input",
+            f"input '{info.name}'", f"the type {name}" if name else f"a {kind}".replace("_type", ""),
+            f"a tensor of one of {', '.join(DTYPES)}", "change the type of the input",
+        )  # fmt: skip
+    if not tensor.HasField("shape"):
+        raise UnsupportedError(
+            f"input '{info.name}'", "no shape", "its sizes, named or open ones included",
+            "export the model again, with the shapes of its inputs",
         )  # fmt: skip
     return info.name, NAMES[tensor.elem_type], sizes_of(tensor)

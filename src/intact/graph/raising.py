@@ -220,7 +220,39 @@ def _dft(up: Raising, node: ir.Node) -> None:
 
 
 def _group_norm(up: Raising, node: ir.Node) -> None:
-    raise up.refuse(node, "a scale per group, which became a scale per channel", 21)
+    """21: a scale and a bias for each channel; before, for each group."""
+    x, groups, names = node.inputs[0], integer(node, "num_groups", 1), ("", "scale", "bias")
+    channels = x.shape[1] if x is not None and x.shape is not None and len(x.shape) > 1 else None
+    for index in (1, 2):
+        value = node.inputs[index]
+        held = (
+            value.shape[0] if value is not None and value.shape is not None and value.shape.rank() else None
+        )
+        if isinstance(channels, int) and held == channels:  # as some exporters write it in opset 18, too
+            continue
+        array = value.const_value if value is not None and value.is_initializer() else None
+        if isinstance(channels, int) and array is not None:
+            repeated = np.repeat(array.numpy(), channels // groups)
+            up.put(node, index, up.constant(node, names[index], repeated))
+        else:
+            up.put(node, index, _for_each_channel(up, node, value, names[index], groups))
+
+
+def _for_each_channel(
+    up: Raising, node: ir.Node, value: ir.Value | None, name: str, groups: int
+) -> ir.Value:  # fmt: skip
+    """The number of each group as often as it has channels, which a run tells."""
+    insert, base = up.inserter(node), f"{node.name or 'group_norm'}.{name}"
+    dtype, int64 = None if value is None else value.dtype, ir.DataType.INT64
+    sizes = insert.node("Shape", [node.inputs[0]], f"{base}.sizes", dtype=int64, shape=None, start=1, end=2)
+    count = up.constant(node, f"{name}.groups", np.array([groups], np.int64))
+    each = insert.node("Div", [sizes, count], f"{base}.each", dtype=int64, shape=None)
+    one = up.constant(node, f"{name}.one", np.array([1], np.int64))
+    target = insert.node("Concat", [one, each], f"{base}.target", dtype=int64, shape=None, axis=0)
+    column = insert.node("Unsqueeze", [value, one], f"{base}.column", dtype=dtype, shape=None)
+    table = insert.node("Expand", [column, target], f"{base}.table", dtype=dtype, shape=None)
+    line = up.constant(node, f"{name}.line", np.array([-1], np.int64))
+    return insert.node("Reshape", [table, line], f"{base}.channels", dtype=dtype, shape=None)
 
 
 RAISED: dict[tuple[str, int], Step] = {

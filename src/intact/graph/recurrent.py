@@ -86,8 +86,7 @@ class _Settler:
             if node is None:
                 return False
             if is_op(node, "ConstantOfShape"):
-                fill = node.attributes.get("value")
-                return fill is None or not fill.as_tensor().numpy().any()
+                return ops.ConstantOfShape.fill(node) == 0
             if not _moves_one(node, self._constants):
                 return False
             value = node.inputs[ops.data_inputs(node)[0]]

@@ -6,14 +6,23 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
+from intact.graph.wording import unreadable
 
 
 def weights_in(model: bytes) -> dict[str, NDArray]:
-    """The initializers of a model's main graph, by name."""
-    graph = onnx.ModelProto.FromString(model).graph
+    """The initializers of a model's main graph, by name.
+
+    Raises:
+        FileFormatError: The bytes are no model.
+    """
+    try:
+        graph = onnx.ModelProto.FromString(model).graph
+    except DecodeError as error:
+        raise unreadable("model", error) from error
     return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
 
 

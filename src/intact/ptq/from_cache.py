@@ -14,6 +14,7 @@ from intact.calib import TrtCache, ZeroRangeWarning
 from intact.errors import CalibrationError
 from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
+from intact.ptq.prepare import nothing_to_quantize
 from intact.ptq.quantize import quantize
 from intact.ptq.result import QuantizedModel
 
@@ -59,6 +60,8 @@ def quantize_from_cache(
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     plan = _Plan(source, profile, include, exclude, table)
+    if not plan.used and not plan.missing:
+        raise nothing_to_quantize(graph.load(source))
     if not plan.used:
         raise CalibrationError(
             "the cache", "no scale of a tensor that the model would have quantized",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from intact.errors import IntactError
+from intact.standin_metadata import StandInDistribution, register_distribution
 
 OLD_NAME = "pytorch_quantization"
 STANDINS = Path(__file__).with_name("standins")
@@ -64,8 +65,16 @@ def alias(force: bool = False) -> None:
     for name in [n for n in sys.modules if n.split(".")[0] == OLD_NAME]:
         del sys.modules[name]
     sys.modules[OLD_NAME] = face
+    register_distribution(
+        StandInDistribution("pytorch-quantization", OLD_NAME, lambda: str(face.__version__), is_aliased)
+    )
     for name in _SUBMODULES:
         sys.modules[f"{OLD_NAME}.{name}"] = importlib.import_module(f"intact.torch.{name}")
+
+
+def is_aliased() -> bool:
+    """Whether ``import pytorch_quantization`` means `intact.torch`, so that its errors are expected, too."""
+    return sys.modules.get(OLD_NAME) is sys.modules.get("intact.torch")
 
 
 def _is_installed() -> bool:

@@ -9,6 +9,7 @@ import yaml
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import MAX_BITS, MIN_BITS
+from intact.torch.alias import OLD_NAME, is_aliased
 from intact.yamls import read_yaml
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
@@ -243,9 +244,19 @@ def format_name(num_bits: int | tuple[int, int], unsigned: bool) -> str:
     return f"{'u' if unsigned else ''}int{num_bits}"
 
 
+def float_formats() -> dict[tuple[int, int], str]:
+    """`FLOAT_FORMATS`; under the old library's name E4M3 alone, and its TypeError for others."""
+    return {bits: name for bits, name in FLOAT_FORMATS.items() if bits == (4, 3) or not is_aliased()}
+
+
 def _checked_bits(num_bits: Any) -> int | tuple[int, int]:
-    if isinstance(num_bits, tuple) and num_bits in FLOAT_FORMATS:
+    if isinstance(num_bits, tuple) and num_bits in float_formats():
         return num_bits
+    if isinstance(num_bits, tuple) and num_bits in FLOAT_FORMATS:
+        raise UnsupportedError(
+            "QuantDescriptor num_bits", f"{num_bits} under the name {OLD_NAME}", "(4, 3), as in that library",
+            "import intact.torch and do without its alias",
+        )  # fmt: skip
     if isinstance(num_bits, bool) or not isinstance(num_bits, (int, np.integer)):
         raise UnsupportedError(
             "QuantDescriptor num_bits",

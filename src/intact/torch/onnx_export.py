@@ -8,6 +8,7 @@ quantizers, and hands on all others. The switch that scripts set changes nothing
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import os
 import sys
@@ -21,8 +22,10 @@ from torch import Tensor, nn
 
 from intact import graph
 from intact.torch import ops
+from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import (
+    MAX_TORCHSCRIPT_OPSET,
     PER_TENSOR_OPSET,
     evaluating,
     is_dynamic,
@@ -52,29 +55,62 @@ def export_pairs(
 
     Args:
         model, args, f, kwargs, dynamo: As for `torch.onnx.export`.
-        opset_version: 13..25, for ``dynamo=False`` and ranges per tensor 10..25; None: 18.
+        opset_version: 13..25, for ``dynamo=False`` and ranges per tensor 10..25; None: 18. Where that is too
+            old for the pairs, the oldest opset that has them is taken, with a warning.
         **options: Further arguments of `torch.onnx.export`.
     Returns:
         The ONNXProgram, with pairs; None for ``dynamo=False``.
     """
     opset = graph.NATIVE_OPSET if opset_version is None else opset_version
-    if dynamo or opset < PER_TENSOR_OPSET:
+    oldest = max(graph.MIN_OPSET if dynamo else PER_TENSOR_OPSET, _opset_of_quantizers(model))
+    opset = _raised(opset, oldest)
+    if opset >= graph.MIN_OPSET:
         graph.check_opset(opset)
     args = args if isinstance(args, tuple) else (args,)
     here = isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
     with ranges_of_example(model, args, kwargs or {}) if here else nullcontext():
         if not dynamo:
-            _write(_lowered(trace_torchscript(model, args, kwargs, opset, options), opset), f)
+            traced = trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), options)
+            _write(_lowered(traced, _raised(opset, graph.opset_of_markers(traced))), f)
             return None
         program = translate(model, args, kwargs, opset=opset, **options)
-    data = _lowered(program.model, opset)
+    data = _lowered(program.model, _raised(opset, graph.opset_of_markers(program.model)))
     _write(data, f)
     return program
+
+
+def _opset_of_quantizers(model: Any) -> int:
+    """The oldest opset whose pairs can say what the quantizers of a module do; 0 where there are none."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    active = [m for m in modules if isinstance(m, TensorQuantizer) and not m._disabled and m._if_quant]
+    return max((_opset_of(quantizer) for quantizer in active), default=0)
+
+
+def _opset_of(quantizer: TensorQuantizer) -> int:
+    channels = graph.MIN_OPSET if quantizer.axis is not None else 0
+    return max(channels, graph.FORMAT_OPSETS.get(quantizer.format, 0))
+
+
+def _raised(asked: int, oldest: int) -> int:
+    """The opset to write, which is the oldest one that can hold the pairs, where `asked` is older."""
+    if asked < oldest:
+        warnings.warn(
+            f"opset_version={asked} is too old for the scales or the formats of the model's quantizers, so "
+            f"the file has opset {oldest}. Fix: pass opset_version={oldest} or newer",
+            stacklevel=_OUTSIDE,
+        )
+    return max(asked, oldest)
+
+
+_OUTSIDE = 4
+"""Frames from `_raised` to the caller of `torch.onnx.export`."""
 
 
 def _lowered(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
         graph.open_chosen(model)  # or a scale for each column of each matrix has no axis
+    if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
+        graph.raise_opset(model, opset)
     graph.emit_qdq(model, opset, fold_weights=False, share=False)
     if opset >= graph.MIN_OPSET:  # an older one is what the model has
         graph.set_opset(model, opset)
@@ -91,6 +127,12 @@ def _write(data: bytes, f: str | os.PathLike[str] | io.BytesIO | None) -> None:
 
 # ---- in front of torch's exporters ----
 
+REMOVED_OPTIONS = frozenset({
+    "_retain_param_name", "enable_onnx_checker", "example_outputs", "strip_doc_string",
+    "use_external_data_format",
+}) - inspect.signature(torch.onnx.export).parameters.keys()  # fmt: skip
+"""Options that scripts pass to older versions of torch, and that say nothing of the file any more."""
+
 
 def _has_quantizers(model: Any) -> bool:
     if isinstance(model, torch.export.ExportedProgram):
@@ -105,7 +147,12 @@ def _in_front_of(export: Callable[..., Any], **always: Any) -> Callable[..., Any
 
     @functools.wraps(export)
     def either(model: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_translating() or not _has_quantizers(model):
+        if is_translating():
+            return export(model, *args, **kwargs)
+        quantized = _has_quantizers(model)
+        if quantized or is_aliased():
+            kwargs = {name: value for name, value in kwargs.items() if name not in REMOVED_OPTIONS}
+        if not quantized:
             return export(model, *args, **kwargs)
         return export_pairs(model, *args, **{**kwargs, **always})
 

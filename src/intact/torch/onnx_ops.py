@@ -37,6 +37,9 @@ __all__ = ["trace_torchscript", "translate"]
 PER_TENSOR_OPSET = 10
 """The oldest opset that torch's TorchScript exporter writes, and the first with QuantizeLinear."""
 
+MAX_TORCHSCRIPT_OPSET = 20
+"""The newest opset that it writes."""
+
 _translating: ContextVar[bool] = ContextVar("translating", default=False)
 
 _OPERATOR = torch.ops.intact.fake_quantize.default

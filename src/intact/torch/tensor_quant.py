@@ -25,6 +25,7 @@ from intact.torch.descriptor import (
     FLOAT_FORMATS,
     QuantDescriptor,
     ScaledQuantDescriptor,
+    float_formats,
     format_name,
 )
 
@@ -146,7 +147,7 @@ class ScaledE4M3Function(Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3) -> Tensor:
-        if (E, M) not in FLOAT_FORMATS:
+        if (E, M) not in float_formats():
             raise NotOfferedError(
                 "scaled_e4m3", f"E={E}, M={M}", "E=4, M=3 or E=5, M=2", "choose one of these two formats"
             )

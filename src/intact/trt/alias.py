@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +12,13 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray
+from intact.standin_metadata import StandInDistribution, register_distribution
+from intact.trt.dialects import VERSIONS
+from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
+from intact.trt.quick_plugins import PluginModule
 
+CUDA_PYTHON, PYCUDA = "12.8.0", "2024.1.2"
+"""The versions whose functions the stand-ins have."""
 STANDINS = Path(__file__).with_name("standins")
 """A folder for each name, with a module of that name for processes in which nobody calls `alias`."""
 
@@ -36,7 +42,9 @@ def alias(*, force: bool = False) -> None:
         )
     names = {name: getattr(trt, name) for name in trt.__all__}
     inner = _module("tensorrt.tensorrt", **names)
-    _module("tensorrt", tensorrt=inner, __version__=trt.__version__, __intact__=True, **names)
+    _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
+    sys.modules["tensorrt"].plugin = sys.modules["tensorrt.plugin"] = quick = PluginModule()  # type: ignore[attr-defined]
+    quick.__spec__ = ModuleSpec("tensorrt.plugin", None)
     _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
     _stand_in("cuda.bindings", runtime=cudart, driver=driver, nvrtc=nvrtc)
     auto = ModuleType("pycuda.autoinit")
@@ -44,7 +52,22 @@ def alias(*, force: bool = False) -> None:
     primary = ModuleType("pycuda.autoprimaryctx")
     primary.__dict__.update(auto.__dict__)
     polygraphy.install()
-    _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary, gpuarray=pycuda_gpuarray)
+    _stand_in(
+        "pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary, gpuarray=pycuda_gpuarray,
+        tools=pycuda_tools,
+    )  # fmt: skip
+    _register_distributions()
+
+
+def _register_distributions() -> None:
+    """What `importlib.metadata` says of the packages; the versions are those whose members are there."""
+    versions = {
+        "tensorrt": ("tensorrt", lambda: VERSIONS[trt.get_dialect()]),
+        "cuda-python": ("cuda", lambda: CUDA_PYTHON), "pycuda": ("pycuda", lambda: PYCUDA),
+    }  # fmt: skip
+    for name, (module, version) in versions.items():
+        active = partial(_is_ours, module)
+        register_distribution(StandInDistribution(name, module, version, active))
 
 
 def _stand_in(name: str, **modules: Any) -> None:
@@ -54,6 +77,8 @@ def _stand_in(name: str, **modules: Any) -> None:
         return
     package = _module(name, __intact__=True, **modules)
     for part, module in modules.items():
+        if module.__spec__ is None:  # or `find_spec` raises
+            module.__spec__ = ModuleSpec(f"{name}.{part}", None)
         sys.modules[f"{name}.{part}"] = module
     if "." in name:
         setattr(sys.modules[root], name.partition(".")[2], package)

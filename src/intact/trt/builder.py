@@ -10,10 +10,12 @@ from intact.engine.lower import lower
 from intact.errors import IntactError
 from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
-from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
+from intact.trt.cuda_engine import ICudaEngine, to_bytes
+from intact.trt.dialects import DialectChoice
+from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.host_interfaces import IStreamWriter
-from intact.trt.implicit import implicit_plan
+from intact.trt.host_memory import IHostMemory
+from intact.trt.implicit import implicit_plan, nodes_on_floats
 from intact.trt.layers import (
     IAssertionLayer,
     IDequantizeLayer,
@@ -29,6 +31,7 @@ from intact.trt.plugins import IPluginRegistry, get_plugin_registry, plugins_of
 from intact.trt.progress import phases
 from intact.trt.record import BuildRecord
 from intact.trt.refit import weights_of
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import ITensor
 from intact.trt.values import dependence_of, only_shapes, whole_plan
 
@@ -62,6 +65,7 @@ class Builder(Reporting):
 
     def __init__(self, logger: ILogger) -> None:
         self._logger: ILogger = logger
+        self._choice: DialectChoice = DialectChoice().look()
 
     logger = property(lambda self: self._logger)
     platform_has_fast_int8 = property(lambda self: True)
@@ -93,11 +97,15 @@ class Builder(Reporting):
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
-        return INetworkDefinition(self._logger, flags)
+        self._choice = self._choice.look()
+        network = INetworkDefinition(self._logger, flags, self._choice)
+        network._builder = self
+        return network
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration."""
-        return IBuilderConfig(self._logger)
+        self._choice = self._choice.look()
+        return IBuilderConfig(self._logger, self._choice)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         """A profile for dynamic shapes."""
@@ -137,9 +145,12 @@ class Builder(Reporting):
     def build_engine(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
         """The engine itself, as scripts of TensorRT 7 and 8 ask for it."""
         plan = self._plan(network, config)
-        return None if plan is None else ICudaEngine(plan, None, self._logger)
+        if plan is None:
+            return None
+        return ICudaEngine(plan, None, self._logger, choice=self._choice)
 
     def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan | None:
+        network.look_at_script()
         with phases(config.progress_monitor) as stopped:
             if errors := network.errors():
                 for message in errors:
@@ -147,7 +158,7 @@ class Builder(Reporting):
                 return None
             network.fix(config.fixed_values())
             try:
-                plan = self._explicit_or_implicit(network, config)
+                plan, on_floats = self._explicit_or_implicit(network, config)
             except (IntactError, ValueError) as error:
                 self._report(f"IBuilder::buildSerializedNetwork: {error}", ErrorCodeTRT.INTERNAL_ERROR)
                 return None
@@ -156,43 +167,59 @@ class Builder(Reporting):
             if stopped():
                 self._report("IBuilder::buildSerializedNetwork: the progress monitor stopped the build")
                 return None
-        broken = _broken_pins(network, plan)
+        types = {name: str(plan.tensors[name].stored_dtype) for name in plan.outputs}
+        if foreign := [foreign_type(n, t) for n, t in types.items() if not is_known_type(t)]:
+            for message in foreign:
+                self._report(message)
+            return None
+        broken = _broken_pins(network, plan, on_floats)
         obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         obey = obey or config.get_flag(BuilderFlag.STRICT_TYPES)
         for message in broken:
             self._logger.log(LogSeverity.ERROR if obey else LogSeverity.WARNING, message)
         return None if broken and obey else plan
 
-    def _explicit_or_implicit(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan:
+    def _explicit_or_implicit(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> tuple[Plan, set[str]]:
+        """The plan, and the names of layers that read floats alone."""
         explicit = any(map(_is_qdq, network.layers))
         if explicit and config.int8_calibrator is not None:
             network.warn(IGNORED)
         ranges = any(tensor.dynamic_range for tensor in network.tensors)
         asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         conditions = _assertions(network)
-        debugged = [t for t in network._debugged if not t.is_network_output]
-        hidden = list(dict.fromkeys([*conditions, *debugged]))
+        debugged = list(network._debugged)
+        watched = list(dict.fromkeys([*conditions, *debugged]))
+        hidden = [t for t in watched if not (t.is_network_input or t.is_network_output)]
         depends = dependence_of(network)
         record = BuildRecord(
             network.name, config.profiles, dependence=depends,
             assertions={t.name: message for t, message in conditions.items()},
             sizes={t.name: t.shape for t in network.outputs if -1 in t.shape},
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
-            debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
+            debugged=tuple(t.name for t in debugged),
+            visible=tuple(t.name for t in watched if t not in hidden), plugins=plugins_of(network),
             aliases=aliases_of(network), narrow=network.narrow(),
             samples=max(1, self.max_batch_size) if network.has_implicit_batch_dimension else 0,
         )  # fmt: skip
         composed = network.compose(hidden)
         if any(map(config.get_flag, REFITTABLE)):
-            record = replace(record, refit=weights_of(network, composed))
+            individual = config.get_flag(BuilderFlag.REFIT_INDIVIDUAL)
+            only = network._refittable if individual else None
+            record = replace(record, refit=weights_of(network, composed, only))
         if depends:
             if asked:
                 network.warn("INT8 is not used: shapes of this network depend on values")
-            return record.added_to(whole_plan(network, composed, hidden))
+            return record.added_to(whole_plan(network, composed, hidden)), set()
         if asked and not explicit:
-            choices, plan = implicit_plan(network, config, composed.load())
-            return replace(record, choices=choices).added_to(plan)
-        return record.added_to(lower(composed.load()))
+            choices, plan, on_floats = implicit_plan(network, config, composed.load())
+            return replace(record, choices=choices).added_to(plan), on_floats
+        model = composed.load()
+        return record.added_to(lower(model)), nodes_on_floats(model)
+
+
+hide_removed(Builder)
 
 
 def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
@@ -226,14 +253,19 @@ def _is_qdq(layer: ILayer) -> bool:
     return isinstance(layer, (IQuantizeLayer, IDequantizeLayer))
 
 
-def _broken_pins(network: INetworkDefinition, plan: Plan) -> list[str]:
-    """Layers whose precision was set, and that the plan runs in another one."""
+def _broken_pins(network: INetworkDefinition, plan: Plan, on_floats: set[str]) -> list[str]:
+    """Layers whose precision was set, and that the plan runs in another one.
+
+    A layer that reads floats computes in float, also as part of an int8 layer's step, which rounds behind it.
+    """
     runs = {node: layer.precision for layer in plan.layers for node in layer.nodes}
     broken = []
     for layer in network.layers:
         if not layer.precision_is_set or (layer.name not in runs and _is_qdq(layer)):
             continue
         wanted = "int8" if layer.precision == DataType.INT8 else "float"
+        if wanted == "float" and layer.name in on_floats:
+            continue
         runs_in = runs.get(layer.name, "float")
         if runs_in != wanted:
             why = next(

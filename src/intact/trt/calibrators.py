@@ -8,6 +8,7 @@ histograms, so that neither batch size nor order changes them.
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from intact import numerics, ptq
 from intact.calib import LEAST_VALUES, Calibration, TrtCache, amax_of
 from intact.calib.choice import Candidates
 from intact.errors import CalibrationError, IntactError
+from intact.ptq.prepare import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.before_plugins import before_plugins
 from intact.trt.enums import CalibrationAlgoType
@@ -191,7 +193,11 @@ def _scales(
     statistics = _stored_statistics(calibrator)
     if statistics is None:
         batches = _batches(calibrator, network, sizes)
-        statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
+        try:
+            statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
+        except NothingToQuantizeError:
+            deque(batches, maxlen=0)  # the script may count what it is asked for
+            return {}
         _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
     options, spec = {"least_values": LEAST_VALUES} | options, QuantSpec(INT8)

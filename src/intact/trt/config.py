@@ -8,6 +8,7 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.timings import Timings
 from intact.trt.calibrators import IInt8Calibrator
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import (
     BuilderFlag,
     DeviceType,
@@ -20,9 +21,11 @@ from intact.trt.enums import (
     RuntimePlatform,
     TilingOptimizationLevel,
 )
+from intact.trt.host_memory import IHostMemory
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger
 from intact.trt.objects import Interface
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 
 DEFAULT_WORKSPACE = 1 << 30
@@ -67,6 +70,31 @@ class IOptimizationProfile:
         return True
 
 
+@dataclass(frozen=True)
+class TimingCacheKey:
+    """What was measured, and on which kind of machine."""
+
+    machine: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TimingCacheKey:
+        """The key that prints as `text`."""
+        machine, _, name = text.partition("\t")
+        return cls(machine, name)
+
+    def __str__(self) -> str:
+        return f"{self.machine}\t{self.name}"
+
+
+@dataclass
+class TimingCacheValue:
+    """A time in milliseconds; tactics are not told apart here."""
+
+    tacticHash: int = 0
+    timingMSec: float = 0.0
+
+
 class ITimingCache:
     """What the builder measured: seconds of each layer in each precision, by the kind of machine.
 
@@ -88,9 +116,23 @@ class ITimingCache:
             return cls()
         return cls(Timings.parse(bytes(data), "timing cache"))
 
-    def serialize(self) -> bytes:
+    def serialize(self) -> IHostMemory:
         """Its bytes: the same for the same times."""
-        return self.timings.serialize()
+        return IHostMemory(self.timings.serialize())
+
+    def queryKeys(self) -> list[TimingCacheKey]:
+        """The keys of all times."""
+        return [TimingCacheKey(m, name) for m, times in self.timings.machines.items() for name in times]
+
+    def query(self, key: TimingCacheKey) -> TimingCacheValue:
+        """The time of a key; 0 where it is not known."""
+        seconds = self.timings.machines.get(key.machine, {}).get(key.name, 0.0)
+        return TimingCacheValue(0, seconds * 1e3)
+
+    def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
+        """Another time for a key."""
+        self.timings.of(key.machine)[key.name] = value.timingMSec / 1e3
+        return True
 
     def combine(self, other: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Take over what `other` has and this one has not."""
@@ -133,10 +175,11 @@ class IBuilderConfig(Interface):
     algorithm_selector: Any = None
     plugins_to_serialize: Any = ()
 
-    def __init__(self, logger: ILogger | None = None) -> None:
+    def __init__(self, logger: ILogger | None = None, choice: DialectChoice | None = None) -> None:
         self._logger = logger
+        self._choice = choice if choice is not None else DialectChoice().look()
         self._quantization_flags = 0
-        self._tactics = 0b11111
+        self._tactics = 0b11111 if self._choice.dialect == "8.x" else 0b11000
         self._previews = 0
         self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
         self._profiles: list[IOptimizationProfile] = []
@@ -272,10 +315,13 @@ class IBuilderConfig(Interface):
 
     def reset(self) -> None:
         """All settings as they were at first."""
-        logger = self._logger
+        logger, choice = self._logger, self._choice
         self.__dict__.clear()
-        self.__init__(logger)  # type: ignore[misc]
+        self.__init__(logger, choice)  # type: ignore[misc]
 
     def can_run_on_DLA(self, layer: ILayer) -> bool:
         """No: there is none."""
         return False
+
+
+hide_removed(IBuilderConfig)

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from intact.engine.engine import Engine
 from intact.errors import IntactError, QuantValueError
 from intact.trt.enums import (
-    DataType,
     ErrorCodeTRT,
     ProfilingVerbosity,
     TensorIOMode,
     TensorLocation,
-    dtype_of,
 )
 from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes, at_address, is_address
 
 ALIGNMENT = 256
@@ -72,7 +71,7 @@ class IExecutionContext(Reporting):
     profiler: IProfiler | None = None
 
     def __init__(self, engine: Any) -> None:
-        self._logger = engine._logger
+        self._logger, self._choice = engine._logger, engine._choice
         self._engine = engine
         self._shapes: dict[str, Sizes] = {}
         self._addresses: dict[str, Any] = {}
@@ -379,12 +378,12 @@ class IExecutionContext(Reporting):
                 return self._complain(f"execute: the shapes of {', '.join(missing)} are not set")
             inputs = {n: values[n] if n in values else self._memory(n, given[n]) for n in engine.plan.inputs}
             inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
-            inputs.update({n: inputs[n].astype(np.float32) for n in self._narrow if n in inputs})
+            given_inputs, inputs = inputs, {n: self._inside(n, array) for n, array in inputs.items()}
             known = [n for n in engine.plan.outputs if n in given and n not in handed]
             made = self._run(inputs, {n: self._memory(n, given[n]) for n in known})
             for name in (n for n in names if n in handed):
                 self._hand_out(name, given[name], made[name])
-            if not self._hidden_hold(made):
+            if not self._watched_hold({**given_inputs, **made}):
                 return False
             if self.profiler is not None and isinstance(engine, Engine):
                 for timing in engine.profile(inputs, runs=1).timings:
@@ -393,17 +392,20 @@ class IExecutionContext(Reporting):
             return self._complain(f"execute: {error}")
         return True
 
-    @property
-    def _narrow(self) -> Sequence[str]:
-        """Tensors that are bfloat16 for the caller, and float32 in the engine."""
-        narrow: tuple[str, ...] = self._engine._record.narrow
-        return narrow
+    def _inside(self, name: str, array: NDArray) -> NDArray:
+        """An input in the type that the plan has: float32 for bfloat16, which the caller gives."""
+        return array.astype(np.float32) if name in self._engine._record.narrow else array
 
     def _run(self, inputs: dict[str, NDArray], outputs: dict[str, NDArray]) -> dict[str, NDArray]:
-        own = {n: a for n, a in outputs.items() if n not in self._narrow}
+        """All outputs in the types that the caller knows, those with memory written there.
+
+        The plan may have others: float32 for bfloat16, float64 for float32.
+        """
+        wanted = {n: self._engine.dtype_outside(n).numpy for n in self._engine.engine.plan.outputs}
+        own = {n: a for n, a in outputs.items() if a.dtype == self._engine.dtype_inside(n)}
         made: dict[str, NDArray] = self._engine.engine.run(inputs, own)
-        for name in made.keys() & self._narrow:
-            made[name] = made[name].astype(DataType.BF16.numpy)
+        for name in made.keys() - own.keys():
+            made[name] = made[name].astype(wanted[name], copy=False)
             if name in outputs:
                 outputs[name][...] = made[name]
         return made
@@ -441,15 +443,15 @@ class IExecutionContext(Reporting):
             self._promised[name] = self.get_max_output_size(name)
         return self._promised[name]
 
-    def _hidden_hold(self, made: dict[str, NDArray]) -> bool:
+    def _watched_hold(self, made: dict[str, NDArray]) -> bool:
         """Show debug tensors, and look whether what was asserted holds."""
         record = self._engine._record
         for name in record.debugged:
             if self._listener is not None and name in self._debugged:
                 array = np.ascontiguousarray(made[name])
-                dtype = self._engine.engine.plan.tensors[name].stored_dtype
+                dtype = self._engine.dtype_outside(name)
                 self._listener.process_debug_tensor(
-                    array.ctypes.data, TensorLocation.HOST, dtype_of(dtype), array.shape, name, 0
+                    array.ctypes.data, TensorLocation.HOST, dtype, array.shape, name, 0
                 )
         for name, message in record.assertions.items():
             if not made[name].all():
@@ -481,3 +483,6 @@ class IExecutionContext(Reporting):
         if others is not None and others is not self.error_recorder:
             others.report_error(ErrorCodeTRT.INVALID_STATE, message)
         return False
+
+
+hide_removed(IExecutionContext)

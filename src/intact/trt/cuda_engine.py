@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
 
 from intact.engine import Plan, files
 from intact.engine.engine import Engine
 from intact.errors import QuantValueError
 from intact.trt.context import IExecutionContext
+from intact.trt.dialects import DialectChoice
+from intact.trt.engine_configs import IRuntimeConfig, ISerializationConfig
 from intact.trt.enums import (
     DataType,
     DeviceType,
     EngineCapability,
+    EngineStat,
     HardwareCompatibilityLevel,
     ProfilingVerbosity,
     TensorFormat,
@@ -21,29 +26,14 @@ from intact.trt.enums import (
     TensorLocation,
     dtype_of,
 )
+from intact.trt.host_memory import IHostMemory
 from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
-
-
-class IHostMemory(bytes):
-    """A serialized engine; plain bytes, with TensorRT's ``nbytes``."""
-
-    dtype = property(lambda self: DataType.INT8)
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return len(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
@@ -60,8 +50,12 @@ class ICudaEngine(Reporting):
     weight_streaming_budget_v2: int = 0
     weight_streaming_budget: int = 0
 
-    def __init__(self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None) -> None:
+    def __init__(
+        self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None,
+        choice: DialectChoice | None = None,
+    ) -> None:  # fmt: skip
         self._logger: ILogger = logger
+        self._choice = choice if choice is not None else DialectChoice().look()
         self._threads = threads
         self._adopt(plan, packed)
 
@@ -120,8 +114,16 @@ class ICudaEngine(Reporting):
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """Element type."""
-        port = self._port(name)
-        return DataType.BF16 if name in self._record.narrow else dtype_of(port.dtype)
+        self._port(name)
+        return self.dtype_outside(name)
+
+    def dtype_outside(self, name: str) -> DataType:
+        """The type that the caller knows a tensor by, be it an input, an output or a debug tensor."""
+        return DataType.BF16 if name in self._record.narrow else dtype_of(self.dtype_inside(name).name)
+
+    def dtype_inside(self, name: str) -> np.dtype:
+        """The type that the plan has for a tensor."""
+        return np.dtype(self._engine.plan.tensors[name].stored_dtype)
 
     def get_tensor_location(self, name: str) -> TensorLocation:
         """HOST for inputs whose values say sizes; all memory is the host's."""
@@ -132,13 +134,20 @@ class ICudaEngine(Reporting):
         return name in self._record.dependence.hosts
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Sizes]:
-        """(min, opt, max) of an input in a profile; nothing where there is none, empty ones of an output."""
-        profiles = self._record.profiles
-        if profile_index >= len(profiles):
+        """(min, opt, max) of an input in a profile: three times its shape where that is fixed.
+
+        Three empty shapes for an output; an empty list where there is no such profile, or it leaves out the
+        input.
+        """
+        if not 0 <= profile_index < self.num_optimization_profiles:
             return []
         if self.get_tensor_mode(name) == TensorIOMode.OUTPUT:
             return [()] * 3
-        return profiles[profile_index].get_shape(name)
+        shape = self.get_tensor_shape(name)
+        if -1 not in shape:
+            return [shape] * 3
+        profiles = self._record.profiles
+        return profiles[profile_index].get_shape(name) if profiles else []
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:
         """(min, opt, max) of the values of an input that holds sizes; its name and the profile's number."""
@@ -275,6 +284,24 @@ class ICudaEngine(Reporting):
         """What each layer became."""
         return EngineInspector(self._engine.plan, self._record)
 
+    def create_serialization_config(self) -> ISerializationConfig:
+        """Flags for `serialize_with_config`."""
+        return ISerializationConfig(self._logger)
+
+    def create_runtime_config(self) -> IRuntimeConfig:
+        """Settings for `create_execution_context`."""
+        return IRuntimeConfig(self._logger)
+
+    def get_engine_stat(self, stat: EngineStat) -> int:
+        """Bytes of all weights, or of those that STRIP_PLAN left out: none."""
+        if EngineStat(stat) is EngineStat.STRIPPED_WEIGHTS_SIZE:
+            return 0
+        return sum(array.nbytes for array in self._engine.plan.constants.values())
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        """0: weights are in host memory."""
+        return 0
+
     def serialize(self) -> IHostMemory:
         """The bytes that `Runtime.deserialize_cuda_engine` reads."""
         return to_bytes(self._engine.plan, self._engine.packed)
@@ -282,3 +309,6 @@ class ICudaEngine(Reporting):
     def serialize_with_config(self, config: Any = None) -> IHostMemory:
         """`serialize`: there is one form."""
         return self.serialize()
+
+
+hide_removed(ICudaEngine)

@@ -90,6 +90,16 @@ def dtype_of(name: str | None) -> DataType:
     return next((t for t, n in _NUMPY.items() if np.dtype(n).name == name), DataType.FLOAT)
 
 
+def is_known_type(name: str) -> bool:
+    """Whether tensors of the type that NumPy calls `name` can be inputs and outputs; float64 as float32."""
+    return name == "float64" or any(np.dtype(n).name == name for n in _NUMPY.values())
+
+
+def foreign_type(tensor: str, name: str) -> str:
+    """What to say of an output whose type TensorRT does not have."""
+    return f"output '{tensor}' has the type {name}, which TensorRT does not have: cast it in the model"
+
+
 class NetworkDefinitionCreationFlag(TrtEnum):
     EXPLICIT_BATCH = 0
     EXPLICIT_PRECISION = 32

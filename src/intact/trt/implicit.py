@@ -25,24 +25,28 @@ from intact.engine import Plan
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.errors import CalibrationError
-from intact.graph import node_seconds, to_bytes
+from intact.graph import Model, Node, node_seconds, to_bytes
+from intact.ptq.prepare import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
 from intact.trt.before_plugins import before_plugins
 from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
-from intact.trt.enums import DataType
+from intact.trt.enums import BuilderFlag, DataType
 from intact.trt.network import INetworkDefinition
 from intact.trt.record import LayerChoice
 
+PIN_FLAGS = (
+    BuilderFlag.OBEY_PRECISION_CONSTRAINTS, BuilderFlag.PREFER_PRECISION_CONSTRAINTS, BuilderFlag.STRICT_TYPES
+)  # fmt: skip
 RUNS = 9
 """Runs of which the median counts."""
 
 
 def implicit_plan(
     network: INetworkDefinition, config: IBuilderConfig, model: Any
-) -> tuple[dict[str, LayerChoice], Plan]:
-    """Why each layer runs as it does, and the fastest plan of a float network that its ranges and pins allow.
+) -> tuple[dict[str, LayerChoice], Plan, set[str]]:
+    """Why each layer runs as it does, the fastest plan for the ranges and pins, and who reads floats in it.
 
     Args:
         network: Without Quantize layers.
@@ -51,7 +55,6 @@ def implicit_plan(
     Raises:
         CalibrationError: There are no ranges for any layer.
     """
-    scales = _scales(network, config, model)
     floats = [
         layer.name for layer in network.layers if layer.precision_is_set and layer.precision != DataType.INT8
     ]
@@ -64,12 +67,17 @@ def implicit_plan(
         return ptq.quantize_from_cache(model, TrtCache(scales), profile="tensorrt", exclude=patterns)
 
     try:
+        scales = _scales(network, config, model)
         done = quantized([])
-    except CalibrationError as error:
-        if config.int8_calibrator is not None:
+        if floats and any(map(config.get_flag, PIN_FLAGS)):
+            while more := _in_the_way(model, done.result.model, floats, integers):
+                floats += more
+                done = quantized([])
+    except (CalibrationError, NothingToQuantizeError) as error:
+        if config.int8_calibrator is not None and isinstance(error, CalibrationError):
             raise
-        network.warn(f"INT8 is not used: no layer has ranges on all of its tensors ({error.got})")
-        return {}, lower(model)
+        network.warn(f"INT8 is not used: no layer can be quantized with the ranges there are ({error.got})")
+        return {}, lower(model), nodes_on_floats(model)
     for name in done.missing:
         network.warn(
             f"Missing scale and zero-point for tensor {name}, expect fall back to non-int8 implementation "
@@ -77,6 +85,31 @@ def implicit_plan(
         )
     times = _Times(config, model, _feeds(network, config))
     return _Chooser(network, config, model, times, integers).choose(done, quantized)
+
+
+def nodes_on_floats(model: Model) -> set[str]:
+    """Nodes that read no quantized activation; the same step may still quantize what they make."""
+    quantized = {v for node in model.graph if _is_dequantized(node) for v in node.outputs}
+    return {node.name for node in model.graph if node.name and quantized.isdisjoint(node.inputs)}
+
+
+def _is_dequantized(node: Node) -> bool:
+    source = node.inputs[0].producer() if node.op_type == "DequantizeLinear" and node.inputs[0] else None
+    return source is not None and source.op_type == "QuantizeLinear"
+
+
+def _in_the_way(model: Model, quantized: Model, floats: list[str], integers: set[str]) -> list[str]:
+    """Layers for which a tensor is quantized that a layer pinned to float reads, too.
+
+    Before: ``x -> Q -> DQ -> Sigmoid (pinned), Mul``.  After, with Mul in float: ``x -> Sigmoid, Mul``.
+    """
+    pinned = set(floats)
+    broken = pinned - nodes_on_floats(quantized)
+    read = {v for node in model.graph if node.name in broken for v in node.inputs if v is not None}
+    readers = (
+        node.name for node in model.graph if not read.isdisjoint(v for v in node.inputs if v is not None)
+    )
+    return [name for name in readers if name and name not in pinned | integers]
 
 
 def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> dict[str, np.float32]:
@@ -90,7 +123,7 @@ def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> 
                 numerics.scale_from_amax(max(map(abs, tensor.dynamic_range)), QuantSpec(INT8))
             )
     if not scales:
-        raise CalibrationError(
+        raise NothingToQuantizeError(
             "implicit quantization", "no range of any tensor", "a calibrator or set_dynamic_range",
             "set config.int8_calibrator",
         )  # fmt: skip
@@ -141,9 +174,10 @@ class _Chooser:
 
     def choose(
         self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]
-    ) -> tuple[dict[str, LayerChoice], Plan]:
+    ) -> tuple[dict[str, LayerChoice], Plan, set[str]]:
         """The fastest of all int8, the mixture, and no int8."""
-        plans = {"int8": lower(done.result.model)}
+        models = {"int8": done.result.model, "float": self.model}
+        plans = {"int8": lower(models["int8"])}
         int8, floats = self._layer_times(plans["int8"])
         slow = [
             layer for layer in plans["int8"].layers
@@ -152,14 +186,15 @@ class _Chooser:
         ]  # fmt: skip
         if slow:
             exclude = [node for layer in slow for node in layer.nodes]
-            with suppress(CalibrationError):  # where no layer is left for int8
-                plans["mixed"] = lower(quantized(exclude).result.model)
+            with suppress(CalibrationError, NothingToQuantizeError):  # where no layer is left for int8
+                models["mixed"] = quantized(exclude).result.model
+                plans["mixed"] = lower(models["mixed"])
         if not self.integers:
             plans["float"] = lower(self.model)
         whole = self._whole_times(plans)
         best = min(plans, key=lambda name: whole[f"plan {name}"])
         choices = self._choices(plans[best], int8, floats, whole, best)
-        return choices, plans[best]
+        return choices, plans[best], nodes_on_floats(models[best])
 
     def _engine(self, name: str, plan: Plan) -> Engine:
         """The engine of a candidate, made once: its weights are packed only then."""

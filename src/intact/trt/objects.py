@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol, Self
 
 from intact.errors import IntactError
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import ErrorCodeTRT
 from intact.trt.logger import ILogger, LogSeverity
+from intact.trt.removed import RemovedMember, check_setting
 
 WITHOUT_MEANING: dict[str, str] = {
     "Builder.max_workspace_size": "the engine takes what its arena needs",
@@ -67,6 +69,8 @@ WITHOUT_MEANING: dict[str, str] = {
     "IExecutionContext.set_aux_streams": "there are no streams",
     "IExecutionContext.set_input_consumed_event": "a call returns when the inputs are read",
     "OnnxParser.set_flag": "the parser has one way",
+    "ISerializationConfig.flags": "a plan has one form",
+    "IRuntimeConfig.set_execution_context_allocation_strategy": "the engine has memory of its own",
     "EngineInspector.error_recorder": "an inspector meets no errors",
     "EngineInspector.execution_context": "layers are the same for every context",
     "Refitter.max_threads": "refitting takes one thread",
@@ -103,6 +107,7 @@ class Interface:
     """An object of TensorRT's."""
 
     _logger: ILogger | None = None
+    _choice: DialectChoice | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +120,7 @@ class Interface:
             kind = type(self)
             if not _settable(kind, key):
                 raise _missing(kind, key)
+            check_setting(self, key)
             self._note(key)
         object.__setattr__(self, key, value)
 
@@ -158,9 +164,12 @@ def settable(kind: type) -> list[str]:
 
 
 def _settable(kind: type, key: str) -> bool:
-    if not hasattr(kind, key):
+    holders = [c for c in kind.__mro__ if key in vars(c)]
+    if not holders:
         return any(key in vars(c).get("__annotations__", {}) for c in kind.__mro__)
-    found = next(vars(c)[key] for c in kind.__mro__ if key in vars(c))
+    found = vars(holders[0])[key]
+    if isinstance(found, RemovedMember):
+        found = found.member
     if isinstance(found, property):
         return found.fset is not None
     constant = key.isupper() and key != "DLA_core"

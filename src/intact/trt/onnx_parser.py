@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import IntactError
-from intact.graph import Source, load, parts_of, rename_foreign
+from intact.graph import (
+    Parts,
+    Source,
+    load,
+    output_types,
+    parts_of,
+    rename_foreign,
+    take_floats_for_doubles,
+)
 from intact.placement import check
-from intact.trt.enums import ErrorCode, OnnxParserFlag, dtype_of
+from intact.trt.enums import ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
@@ -19,6 +27,7 @@ from intact.trt.onnx_plugins import OnnxPlugins
 from intact.trt.operations import LayerType, layer_type_of
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import IPluginV3, get_plugin_registry
+from intact.trt.stored_model import StoredModel
 from intact.trt.tensors import ITensor
 
 NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
@@ -31,10 +40,12 @@ class ParserError:
     Attributes:
         message: What is wrong, in TensorRT's words where they are known.
         where: Name of the node; "" where the file as a whole is at fault.
+        kind: TensorRT's code for it.
     """
 
     message: str
     where: str = ""
+    kind: ErrorCode = ErrorCode.UNSUPPORTED_NODE
 
     def desc(self) -> str:
         """The message."""
@@ -50,7 +61,7 @@ class ParserError:
 
     def code(self) -> ErrorCode:
         """TensorRT's code for it."""
-        return ErrorCode.UNSUPPORTED_NODE
+        return self.kind
 
     def file(self) -> str:
         """The parser's source; "" here."""
@@ -84,6 +95,8 @@ class OnnxParser(Interface):
         self._network, self._logger = network, logger
         self._errors: list[ParserError] = []
         self._flags = 0
+        self._proto = StoredModel()
+        self._supported: list[tuple[list[int], bool]] = []
 
     @property
     def num_errors(self) -> int:
@@ -114,6 +127,45 @@ class OnnxParser(Interface):
         """Whether `parse` would take the model; the list of subgraphs is empty, as nothing is split."""
         scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
         return scratch.parse(model, path), []
+
+    def supports_model_v2(self, model: bytes, path: str | None = None) -> bool:
+        """Whether `parse` would take the model; `num_subgraphs` and its kind then tell of its parts."""
+        scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
+        taken = scratch.parse(model, path)
+        self._errors += scratch._errors
+        self._supported = [(list(range(_node_count(model))), taken)]
+        return taken
+
+    @property
+    def num_subgraphs(self) -> int:
+        """Number of parts of the model that `supports_model_v2` saw: one, as nothing is split."""
+        return len(self._supported)
+
+    def is_subgraph_supported(self, index: int) -> bool:
+        """Whether `parse` would take part `index`."""
+        return self._supported[index][1]
+
+    def get_subgraph_nodes(self, subgraph_index: int) -> list[int]:
+        """The nodes of a part, by their places in the file."""
+        return self._supported[subgraph_index][0]
+
+    def load_model_proto(self, model: bytes, path: str | None = None) -> bool:
+        """Keep the bytes of a model for `parse_model_proto`."""
+        return self._proto.load_model(model, path)
+
+    def load_initializer(self, name: str, data: Any, size: int | None = None) -> bool:
+        """Weights in memory for the model that `load_model_proto` kept."""
+        missing = f"there is no initializer '{name}' of such a size in the model"
+        return self._proto.load_initializer(name, data, size) or self._refuse(ParserError(missing))
+
+    def parse_model_proto(self) -> bool:
+        """Read the model that was kept; otherwise as `parse`."""
+        return self._parse(self._proto.bytes, self._proto.folder)
+
+    def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
+        """Output `i` of the layer called `name`; None where there is none."""
+        found = next((layer for layer in self._network.layers if layer.name == name), None)
+        return None if found is None else found.get_output(i)
 
     def set_flag(self, flag: int) -> None:
         """Turn a flag on; ENABLE_PLUGIN_OVERRIDE alone changes what is read."""
@@ -161,15 +213,21 @@ class OnnxParser(Interface):
             model = load(source, folder=folder)
             rename_foreign(model, plugins.rename, self._overridden())
             findings = check(model, target="tensorrt")
+            take_floats_for_doubles(model)
+            parts = parts_of(model)
         except IntactError as problem:
             return self._refuse(ParserError(str(problem)))
         errors = [ParserError(NO_PLUGIN.format(node.op_type), node.name) for node in plugins.missing]
         errors += [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
+        types = output_types(model).items()
+        errors += [
+            ParserError(foreign_type(n, t)) for n, t in types if t is not None and not is_known_type(t)
+        ]
         for error in errors:
             self._refuse(error)
         if errors:
             return False
-        self._adopt(model, plugins.made)
+        self._adopt(parts, plugins.made)
         return True
 
     def _overridden(self) -> list[str]:
@@ -183,8 +241,8 @@ class OnnxParser(Interface):
         self._logger.log(LogSeverity.ERROR, str(error))
         return False
 
-    def _adopt(self, model: Any, plugins: dict[str, Any]) -> None:
-        parts, network = parts_of(model), self._network
+    def _adopt(self, parts: Parts, plugins: dict[str, Any]) -> None:
+        network = self._network
         tensors: dict[str, ITensor] = {}
         for name, dtype, shape in parts.inputs:
             sizes = tuple(n if isinstance(n, int) else -1 for n in shape)
@@ -214,6 +272,13 @@ class OnnxParser(Interface):
         assert tensor is not None
         tensor.name = name
         tensors[name] = tensor
+
+
+def _node_count(model: bytes) -> int:
+    try:
+        return len(list(load(bytes(model)).graph))
+    except IntactError:
+        return 0
 
 
 def _plugin_layer(

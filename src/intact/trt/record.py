@@ -44,7 +44,8 @@ class BuildRecord:
         choices: By layer.
         dependence: What depends on values.
         assertions: Hidden outputs that must be true, and what to say where one is not.
-        debugged: Hidden outputs that a debug listener may see.
+        debugged: Tensors that a debug listener may see.
+        visible: Those of `assertions` and `debugged` that are the network's own inputs or outputs.
         plugins: What makes the plugins of the engine again: by operator, its creator and its fields.
         refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
             names.
@@ -68,6 +69,7 @@ class BuildRecord:
     of_shapes: tuple[str, ...] = ()
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     samples: int = 0
+    visible: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -97,13 +99,13 @@ class BuildRecord:
             dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
             tuple(map(str, content.get("narrow", ()))), tuple(map(str, content.get("of_shapes", ()))),
             {str(k): tuple(map(int, v)) for k, v in content.get("sizes", {}).items()},
-            int(content.get("samples", 0)),
+            int(content.get("samples", 0)), tuple(map(str, content.get("visible", ()))),
         )  # fmt: skip
 
     @property
     def hidden(self) -> set[str]:
         """Outputs of the plan that are none of the network's."""
-        return {*self.assertions, *self.debugged}
+        return {*self.assertions, *self.debugged}.difference(self.visible)
 
     def added_to(self, plan: Plan) -> Plan:
         """`plan` with this record among its notes."""
@@ -115,6 +117,7 @@ class BuildRecord:
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
             "aliases": self.aliases, "narrow": list(self.narrow),
             "of_shapes": list(self.of_shapes), "sizes": self.sizes, "samples": self.samples,
+            "visible": list(self.visible),
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

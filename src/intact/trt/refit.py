@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,19 @@ import numpy as np
 from intact.engine.lower import lower
 from intact.errors import IntactError, QuantValueError
 from intact.graph import Composer, load, weights_in, with_weights
+from intact.reading import read_bytes
 from intact.trt.cuda_engine import ICudaEngine
-from intact.trt.enums import TensorLocation, WeightsRole
+from intact.trt.enums import ErrorCode, TensorLocation, WeightsRole
 from intact.trt.layers import IConstantLayer
-from intact.trt.logger import ILogger
+from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface, Reporting
+from intact.trt.onnx_parser import ParserError
+from intact.trt.stored_model import StoredModel
 from intact.trt.tensors import Weights, array_of
 from intact.trt.values import WholeEngine
 
+NO_WEIGHTS = "the model has no weights of a name that the engine has"
 SUFFIXES = {
     "kernel": WeightsRole.KERNEL, "bias": WeightsRole.BIAS, "shift.values": WeightsRole.SHIFT,
     "scale.values": WeightsRole.SCALE,
@@ -30,8 +34,16 @@ SUFFIXES = {
 """How layers call the constants that they make of weights."""
 
 
-def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any]:
-    """What a refit needs: the model, and for each weight its layer, its role and its name in the model."""
+def weights_of(
+    network: INetworkDefinition, composed: Composer, only: Collection[str] | None = None
+) -> dict[str, Any]:
+    """What a refit needs: the model, and for each weight its layer, its role and its name in the model.
+
+    Args:
+        network: Its layers have the weights.
+        composed: The network as ONNX nodes.
+        only: The names of the weights that may change; None: all.
+    """
     model = bytes(composed.model().SerializeToString())
     held = weights_in(model).keys()
     rows = []
@@ -42,6 +54,8 @@ def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any
         for suffix, role in SUFFIXES.items():
             name = f"{layer.name}.{suffix}"
             rows += [(layer.name, int(role), name)] if name in held else []
+    if only is not None:
+        rows = [row for row in rows if row[2] in only]
     return {"model": base64.b64encode(model).decode(), "weights": rows}
 
 
@@ -153,14 +167,61 @@ class OnnxParserRefitter(Interface):
     """Gives an engine the weights of an ONNX file."""
 
     def __init__(self, refitter: Refitter, logger: ILogger) -> None:
-        self._refitter, self._logger = refitter, logger
+        self._refitter = refitter
+        self._logger: ILogger = logger
+        self._errors: list[ParserError] = []
+        self._proto = StoredModel()
+
+    @property
+    def num_errors(self) -> int:
+        """Number of errors since the last `clear_errors`."""
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        """Error `index`."""
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        """Forget all errors."""
+        self._errors.clear()
+
+    def load_model_proto(self, model: bytes, path: str | None = None) -> bool:
+        """Keep the bytes of a model for `refit_model_proto`."""
+        return self._proto.load_model(model, path)
+
+    def load_initializer(self, name: str, data: Any, size: int | None = None) -> bool:
+        """Weights in memory for the model that `load_model_proto` kept."""
+        return self._proto.load_initializer(name, data, size) or self._refuse(
+            f"there is no initializer '{name}' of such a size in the model"
+        )
+
+    def refit_model_proto(self) -> bool:
+        """The weights of the model that was kept."""
+        return self._refit(self._proto.bytes)
 
     def refit_from_file(self, path: str | os.PathLike[str]) -> bool:
         """The weights of a file, by their names."""
-        return self.refit_from_bytes(Path(path).read_bytes())
+        try:
+            return self._refit(read_bytes(path))
+        except IntactError as error:
+            return self._refuse(str(error))
 
     def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
         """The weights of a model, by their names."""
+        return self._refit(bytes(model))
+
+    def _refit(self, model: bytes) -> bool:
         names = set(self._refitter.get_all_weights())
-        found = {n: array for n, array in weights_in(bytes(model)).items() if n in names}
-        return bool(found) and all(self._refitter.set_named_weights(n, a) for n, a in found.items())
+        try:
+            found = {n: array for n, array in weights_in(model).items() if n in names}
+        except IntactError as error:
+            return self._refuse(str(error))
+        refused = [n for n, array in found.items() if not self._refitter.set_named_weights(n, array)]
+        if refused or not found:
+            return self._refuse(f"weights {', '.join(refused)} do not fit" if refused else NO_WEIGHTS)
+        return True
+
+    def _refuse(self, message: str) -> bool:
+        self._errors.append(ParserError(message, kind=ErrorCode.REFIT_FAILED))
+        self._logger.log(LogSeverity.ERROR, message)
+        return False

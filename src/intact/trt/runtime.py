@@ -10,6 +10,7 @@ from typing import Any
 from intact.engine import files
 from intact.errors import IntactError
 from intact.trt.cuda_engine import ICudaEngine
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import ErrorCodeTRT, TempfileControlFlag
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
@@ -33,6 +34,7 @@ class Runtime(Reporting):
 
     def __init__(self, logger: ILogger) -> None:
         self._logger: ILogger = logger
+        self._choice: DialectChoice = DialectChoice().look()
 
     logger = property(lambda self: self._logger)
     num_DLA_cores = property(lambda self: 0)
@@ -53,7 +55,8 @@ class Runtime(Reporting):
                 path.write_bytes(data)
                 found = files.load(path)
             remake(BuildRecord.of(found.plan).plugins)
-            return ICudaEngine(found.plan, found.packed, self._logger, self.max_threads)
+            self._choice = self._choice.look()
+            return ICudaEngine(found.plan, found.packed, self._logger, self.max_threads, self._choice)
         except IntactError as error:
             self._report(f"IRuntime::deserializeCudaEngine: {error}", ErrorCodeTRT.FAILED_INITIALIZATION)
             return None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import CalibrationError, QuantValueError
-from intact.trt.dialects import Dialect
+from intact.trt.dialects import Dialect, DialectChoice
 from intact.trt.enums import DataType, TensorLocation, dtype_of
 from intact.trt.logger import ILogger
 from intact.trt.objects import Interface
@@ -166,7 +166,10 @@ def array_of(weights: object) -> NDArray | None:
 class OwningNetwork(Protocol):
     """What tensors and layers ask of the network that they belong to, which is written in their terms."""
 
-    dialect: Dialect
+    _choice: DialectChoice
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     @property
     def logger(self) -> ILogger: ...

@@ -14,6 +14,7 @@ Size = Dim | None
 Sizes = list[Size]
 
 _INTEGERS = ("INT64", "INT32")
+_MOST_NUMBERS = 64  # in a vector of sizes that ConstantOfShape fills
 _UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
@@ -51,9 +52,12 @@ class _Walk:
 
     def visit(self, node: Node) -> None:
         """Tell what `node` makes, as far as that follows from what it reads."""
-        if node.domain or not node.outputs or node.outputs[0] in self.constants:
+        if node.domain or not node.outputs:
             return
         value = node.outputs[0]
+        if value in self.constants:
+            self._measure_constant(value)
+            return
         if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
         rule = _SHAPES.get(node.op_type)
@@ -66,6 +70,16 @@ class _Walk:
         merged = [a if b is None else b for a, b in zip(found, declared or found, strict=True)]
         self.shapes[value] = merged
         set_shape(value, merged)
+
+    def _measure_constant(self, value: Value) -> None:
+        """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
+        declared = _declared(value)
+        if declared is not None and None not in declared:
+            return
+        array = self.constants(value)
+        if array is not None and (declared is None or len(declared) == array.ndim):
+            self.shapes[value] = list(array.shape)
+            set_shape(value, list(array.shape))
 
     def _compute(self, node: Node, value: Value, rule: _Rule) -> None:
         inputs = [[] if node.op_type == "Shape" else self.content(v) for v in node.inputs]
@@ -140,14 +154,55 @@ def _joined(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
 
 def _arithmetic(compute: Callable[[int, int], int]) -> _Rule:
     def rule(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-        a, b = inputs
-        if not a or not b or (len(a) != len(b) and 1 not in (len(a), len(b))):
+        pairs = _pairs(*inputs)
+        if pairs is None:
             return None
-        count = max(len(a), len(b))
-        pairs = zip(a * count if len(a) == 1 else a, b * count if len(b) == 1 else b, strict=False)
         return [compute(m, n) if isinstance(m, int) and isinstance(n, int) else None for m, n in pairs]
 
     return rule
+
+
+def _pairs(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
+    """The numbers of two vectors, side by side; one that is alone stands beside each of the other's."""
+    if not a or not b or (len(a) != len(b) and 1 not in (len(a), len(b))):
+        return None
+    count = max(len(a), len(b))
+    return list(zip(a * count if len(a) == 1 else a, b * count if len(b) == 1 else b, strict=False))
+
+
+def _filled(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    """A vector of one number, as long as the input says."""
+    (count,) = inputs
+    if len(count) != 1 or not isinstance(count[0], int) or not 0 <= count[0] <= _MOST_NUMBERS:
+        return None
+    value = ops.ConstantOfShape.fill(node)
+    return [int(value)] * count[0] if value.is_integer() else None
+
+
+def _equal(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    """1 where two numbers are equal, else 0: no size is negative, whatever it is called."""
+    pairs = _pairs(*inputs)
+    return None if pairs is None else [_is_equal(a, b) for a, b in pairs]
+
+
+def _is_equal(a: Size, b: Size) -> int | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return int(a == b)
+    known = a if isinstance(a, int) else b
+    return 0 if isinstance(known, int) and known < 0 and None not in (a, b) else None
+
+
+def _negated(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    return [-n if isinstance(n, int) else None for n in inputs[0]]
+
+
+def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    condition, a, b = inputs
+    count = max(map(len, inputs))
+    if any(len(sizes) not in (1, count) for sizes in inputs):
+        return None
+    rows = zip(*(sizes * count if len(sizes) == 1 else sizes for sizes in (condition, a, b)), strict=False)
+    return [y if x == 0 else x_ if x == 1 else None for x, x_, y in rows]
 
 
 def _divided(a: int, b: int) -> int:
@@ -155,10 +210,12 @@ def _divided(a: int, b: int) -> int:
 
 
 _NUMBERS: dict[str, _Rule] = {
-    "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _joined, "Div": _arithmetic(_divided),
-    "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b), "Reshape": _same,
+    "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _joined,
+    "ConstantOfShape": _filled, "Div": _arithmetic(_divided), "Equal": _equal,
+    "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b),
+    "Neg": _negated, "Reshape": _same,
     "Shape": _shape_of, "Slice": _cut, "Squeeze": _same, "Sub": _arithmetic(lambda a, b: a - b),
-    "Unsqueeze": _same,
+    "Unsqueeze": _same, "Where": _where,
 }  # fmt: skip
 """Operator -> what it makes of integers."""
 
@@ -185,6 +242,11 @@ def _one(sizes: Sizes) -> Size:
         return 1
     known = [n for n in large if isinstance(n, int)]
     return known[0] if known else large[0] if len(set(large)) == 1 else None
+
+
+def _expanded(walk: _Walk, node: Node) -> Sizes | None:
+    sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
+    return None if sizes is None or target is None else _together([sizes, target])
 
 
 def _product(walk: _Walk, node: Node) -> Sizes | None:
@@ -260,7 +322,9 @@ _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
          "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
     "AveragePool": _pooled,
+    "ConstantOfShape": lambda walk, node: walk.content(node.inputs[0]),
     "Conv": _convolved,
+    "Expand": _expanded,
     "MatMul": _product,
     "MaxPool": _pooled,
     "Reshape": _reshaped,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import onnx_ir as ir
+
 from intact.graph.ops.record import Kind, Operator
 
 
@@ -33,6 +35,12 @@ class Cast(Shaped):
 @dataclass(frozen=True)
 class ConstantOfShape(Shaped):
     """Inputs: sizes."""
+
+    @staticmethod
+    def fill(node: ir.Node) -> float:
+        """The number that every element has."""
+        given = node.attributes.get("value")
+        return 0.0 if given is None else float(given.as_tensor().numpy().reshape(-1)[0])
 
 
 @dataclass(frozen=True)

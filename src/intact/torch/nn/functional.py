@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from intact.errors import QuantValueError
+from intact.torch.alias import OLD_NAME, is_aliased
+
 __all__ = ["ClipFunction", "clip"]
 
 
@@ -22,6 +25,12 @@ class ClipFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, low, high = ctx.saved_tensors
+        if is_aliased() and any(ctx.needs_input_grad[1:]) and (low.numel() != 1 or high.numel() != 1):
+            raise QuantValueError(
+                "clip", f"learned bounds of the sizes {tuple(low.shape)} and {tuple(high.shape)}",
+                f"Learnable min/max can only be scalar, as in {OLD_NAME}",
+                "learn one bound for all values, or import intact.torch and do without its alias",
+            )  # fmt: skip
         below, above = input <= low, input >= high
         zero = torch.zeros_like(grad)
         grad_input = torch.where(below | above, zero, grad)

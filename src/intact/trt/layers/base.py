@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
-from intact.trt.dialects import Dialect, message_of
+from intact.trt.dialects import Dialect, DialectChoice, message_of
 from intact.trt.enums import DataType, stored
 from intact.trt.objects import Interface
 from intact.trt.operations import LayerType
@@ -56,6 +56,10 @@ class ILayer(Interface):
             number = self.OUTPUT_NAME.format(i) if i else ""
             name = network.unused(f"{self._name}_output{number}")
             self._outputs.append(ITensor(network, name, producer=self))
+
+    @property
+    def _choice(self) -> DialectChoice:  # type: ignore[override]
+        return self._network._choice
 
     def as_layer(self) -> ILayer:
         """The same layer as ``network.get_layer`` gives it: an `ILayer`, until ``__class__`` is set."""

@@ -17,6 +17,7 @@ from intact.trt.operations import (
     ResizeSelector,
     SampleMode,
 )
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 
 POOLS = {PoolingType.MAX: "MaxPool", PoolingType.AVERAGE: "AveragePool"}
@@ -206,3 +207,7 @@ class IGridSampleLayer(ILayer):
             "GridSample", x[:2], y, name=self.name, mode=MODES[self.interpolation_mode],
             padding_mode=OUTSIDE[self.sample_mode], align_corners=int(self.align_corners),
         )  # fmt: skip
+
+
+for _kind in (IPoolingLayer, IPaddingLayer):
+    hide_removed(_kind)

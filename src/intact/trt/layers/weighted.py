@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from intact.graph import Composer
 from intact.trt.layers.base import ILayer, Nodes, rank_of
 from intact.trt.operations import LayerType, MatrixOperation, PaddingMode
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes, Weights, array_of
 
 AUTO_PADS = {PaddingMode.SAME_UPPER: "SAME_UPPER", PaddingMode.SAME_LOWER: "SAME_LOWER"}
@@ -226,3 +227,7 @@ class IEinsumLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         c.node("Einsum", x, y, name=self.name, equation=self.equation)
+
+
+for _kind in (IConvolutionLayer, IDeconvolutionLayer):
+    hide_removed(_kind)

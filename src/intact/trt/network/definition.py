@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
-from intact.trt.dialects import Dialect, get_dialect
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import DataType, NetworkDefinitionCreationFlag
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
@@ -16,7 +18,8 @@ from intact.trt.network.table import install
 from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
-from intact.trt.tensors import Answer, ITensor, Sizes, plain
+from intact.trt.removed import hide_removed
+from intact.trt.tensors import Answer, ITensor, Sizes, array_of, plain
 
 Layer = TypeVar("Layer", bound=ILayer)
 
@@ -32,19 +35,26 @@ class INetworkDefinition(NetworkModel):
 
     name: str = ""
     flags = property(lambda self: self._flags)
-    dialect = property(lambda self: self._dialect)
+    dialect = property(lambda self: self._choice.dialect)
 
-    def __init__(self, logger: ILogger, flags: int = 0) -> None:
+    def __init__(self, logger: ILogger, flags: int = 0, choice: DialectChoice | None = None) -> None:
         super().__init__()
         self._flags = int(flags)
-        self._dialect: Dialect = get_dialect()
+        self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
         self._logger: ILogger = logger
         self._debugged: dict[ITensor, bool] = {}
+        self._builder: Any = None
+        self._refittable: set[str] = set()
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """The calls of `table`."""
+
+    def look_at_script(self) -> None:
+        """Find the dialect of the script that calls, where nothing has decided it yet."""
+        if not self._choice.is_explicit:
+            self._choice.look()
 
     @property
     def has_implicit_batch_dimension(self) -> bool:
@@ -63,6 +73,11 @@ class INetworkDefinition(NetworkModel):
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         """Whether the network was created with `flag`."""
         return bool(self._flags >> int(flag) & 1)
+
+    @property
+    def builder(self) -> Any:
+        """The builder that made it; None where none did."""
+        return self._builder
 
     @property
     def logger(self) -> ILogger:
@@ -122,6 +137,47 @@ class INetworkDefinition(NetworkModel):
     def is_debug_tensor(self, tensor: ITensor) -> bool:
         """Whether `mark_debug` marked it."""
         return tensor in self._debugged
+
+    # Weights by name: constants have the names of their tensors, as those of parsed files do.
+
+    def set_weights_name(self, weights: Any, name: str) -> bool:
+        """Name the weights of a constant layer, to refit them by that name.
+
+        Returns:
+            False, with an error in the log, where no constant layer holds the weights, or the name is taken.
+        """
+        array = array_of(weights)
+        layer = None if array is None else self._constant_with(array)
+        if layer is None:
+            return self.complain(f"setWeightsName: no constant layer holds the weights for '{name}'", False)
+        tensor = layer._outputs[0]
+        if name != tensor.name and name in self._names:
+            return self.complain(f"setWeightsName: there is a tensor '{name}' already", False)
+        tensor.name = name
+        return True
+
+    def _constant_with(self, array: Any) -> ILayer | None:
+        """The constant layer whose weights are `array`, or lie in the same memory."""
+        for layer in self._layers:
+            if layer._kind is kinds.IConstantLayer:
+                held = array_of(layer.weights)  # type: ignore[attr-defined]
+                if held is not None and (held is array or np.shares_memory(held, array)):
+                    return layer
+        return None
+
+    def mark_weights_refittable(self, name: str) -> bool:
+        """Allow `Refitter` to change the weights called `name`, under ``BuilderFlag.REFIT_INDIVIDUAL``."""
+        self._refittable.add(name)
+        return True
+
+    def unmark_weights_refittable(self, name: str) -> bool:
+        """Take `mark_weights_refittable` back."""
+        self._refittable.discard(name)
+        return True
+
+    def are_weights_marked_refittable(self, name: str) -> bool:
+        """Whether `mark_weights_refittable` marked them."""
+        return name in self._refittable
 
     def remove_tensor(self, tensor: ITensor) -> None:
         """Take an input that nobody reads out of the network."""
@@ -247,3 +303,4 @@ class INetworkDefinition(NetworkModel):
 
 
 install(INetworkDefinition)
+hide_removed(INetworkDefinition)

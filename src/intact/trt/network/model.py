@@ -199,7 +199,7 @@ class NetworkModel(Reporting):
 def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
     """Types and shapes of values; where ONNX's inference loses sizes that are computed, as we follow them."""
     known = composer.known(names)
-    lost = [name for name, (_, shape) in known.items() if shape is None]
+    lost = [name for name, (_, shape) in known.items() if shape is None or any(map(_is_unknown, shape))]
     if not lost:
         return known
     try:
@@ -214,3 +214,8 @@ def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any
             sizes = tuple(n if isinstance(n, int) else n.value for n in value.shape)
             known[name] = known[name][0] or value.dtype.numpy().name, sizes
     return known
+
+
+def _is_unknown(size: int | str | None) -> bool:
+    """Whether ONNX's inference could not tell a size, which it then leaves out or gives a name of its own."""
+    return size is None or (isinstance(size, str) and size.startswith("unk__"))

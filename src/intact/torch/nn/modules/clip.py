@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from intact.errors import QuantValueError
+from intact.torch.alias import OLD_NAME, is_aliased
 from intact.torch.nn import functional as F
 
 __all__ = ["Clip"]
@@ -33,6 +36,12 @@ class Clip(nn.Module):
         self._hold("clip_value_max", clip_value_max, learn_max)
 
     def _hold(self, name: str, value: float | Tensor, learned: bool) -> None:
+        if learned and is_aliased() and isinstance(value, (Tensor, np.ndarray)):
+            raise QuantValueError(
+                f"Clip {name}", f"a learned bound of type {type(value).__name__}",
+                f"clip_value_min/clip_value_max must be scalar, numbers as in {OLD_NAME}",
+                "pass a float, or import intact.torch and do without its alias",
+            )  # fmt: skip
         tensor = torch.as_tensor(value, dtype=torch.float32).detach().clone()
         if learned:
             self.register_parameter(name, nn.Parameter(tensor))

@@ -1,0 +1,57 @@
+"""``pycuda.tools`` on host memory: pools that allocate, and contexts that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from intact.trt.host import pycuda_driver
+
+
+class DeviceMemoryPool:
+    """Gives memory as `pycuda.driver.mem_alloc` does, and keeps none."""
+
+    def allocate(self, size: int) -> Any:
+        """Memory of `size` bytes."""
+        return pycuda_driver.mem_alloc(size)
+
+    def free_held(self) -> None:
+        """Nothing is held."""
+
+    stop_holding = free_held
+
+
+class PageLockedMemoryPool:
+    """Gives arrays as `pycuda.driver.pagelocked_empty` does, and keeps none."""
+
+    def allocate(self, shape: Any, dtype: Any, order: str = "C") -> Any:
+        """An array."""
+        return pycuda_driver.pagelocked_empty(shape, dtype, order)
+
+    def free_held(self) -> None:
+        """Nothing is held."""
+
+    stop_holding = free_held
+
+
+def get_default_device(default: int = 0) -> Any:
+    """The device: the host."""
+    return pycuda_driver.Device(default)
+
+
+def make_default_context(ctx_maker: Callable[[Any], Any] | None = None) -> Any:
+    """A context of the host; `ctx_maker` is asked for it where it is given."""
+    return pycuda_driver.Context() if ctx_maker is None else ctx_maker(get_default_device())
+
+
+def clear_context_caches() -> None:
+    """Nothing is cached by context."""
+
+
+def context_dependent_memoize(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose results are kept: there is one context."""
+    return cache(function)
+
+
+mark_cuda_test = context_dependent_memoize

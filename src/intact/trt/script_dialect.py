@@ -1,0 +1,144 @@
+"""Tells from a script's code whether it was written for TensorRT 8, before the first rule depends on it.
+
+TensorRT 10 removed members such as ``get_binding_shape``. A script that calls them, and has no second way for
+newer versions, can only run with TensorRT 8. This module reads the code on the call stack, and the functions
+and classes of the same modules that this code names: a script may build in one function and run in another.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+_TENSORS = frozenset({"num_io_tensors", "get_tensor_name"})
+_SHAPES = frozenset({"get_tensor_shape", "get_tensor_profile_shape"})
+_RUNS = frozenset({"execute_async_v3", "execute_v2"})
+SUCCESSORS: dict[str, frozenset[str]] = {
+    "STRICT_TYPES": frozenset({"OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"}),
+    "EXPLICIT_PRECISION": frozenset({"STRONGLY_TYPED"}),
+    "add_fully_connected": frozenset({"add_matrix_multiply"}), "add_rnn_v2": frozenset({"add_loop"}),
+    "binding_is_input": frozenset({"get_tensor_mode"}),
+    "build_cuda_engine": frozenset({"build_serialized_network"}),
+    "execute_async_v2": _RUNS, "get_binding_dtype": frozenset({"get_tensor_dtype"}),
+    "get_binding_format": frozenset({"get_tensor_format"}), "get_binding_index": _TENSORS,
+    "get_binding_name": _TENSORS, "get_binding_shape": _SHAPES, "get_profile_shape": _SHAPES,
+    "get_profile_shape_input": frozenset({"get_tensor_profile_values"}),
+    "is_execution_binding": frozenset({"get_tensor_location", "is_shape_inference_io"}),
+    "is_shape_binding": frozenset({"get_tensor_location", "is_shape_inference_io"}),
+    "max_workspace_size": frozenset({"set_memory_pool_limit"}), "num_bindings": _TENSORS,
+    "set_binding_shape": frozenset({"set_input_shape"}),
+}  # fmt: skip
+"""Members that TensorRT 10 removed, and what replaced each; without names that other libraries have."""
+OLD_FLAG = "EXPLICIT_BATCH"
+"""A flag that TensorRT 8 needs and 10 ignores: it counts where nothing else speaks for one of them."""
+NEWER = _TENSORS | _SHAPES | {
+    "execute_async_v3", "get_tensor_dtype", "get_tensor_mode", "set_input_shape", "set_memory_pool_limit",
+    "set_tensor_address", "STRONGLY_TYPED",
+}  # fmt: skip
+MEMBERS = frozenset({OLD_FLAG}).union(NEWER, SUCCESSORS, *SUCCESSORS.values())
+VERSION_NAMES = re.compile(r"version|trt_?\d", re.IGNORECASE)
+"""Names in code that asks which TensorRT it runs with."""
+ENTRIES = frozenset({"tensorrt", "trt", "Builder", "Runtime"})
+"""Names in code that has to do with TensorRT at all; test runners and the like say nothing of a script."""
+MEMBER_PROBES = frozenset({"hasattr", "getattr", "AttributeError"})
+"""Names in code that asks whether a member exists."""
+MOST_CODES = 2000
+"""Functions of one module that are read at most."""
+ATTRIBUTE_OPCODES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
+
+
+def caller_frame() -> FrameType | None:
+    """The innermost frame that is not INTact's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame):
+        frame = frame.f_back
+    return frame
+
+
+def is_internal(frame: FrameType) -> bool:
+    """Whether a frame runs INTact's own code."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "intact"
+
+
+def calls_removed_members(frame: FrameType | None) -> bool:
+    """Whether the code of a stack uses removed members, and has no other way for TensorRT 10."""
+    names = _names_on_stack(frame)
+    if OLD_FLAG in names and names.isdisjoint(NEWER) and not _asks(names):
+        return True
+    return not names.isdisjoint(SUCCESSORS) and not _has_newer_way(names)
+
+
+def has_newer_way(frame: FrameType | None) -> bool:
+    """Whether the code of a stack asks which TensorRT there is, and has a way for TensorRT 10, too."""
+    return _has_newer_way(_names_on_stack(frame))
+
+
+def _has_newer_way(names: set[str]) -> bool:
+    return _asks(names) and all(names & SUCCESSORS[name] for name in names & SUCCESSORS.keys())
+
+
+def _asks(names: set[str]) -> bool:
+    """Whether code asks which TensorRT there is, or which members."""
+    return not names.isdisjoint(MEMBER_PROBES) or any(map(VERSION_NAMES.search, names))
+
+
+def is_probe(frame: FrameType, sets: bool) -> bool:
+    """Whether a frame that reads or sets a member wants to know whether it exists."""
+    if "AttributeError" in frame.f_code.co_names:
+        return True
+    here = next((i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti), None)
+    return not sets and here is not None and here.opname not in ATTRIBUTE_OPCODES  # hasattr or getattr
+
+
+def _names_on_stack(frame: FrameType | None) -> set[str]:
+    """Names that the code of a stack reads; of TensorRT's members only those that it uses as attributes."""
+    names: set[str] = set()
+    seen: set[CodeType] = set()
+    while frame is not None:
+        if not is_internal(frame):
+            found = set[str]().union(*map(_names_in, _reachable(frame, seen)))
+            if not found.isdisjoint(MEMBERS | ENTRIES):
+                names |= found
+        frame = frame.f_back
+    return names
+
+
+def _reachable(frame: FrameType, seen: set[CodeType]) -> Iterator[CodeType]:
+    """The code of a frame, and that of functions and classes of its module that it names, once each."""
+    names = frame.f_globals
+    stack = [frame.f_code]
+    own_class = names.get(getattr(frame.f_code, "co_qualname", "").partition(".")[0])
+    stack += _codes_of(own_class, names)
+    while stack and len(seen) < MOST_CODES:
+        code = stack.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        yield code
+        stack += [c for c in code.co_consts if isinstance(c, CodeType)]
+        for name in code.co_names:
+            stack += _codes_of(names.get(name), names)
+
+
+def _codes_of(value: Any, module: dict[str, Any]) -> list[CodeType]:
+    """The code of a function of `module`, or of a class's methods; none of anything else."""
+    if isinstance(value, FunctionType):
+        return [value.__code__] if value.__globals__ is module else []
+    if isinstance(value, type) and value.__module__ == module.get("__name__"):
+        return [f.__code__ for f in vars(value).values() if isinstance(f, FunctionType)]
+    return []
+
+
+@lru_cache(maxsize=4096)
+def _names_in(code: CodeType) -> frozenset[str]:
+    """The names that code reads, but for those of TensorRT's members that are no attributes there."""
+    members = MEMBERS.intersection(code.co_names)
+    if not members:
+        return frozenset(code.co_names)
+    used = {i.argval for i in dis.get_instructions(code) if i.opname in ATTRIBUTE_OPCODES}
+    return frozenset(code.co_names) - (members - used)
