@@ -32,6 +32,7 @@ from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable
 from intact.graph.inference import refresh_shapes
+from intact.graph.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
@@ -89,9 +90,12 @@ __all__ = [
     "Value",
     "axes_in_front",
     "branches_of",
+    "check_after",
     "check_fallback",
     "check_format",
+    "check_graph",
     "check_opset",
+    "checks_every_pass",
     "cut",
     "data_files",
     "decided_by_values",

@@ -36,6 +36,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)
+    graph.check_after(model, "raise_opset")
     notes += graph.in_known_forms(model)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude

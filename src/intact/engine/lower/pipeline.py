@@ -29,12 +29,13 @@ from intact.engine.lower.qdq_propagation import (
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
-from intact.engine.lower.specification import check_graph, every_pass
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
     Source,
+    check_graph,
+    checks_every_pass,
     deciding_inputs,
     finish_layers,
     is_dynamic,
@@ -243,7 +244,7 @@ def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
 
 def run_passes(model: Model, passes: tuple[tuple[str, Pass], ...], notes: list[str]) -> None:
     """Run passes in order, in place; what they say goes behind `notes`, what they leave is checked."""
-    every = every_pass()
+    every = checks_every_pass()
     for name, one in passes:
         notes += [f"{name}: {note}" for note in one(model)]
         if every or name == passes[-1][0]:
