@@ -124,6 +124,7 @@ def test_constants_that_stand_behind_the_change_of_shape(behind):
     nodes = [CONV, ("Squeeze", "c axes", "s", {}), *behind]
     proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, one=np.array([1]))
     changed = graph.load(proto)
+    graph.normalize(changed)
     assert graph.finish_layers(changed)
     graph.check_graph(changed, "finish_layers")
     same(proto, changed, 2, 3, 1, 9)

@@ -31,8 +31,8 @@ def check_after(model: ir.Model, after: str) -> None:
 def check_graph(model: ir.Model, after: str) -> None:
     """Refuse a graph that contradicts itself: an error of ours, found where it was made.
 
-    Each value is made before it is read, in subgraphs too, and has a name of its own; each output is made; what
-    only moves data puts out codes where codes come in, and nowhere else.
+    Each value is made before it is read, in subgraphs too, and has a name of its own. Each output is made.
+    What only moves data puts out codes where codes come in, and nowhere else.
 
     Args:
         model: After a pass.

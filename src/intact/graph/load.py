@@ -16,7 +16,6 @@ from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
 from intact.graph.inference import TOLD, infer_shapes, refresh_shapes
-from intact.graph.order import put_constants_first
 from intact.graph.proto import all_nodes, from_proto
 from intact.graph.raising import is_old, read_old
 from intact.graph.skeleton import shorn, to_skeleton
@@ -37,8 +36,7 @@ def load(
 ) -> ir.Model:  # fmt: skip
     """The model in `source`, as an own copy that the caller may change.
 
-    Every node has a name of its own, nodes stand in topological order with constants
-    in front, and values have shapes and types
+    Every node has a name of its own, nodes stand in topological order, and values have shapes and types
     where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
     whose weights had to be inputs, become IR version 4, and opsets below 9 become 9; the size -1 means any
     size. Nothing is executed, nothing outside the model's folder is opened, and no size is believed before it
@@ -86,7 +84,6 @@ def load(
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
     _name_nodes(model)
-    put_constants_first(model)
     return model
 
 
