@@ -20,6 +20,7 @@ from intact.graph.order import put_constants_first
 from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
+from intact.graph.weight_moves import move_stored_weights
 
 _AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis, and whose Softmax is along one
 
@@ -33,7 +34,8 @@ def normalize(model: ir.Model) -> list[Note]:
     A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
     MatMul or Conv on floats; pairs of ONNX Runtime's own domain become ONNX's. Constant uint8 codes behind a
     DequantizeLinear become int8: ``q - 128`` with a zero point 128 less, the same floats. int32 biases behind
-    a DequantizeLinear stay (`quantized_bias_of`). Bounds on codes become bounds on floats.
+    a DequantizeLinear stay (`quantized_bias_of`). Constant codes are moved instead of their floats.
+    Bounds on codes become bounds on floats.
 
     The opset is raised to 13, for the axis of per-channel scales, where something is rewritten, and to 21 for
     pairs of 16 bits. Both forms mean the same codes; the float32 sums of the one may round differently from
@@ -54,6 +56,7 @@ def normalize(model: ir.Model) -> list[Note]:
         rewrite = rewrite_integer if is_op(node, *INTEGER) else rewriter.rewrite
         notes.append(rewrite(node, rewriter.constants, rewriter.names))
     notes += rewrite_code_bounds(model)
+    notes += move_stored_weights(model)
     notes += shift_weights(model.graph, rewriter.names)
     if nodes:
         forget_domain(model, MICROSOFT)
