@@ -36,6 +36,7 @@ from intact.graph.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
+from intact.graph.local_functions import inline_functions
 from intact.graph.loops import open_loops
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
@@ -107,6 +108,7 @@ __all__ = [
     "graft",
     "hold_constants",
     "in_known_forms",
+    "inline_functions",
     "inputs_behind",
     "is_dynamic",
     "is_op",

@@ -14,6 +14,7 @@ from intact.graph.code_bounds import rewrite_code_bounds
 from intact.graph.constants import Constants
 from intact.graph.contrib import rewrite_contrib_pairs
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
+from intact.graph.local_functions import inline_functions
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT, QOperator
 from intact.graph.order import put_constants_first
@@ -41,11 +42,13 @@ def normalize(model: ir.Model) -> list[Note]:
     pairs of 16 bits. Both forms mean the same codes; the float32 sums of the one may round differently from
     the integer sums of the other.
 
-    Nodes that make constants go to the front, where no pass puts their readers before them.
+    Functions of the file are written out. Nodes that make constants go to the front, where no
+    pass puts their readers before them.
 
     Returns:
         One note per rewritten node, and per integer operator that stays, with the reason.
     """
+    inline_functions(model)
     put_constants_first(model)
     nodes = [n for n in model.graph if _is_quantized_operator(n) or is_op(n, *INTEGER)]
     if nodes:

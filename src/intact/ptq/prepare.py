@@ -27,6 +27,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source, checked=checked)
+    graph.inline_functions(model)
     graph.require_portable(model)
     graph.open_read_outputs(model)
     graph.settle(model)

@@ -38,6 +38,7 @@ from intact.graph import (
     checks_every_pass,
     deciding_inputs,
     finish_layers,
+    inline_functions,
     is_dynamic,
     join_pads,
     join_stacks,
@@ -156,6 +157,7 @@ def _require_tensors(model: Model) -> None:
 
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
+    notes += [str(note) for note in inline_functions(model)]
     _require_tensors(model)
     notes += open_read_outputs(model)
     settle(model)
