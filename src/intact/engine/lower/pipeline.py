@@ -28,6 +28,7 @@ from intact.engine.lower.qdq_propagation import (
 )
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
+from intact.engine.lower.shared_constants import share_constants
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
@@ -179,7 +180,7 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
     plan, reasons = finish(builder, notes)
-    plan = choose_rows(join_steps(plan))
+    plan = share_constants(choose_rows(join_steps(plan)))
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
     plan = replace(plan, deciding=deciding)
     if leaves_open(plan):
