@@ -19,7 +19,7 @@ from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs
-from intact.graph.dynamic import float_dynamic, is_dynamic
+from intact.graph.dynamic import float_dynamic, has_stored_codes, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
@@ -106,6 +106,7 @@ __all__ = [
     "float_dynamic",
     "fold_batchnorm",
     "graft",
+    "has_stored_codes",
     "hold_constants",
     "in_known_forms",
     "inline_functions",
