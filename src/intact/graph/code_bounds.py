@@ -13,7 +13,7 @@ from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.notes import Note
 from intact.graph.view import FORMATS, is_op
-from intact.spec import QuantSpec
+from intact.spec import Format, QuantSpec
 
 _BOUNDS = ("Clip", "Max", "Min", "Relu")
 
@@ -64,7 +64,7 @@ class _Rewriter:
         if codes is None or bounds is None or codes in self._constants:
             return None
         name = node.name or node.op_type
-        lowest, highest = _extent(codes)
+        lowest, highest = _limits(codes)
         low, high = bounds
         if low <= lowest and high >= highest:
             if node.outputs[0].is_graph_output():
@@ -139,11 +139,11 @@ class _Rewriter:
         scale, zero = [*(one.reshape(()) for one in arrays if one is not None), np.zeros((), np.int32)][:2]
         if scale.dtype != np.float32 or not np.isfinite(scale) or scale <= 0:
             return None
-        spec = QuantSpec(name, symmetric=not zero.any())
+        spec = QuantSpec(Format.parse(name), symmetric=not zero.any())
         return None if spec.format.is_float else _Grid(values, spec, np.float32(scale), int(zero))
 
 
-def _extent(codes: ir.Value) -> tuple[int, int]:
+def _limits(codes: ir.Value) -> tuple[int, int]:
     assert codes.dtype is not None
     limits = np.iinfo(codes.dtype.numpy())
     return int(limits.min), int(limits.max)

@@ -119,6 +119,8 @@ class _Stripper:
         elif view is None and (bias := quantized_bias_of(node.outputs[0], self._constants)) is not None:
             scale = bias.scale if bias.scale.size > 1 else bias.scale.reshape(())
             self._store(node, bias.codes.astype(np.float32) * scale)
+        elif view is None and (floats := self._constants(node.outputs[0])) is not None:
+            self._store(node, floats.astype(np.float32))  # a scale below 0, which is no grid of ours
 
     def _bounds(self, source: ir.Value | None) -> tuple[float, float] | None:
         """The ends of the Clip that is a part of a pair; None where there is none."""

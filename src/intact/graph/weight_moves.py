@@ -127,7 +127,7 @@ class _Mover:
         if view is None or not view.constant or view.spec.block_size is not None or view.spec.format.is_float:
             return None
         codes, axis = self._constants(view.codes), view.spec.axis
-        assert codes is not None and view.codes.dtype is not None
+        assert codes is not None and view.codes.dtype is not None and not isinstance(axis, tuple)
         scales, zeros = view.scale.reshape(-1), view.zero_point.reshape(-1)
         if codes.size == 0 or (axis is not None and codes.shape[axis] != len(scales)):
             return None
@@ -158,7 +158,7 @@ class _Mover:
         scale = insert.constant(f"{name}.scale", moved.scales[numbers])
         zeros = moved.zeros[numbers].astype(moved.dtype.numpy())
         zero = insert.constant(f"{name}.zero_point", zeros, moved.dtype)
-        attributes = {} if axis is None else {"axis": axis}
+        attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
         y = insert.node(
             "DequantizeLinear", [codes, scale, zero], f"{name}.real", dtype=value.dtype,
             shape=ir.Shape(moved.codes.shape), **attributes,

@@ -42,7 +42,7 @@ class GivenGrid:
     @property
     def ends(self) -> Ends:
         """As `make_mark` takes them."""
-        low, high = np.float32(self.low), np.float32(self.high)
+        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
         return (low.reshape(()), high.reshape(())) if self.axis is None else (low, high)
 
 
@@ -68,13 +68,14 @@ def grid_by_hand(wanted: Mapping[str, Any], format: str) -> GivenGrid | None:
     if not is_whole(zero) or not limits.qmin <= zero <= limits.qmax:
         want = f"a code of {format}: {limits.qmin}..{limits.qmax}"
         raise QuantValueError("zero_point", f"{zero!r:.60}", want, "correct it, or name another format")
-    return _grid(np.float32(scale).reshape(()), np.int32(zero).reshape(()), format, None)
+    return _grid(np.array(scale, np.float32), np.array(zero, np.int32), format, None)
 
 
 def _range(value: Any) -> tuple[float, float]:
     numbers = list(value) if isinstance(value, (list, tuple)) else []
     real = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in numbers)
-    if len(numbers) != 2 or not real or not np.isfinite(np.float32(numbers)).all() or numbers[0] > numbers[1]:
+    fits = len(numbers) == 2 and real and bool(np.isfinite(np.array(numbers, np.float32)).all())
+    if not fits or numbers[0] > numbers[1]:
         raise QuantValueError(
             "range", f"{value!r:.60}", "two numbers, the lower one first", "write [-1.5, 3]"
         )

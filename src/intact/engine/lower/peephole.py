@@ -155,16 +155,16 @@ _Layer = Add | Conv | ConvTranspose | Linear | MatMul
 def _clamped(above: _Layer, step: Table, tensors: Mapping[str, Tensor], arrays: _Arrays) -> _Layer | None:
     """The layer with narrower bounds, where the table bounds its codes and does nothing else."""
     x, y = tensors[step.x].codes, tensors[step.y].codes
-    ending = above if isinstance(above, Add) else above.epilogue
-    if x is None or y is None or (not isinstance(ending, Add) and ending.activation):
+    stage = above if isinstance(above, Add) else above.epilogue
+    if x is None or y is None or (not isinstance(stage, Add) and stage.activation):
         return None
     inside = np.arange(x.low, x.high + 1)
     made = arrays[step.table][inside + x.offset].astype(np.int64) - y.offset
     same = (x.scale, x.zero_point, x.signed) == (y.scale, y.zero_point, y.signed)
     if not same or not np.array_equal(made, np.clip(inside, y.low, y.high)):
         return None
-    low = y.low if ending.low is None else int(np.clip(ending.low, y.low, y.high))
-    high = y.high if ending.high is None else int(np.clip(ending.high, y.low, y.high))
+    low = y.low if stage.low is None else int(np.clip(stage.low, y.low, y.high))
+    high = y.high if stage.high is None else int(np.clip(stage.high, y.low, y.high))
     nodes = above.nodes + step.nodes
     if isinstance(above, Add):
         return replace(above, nodes=nodes, y=step.y, low=low, high=high)

@@ -58,7 +58,7 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     if axis is not None and axis != stored_axis:
         raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
     if perm is not None:
-        centred = np.transpose(centred, perm)
+        centred = centred.transpose(perm)
     return Weight(np.moveaxis(centred, out_axis, 0), found.scale)  # type: ignore[arg-type]
 
 
