@@ -183,11 +183,23 @@ def test_the_weights_beside_a_file_count(run, net: Path, samples: Path, tmp_path
     assert said["bytes"]["before"] == beside.stat().st_size + (tmp_path / "weights.bin").stat().st_size
 
 
+def test_stored_ranges_beside_data(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    from intact.calib import Calibration, Range
+
+    stored, out = Calibration(), tmp_path / "out.onnx"
+    stored["x"] = Range()
+    stored["x"].collect(np.float32([-1.0, 1.55]))
+    stored.save(tmp_path / "x.calib")
+    words = ("--data", samples, "--calib", tmp_path / "x.calib", "--no-progress", "-o", out)
+    assert run("quantize", net, *words)[0] == 0
+    scales = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(out).graph.initializer}
+    assert scales["x.scale"] == np.float32(0.01)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "intact: --data, --calib: got neither, want one of the two"),
-        (("--data", "{samples}", "--calib", "{calib}"), "intact: --data, --calib: got both"),
         (("--data", "{samples}", "--method", "best"), "intact: method: got 'best'"),
         (("--data", "{samples}", "--profile", "tpu"), "intact: profile: got 'tpu'"),
         (("--data", "{samples}", "--activations", "int99"), "intact: format: got 'int99'"),
@@ -202,7 +214,7 @@ def test_the_weights_beside_a_file_count(run, net: Path, samples: Path, tmp_path
         (("--calib", "{calib}"), "intact: tensor 'x': got"),
     ],
     ids=[
-        "no-data", "both", "method", "profile", "format", "size-of-arrays", "size", "mean", "no-yaml",
+        "no-data", "method", "profile", "format", "size-of-arrays", "size", "mean", "no-yaml",
         "yaml-list", "pattern", "data", "no-calib", "other-calib",
     ],
 )  # fmt: skip

@@ -42,3 +42,32 @@ def test_bounds_that_are_computed_stay(qdq, lowered):
     relu = g.node("Relu", g.input("x", [4, 5]))
     clip = g.node("Clip", relu, g.input("low", []), g.constant(np.float32(2)))
     assert lowered(g, clip).agree().kinds == ["function", "binary", "binary"]
+
+
+def reduced(g, x, *, clips, scale=0.05, zero=64):
+    """A pair of uint8 of which a Clip leaves 7 bits, as PyTorch writes them."""
+    parameters = [g.constant(np.float32(scale)), g.constant(np.uint8(zero))]
+    codes = g.node("QuantizeLinear", x, *parameters)
+    if clips:
+        codes = g.node("Clip", codes, g.constant(np.uint8(0)), g.constant(np.uint8(127)))
+    return g.node("DequantizeLinear", codes, *parameters)
+
+
+@pytest.mark.parametrize("behind", ["conv", "relu", "add", "pool", "concat"])
+def test_bounds_on_codes_are_the_bounds_of_the_layer_in_front(qdq, lowered, behind):
+    kinds = {}
+    for clips in (False, True):
+        g = qdq()
+        x = g.pair(g.input("x", [1, 4, 6, 6]))
+        y = reduced(g, g.conv(x, 4, 4), clips=clips)
+        if behind == "relu":
+            y = reduced(g, g.node("Relu", g.conv(y, 4, 4)), clips=clips, zero=0)
+        elif behind == "add":
+            y = reduced(g, g.node("Add", y, x), clips=clips)
+        elif behind == "pool":
+            y = reduced(g, g.node("MaxPool", y, kernel_shape=[2, 2]), clips=clips)
+        elif behind == "concat":
+            y = reduced(g, g.node("Concat", y, y, axis=1), clips=clips)
+        channels = 8 if behind == "concat" else 4
+        kinds[clips] = lowered(g, g.quantize(g.conv(y, channels, 4))).exact().kinds
+    assert [kind for kind in kinds[True] if kind != "reinterpret"] == kinds[False]

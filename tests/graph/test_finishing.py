@@ -110,3 +110,21 @@ def test_the_largest_of_a_stack_is_that_of_its_tensors(op_type, keepdims):
                          ids=["joined elsewhere", "reduced elsewhere", "sum"])  # fmt: skip
 def test_other_stacks_stay(given):
     assert graph.join_stacks(graph.load(stack(*given))) == []
+
+
+@pytest.mark.parametrize("behind", [
+    [("Constant", "", "k", {"value_float": 4.0}), ("Mul", "s k", "y", {})],
+    [("Constant", "", "k", {"value_float": 4.0}), ("Neg", "k", "n", {}), ("Add", "n s", "y", {})],
+    [("Constant", "", "l", {"value_float": 0.0}), ("Constant", "", "h", {"value_float": 6.0}),
+     ("Clip", "s l h", "y", {})],
+    [("Constant", "", "k", {"value_floats": [1.0, 2.0, 3.0, 4.0, 5.0]}), ("Unsqueeze", "k one", "b", {}),
+     ("Mul", "s b", "y", {})],
+])  # fmt: skip
+def test_constants_that_stand_behind_the_change_of_shape(behind):
+    nodes = [CONV, ("Squeeze", "c axes", "s", {}), *behind]
+    proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, one=np.array([1]))
+    changed = graph.load(proto)
+    graph.normalize(changed)
+    assert graph.finish_layers(changed)
+    graph.check_graph(changed, "finish_layers")
+    same(proto, changed, 2, 3, 1, 9)

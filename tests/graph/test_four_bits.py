@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import intact
 from intact import numerics
-from intact.graph import Session, load, normalize, to_proto, widen_codes
+from intact.graph import Session, load, normalize, strip_qdq, to_bytes, to_proto, widen_codes
 from intact.spec import Format, QuantSpec
 
 
@@ -76,3 +77,28 @@ def test_several_scales_stay() -> None:
         several = [0.1] * 500 if name == "scale" else [0] * 500
         tensor.CopyFrom(helper.make_tensor(name, tensor.data_type, [500], several))
     assert widen_codes(load(proto.SerializeToString())) == []
+
+
+@pytest.mark.parametrize("block", [None, 4])
+def test_scales_below_0_are_floats_as_in_onnx_runtime(block):
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(-0.1, 0.1, (6,) if block is None else (2, 6)).astype(np.float32)
+    codes = helper.make_tensor("q", TensorProto.INT4, [8, 6], rng.integers(-8, 8, 48))
+    attributes = {"axis": 1} if block is None else {"axis": 0, "block_size": block}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"], **attributes),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, [3, 8])], [info("y", TensorProto.FLOAT, [3, 6])],
+        [codes, numpy_helper.from_array(scale, "s")],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    x = rng.standard_normal((3, 8)).astype(np.float32)
+    want = Session(proto.SerializeToString()).run({"x": x})["y"]
+    np.testing.assert_allclose(intact.compile(proto).run({"x": x})["y"], want, rtol=1e-5, atol=1e-5)
+    loaded = load(proto)
+    strip_qdq(loaded)
+    assert [node.op_type for node in loaded.graph] == ["MatMul"]
+    np.testing.assert_allclose(Session(to_bytes(loaded)).run({"x": x})["y"], want, rtol=1e-5, atol=1e-5)

@@ -451,3 +451,15 @@ def test_functions_that_call_themselves_are_refused() -> None:
         FileFormatError, match="function 'F': got a call of itself, want functions without cycles"
     ):
         load(proto)
+
+
+@pytest.mark.parametrize(("start", "kind"), [
+    (b"PK\x03\x04", "a zip archive"), (b"\x1f\x8b\x08", "a file that gzip packed"),
+    (b"\x1c\0\0\0TFL3", "a TensorFlow Lite model"), (b"<!DOCTYPE html>", "a text, as a web page is"),
+    (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS"),
+])  # fmt: skip
+def test_files_of_other_kinds_are_called_what_they_are(start: bytes, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(start + b"\xff" * 64)
+    with pytest.raises(FileFormatError, match=f"got {kind}, want an ONNX model"):
+        load(path)

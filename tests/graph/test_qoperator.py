@@ -133,3 +133,34 @@ def test_a_softmax_over_several_axes_stays() -> None:
         u = com.microsoft.QLinearSoftmax<opset = 11>(q, s, z, s, z) y = DequantizeLinear(u, s, z) }"""
     (note,) = normalize(load(onnx.parser.parse_model(text)))
     assert not note.changed and "over several axes" in note.what
+
+
+def test_constants_come_first_in_every_graph():
+    info = helper.make_tensor_value_info
+    then = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Constant", [], ["k"], value_float=2.0),
+         helper.make_node("Mul", ["k", "a"], ["ka"]), helper.make_node("Mul", ["r", "ka"], ["t"])],
+        "then", [], [info("t", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["o"])], "else", [], [info("o", TensorProto.FLOAT, None)]
+    )
+    nodes = [
+        helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Constant", [], ["a"], value_float=3.0),
+        helper.make_node("Sqrt", ["a"], ["b"]), helper.make_node("Mul", ["y", "b"], ["z"]),
+        helper.make_node("RandomNormal", [], ["noise"], shape=[1]),
+        helper.make_node("If", ["c"], ["w"], then_branch=then, else_branch=other),
+    ]  # fmt: skip
+    outputs = [info(name, TensorProto.FLOAT, None) for name in ("z", "w", "noise")]
+    inputs = [info("x", TensorProto.FLOAT, ["n"]), info("c", TensorProto.BOOL, [])]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    proto.ir_version = 8
+    loaded = load(proto)
+    normalize(loaded)
+    assert [node.op_type for node in loaded.graph] == [
+        "Constant", "Sqrt", "Relu", "Mul", "RandomNormal", "If",
+    ]  # fmt: skip
+    branch = list(loaded.graph)[-1].attributes["then_branch"].as_graph()
+    assert [node.op_type for node in branch] == ["Constant", "Mul", "Relu", "Mul"]

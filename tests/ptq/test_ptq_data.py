@@ -303,3 +303,9 @@ def test_a_model_that_reads_strings_is_refused_with_its_input() -> None:
     given = {"words": np.array(["a", "c", "b"], object), "x": weight[:3]}
     with pytest.raises(QuantValueError, match="input 'words': got strings, want numbers"):
         quantize(model, [given], progress=False)
+
+
+def test_one_tensor_of_torch_is_an_array_of_samples(cnn, images):
+    torch = pytest.importorskip("torch")
+    same = [quantize(cnn, data, progress=False).ranges for data in (images, torch.from_numpy(images))]
+    assert same[0] == same[1]

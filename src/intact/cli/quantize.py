@@ -36,7 +36,9 @@ class Switch(StrEnum):
 
 CalibFile = Annotated[
     Path | None,
-    typer.Option(help="A .calib file of this model, instead of --data.", **options.READ),
+    typer.Option(
+        help="A .calib file of this model, instead of --data, or beside it for some tensors.", **options.READ
+    ),
 ]
 Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
 Activations = Annotated[
@@ -116,11 +118,13 @@ def run(
     - `intact quantize model.onnx --data photos -o model.int8.onnx`
     - `intact quantize model.onnx --data photos --preset inception --size 299 -o out.onnx`
     - `intact quantize model.onnx --calib model.calib --method entropy -o out.onnx`
+    - `intact quantize float.onnx --calib trained.calib --data photos -o out.onnx`
     """
     from intact.ptq import quantize
 
     _require_one(data, calib)
-    if calib is not None:
+    ranges = calib if data is not None else None
+    if calib is not None and ranges is None:
         source: Any = Calibration.load(calib)
     else:
         source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
@@ -134,16 +138,17 @@ def run(
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
-            bits16=widths, float_budget=float_budget, progress=progress, pool=options.pool_of(ray), **tuning,
+            bits16=widths, float_budget=float_budget, progress=progress, pool=options.pool_of(ray),
+            ranges=ranges, **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")
 
 
 def _require_one(data: Path | None, calib: Path | None) -> None:
-    if (data is None) == (calib is None):
+    if data is None and calib is None:
         raise QuantValueError(
-            "--data, --calib", "neither" if data is None else "both", "one of the two",
+            "--data, --calib", "neither", "one of the two, or both",
             "give data to calibrate with, or the .calib file of an earlier run",
         )  # fmt: skip
 

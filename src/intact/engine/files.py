@@ -35,7 +35,10 @@ from intact.timings import Timings, checked
 
 VERSION = 4
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
-_DTYPES = ("uint8", "int8", "int32", "int64", "float32", "float64", "float16", "bool")
+_DTYPES = (
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
+    "bool",
+)  # fmt: skip
 
 Key = TypeVar("Key", bound=Hashable)
 Packed = Mapping[tuple[str, str], NDArray[Any]]

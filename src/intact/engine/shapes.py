@@ -69,9 +69,15 @@ def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
         return False
     declared = sizes.declared_all(made)
     found = declared or fallback(step, sizes.shapes)
+    guessed = declared is None and isinstance(step, FallbackSubgraph)
     for name in made:
-        sizes.bind(name, found[name])
-    return declared is None and isinstance(step, FallbackSubgraph)
+        try:
+            sizes.bind(name, found[name])
+        except QuantValueError as error:
+            if not guessed:
+                raise
+            raise SizesUnknown(error.where, error.got, error.want, error.fix) from error
+    return guessed
 
 
 class SizesDiffer(QuantValueError):

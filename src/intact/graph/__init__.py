@@ -19,7 +19,7 @@ from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
-from intact.graph.dynamic import float_dynamic, is_dynamic
+from intact.graph.dynamic import float_dynamic, has_stored_codes, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
@@ -32,9 +32,11 @@ from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable
 from intact.graph.inference import refresh_shapes
+from intact.graph.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
+from intact.graph.local_functions import inline_functions
 from intact.graph.loops import open_loops
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
@@ -89,9 +91,12 @@ __all__ = [
     "Value",
     "axes_in_front",
     "branches_of",
+    "check_after",
     "check_fallback",
     "check_format",
+    "check_graph",
     "check_opset",
+    "checks_every_pass",
     "cut",
     "data_files",
     "decided_by_values",
@@ -101,8 +106,10 @@ __all__ = [
     "float_dynamic",
     "fold_batchnorm",
     "graft",
+    "has_stored_codes",
     "hold_constants",
     "in_known_forms",
+    "inline_functions",
     "inputs_behind",
     "is_dynamic",
     "is_op",

@@ -9,6 +9,7 @@ from intact.graph.einsum import open_einsums
 from intact.graph.finishing import finish_layers
 from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
+from intact.graph.invariants import check_after
 from intact.graph.io import prune
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
@@ -29,7 +30,10 @@ def in_known_forms(model: ir.Model) -> list[Note]:
         One note for each change.
     """
     prune(model)
-    notes = [*open_compounds(model), *join_pads(model), *finish_layers(model), *join_stacks(model)]
+    notes = []
+    for one in (open_compounds, join_pads, finish_layers, join_stacks):
+        notes += one(model)
+        check_after(model, one.__name__)
     prune(model)
     return notes
 

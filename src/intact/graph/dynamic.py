@@ -52,6 +52,14 @@ def is_dynamic(node: ir.Node) -> bool:
     return (node.domain, node.op_type) in _RULES
 
 
+def has_stored_codes(node: ir.Node) -> bool:
+    """Whether ONNX Runtime's operator reads codes of a weight, and nothing is quantized while it runs."""
+    return node.domain == MICROSOFT and node.op_type in _OF_CODES
+
+
+_OF_CODES = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
+
+
 class _Stays(Exception):
     """Why a node is left as it is."""
 

@@ -169,5 +169,5 @@ def parse_model(data: bytes, where: str) -> ir.Model:
             raise DecodeError("no graph in it")
         model: ir.Model = ir.from_proto(proto)
     except (DecodeError, ValueError) as error:
-        raise unreadable(where, error) from error
+        raise unreadable(where, error, data) from error
     return model

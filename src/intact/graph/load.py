@@ -102,7 +102,7 @@ def _parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.Mod
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except (DecodeError, ValueError) as error:
         where = "model" if isinstance(source, bytes) else str(source)
-        raise unreadable(where, error) from error
+        raise unreadable(where, error, data) from error
     return proto
 
 

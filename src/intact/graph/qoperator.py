@@ -10,14 +10,18 @@ import onnx_ir as ir
 
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
+from intact.graph.code_bounds import rewrite_code_bounds
 from intact.graph.constants import Constants
 from intact.graph.contrib import rewrite_contrib_pairs
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
+from intact.graph.local_functions import inline_functions
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT, QOperator
+from intact.graph.order import put_constants_first
 from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
+from intact.graph.weight_moves import move_stored_weights
 
 _AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis, and whose Softmax is along one
 
@@ -31,15 +35,21 @@ def normalize(model: ir.Model) -> list[Note]:
     A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
     MatMul or Conv on floats; pairs of ONNX Runtime's own domain become ONNX's. Constant uint8 codes behind a
     DequantizeLinear become int8: ``q - 128`` with a zero point 128 less, the same floats. int32 biases behind
-    a DequantizeLinear stay (`quantized_bias_of`).
+    a DequantizeLinear stay (`quantized_bias_of`). Constant codes are moved instead of their floats.
+    Bounds on codes become bounds on floats.
 
     The opset is raised to 13, for the axis of per-channel scales, where something is rewritten, and to 21 for
     pairs of 16 bits. Both forms mean the same codes; the float32 sums of the one may round differently from
     the integer sums of the other.
 
+    Functions of the file are written out. Nodes that make constants go to the front, where no
+    pass puts their readers before them.
+
     Returns:
         One note per rewritten node, and per integer operator that stays, with the reason.
     """
+    inline_functions(model)
+    put_constants_first(model)
     nodes = [n for n in model.graph if _is_quantized_operator(n) or is_op(n, *INTEGER)]
     if nodes:
         raise_opset(model, _AXIS_OPSET)
@@ -48,6 +58,8 @@ def normalize(model: ir.Model) -> list[Note]:
     for node in nodes:
         rewrite = rewrite_integer if is_op(node, *INTEGER) else rewriter.rewrite
         notes.append(rewrite(node, rewriter.constants, rewriter.names))
+    notes += rewrite_code_bounds(model)
+    notes += move_stored_weights(model)
     notes += shift_weights(model.graph, rewriter.names)
     if nodes:
         forget_domain(model, MICROSOFT)

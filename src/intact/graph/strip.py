@@ -12,6 +12,7 @@ from intact import numerics
 from intact.graph import ops
 from intact.graph.branches import branches_of, graft
 from intact.graph.build import Inserter, Namer, is_read, replace
+from intact.graph.code_bounds import rewrite_code_bounds
 from intact.graph.constants import Constants
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.emit_qdq import QUANTIZER_KEY
@@ -19,6 +20,7 @@ from intact.graph.inference import refresh_shapes
 from intact.graph.io import prune
 from intact.graph.lift import lift_dequantize
 from intact.graph.notes import Note
+from intact.graph.order import put_constants_first
 from intact.graph.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
 from intact.spec import QuantSpec
 
@@ -34,16 +36,19 @@ class Stripped:
         spec: Grid and granularity.
         scale: float32, granule shape.
         zero_point: int32, granule shape.
+        bounds: Floats that a Clip of the codes left, as where 7 bits of 8 are used.
     """
 
     spec: QuantSpec
     scale: NDArray[np.float32]
     zero_point: NDArray[np.int32]
+    bounds: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(rmin, rmax): the floats that the grid reached."""
-        return numerics.representable_range(self.scale, self.zero_point, self.spec)
+        """(rmin, rmax): the floats that the codes reached."""
+        low, high = numerics.representable_range(self.scale, self.zero_point, self.spec)
+        return np.maximum(low, np.float32(self.bounds[0])), np.minimum(high, np.float32(self.bounds[1]))
 
 
 def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
@@ -60,6 +65,8 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
     float_dynamic(model)
+    put_constants_first(model)
+    rewrite_code_bounds(model)
     lift_dequantize(model)
     stripper = _Stripper(model.graph)
     for node in list(model.graph):
@@ -104,10 +111,24 @@ class _Stripper:
             value = (
                 self._bypass(node, view.source) if view.source is not None else self._dequantized(node, view)
             )
-            self.found.setdefault(value.name or "", Stripped(view.spec, view.scale, view.zero_point))
+            bounds = self._bounds(view.source)
+            found = Stripped(view.spec, view.scale, view.zero_point, bounds or (-np.inf, np.inf))
+            if bounds is not None:
+                self.found[value.name or ""] = found
+            self.found.setdefault(value.name or "", found)
         elif view is None and (bias := quantized_bias_of(node.outputs[0], self._constants)) is not None:
             scale = bias.scale if bias.scale.size > 1 else bias.scale.reshape(())
             self._store(node, bias.codes.astype(np.float32) * scale)
+        elif view is None and (floats := self._constants(node.outputs[0])) is not None:
+            self._store(node, floats.astype(np.float32))  # a scale below 0, which is no grid of ours
+
+    def _bounds(self, source: ir.Value | None) -> tuple[float, float] | None:
+        """The ends of the Clip that is a part of a pair; None where there is none."""
+        clip = source.producer() if source is not None else None
+        if clip is None or not is_op(clip, "Clip") or QUANTIZER_KEY not in clip.metadata_props:
+            return None
+        low, high = (self._constants(value) for value in (*clip.inputs[1:], None, None)[:2])
+        return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
     def _bypass(self, node: ir.Node, source: ir.Value) -> ir.Value:
         """Let the readers of a pair read what the pair read."""

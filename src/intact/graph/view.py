@@ -131,6 +131,11 @@ def _parameters(value: ir.Value | None, constants: Constants | None) -> _Read | 
     if scale is None or (not scale.size and 0 in (node.inputs[0].shape or ())):  # a scale for no channels
         return None
     _check_parameters(node, scale, zero_point)
+    if (scale < 0).any():  # no grid, but of weights floats: ONNX Runtime writes them for 4 bits
+        if node.inputs[0] in constants:
+            return None
+        where = f"node '{node.name}' ({node.op_type})"
+        raise FileFormatError(where, "a scale that is negative", "scales above 0", FIX)
     return node, node.inputs[0], scale.astype(np.float32), zero_point, constants
 
 
@@ -140,8 +145,8 @@ def _check_parameters(node: ir.Node, scale: NDArray, zero_point: NDArray) -> Non
     if zero_point.size not in (1, scale.size) or not scale.size:
         got = f"a scale of shape {scale.shape} with a zero point of shape {zero_point.shape}"
         raise FileFormatError(where, got, "one shape for both, not empty", FIX)
-    if np.isnan(scale.astype(np.float32)).any() or (scale < 0).any():
-        raise FileFormatError(where, "a scale that is negative or no number", "scales above 0", FIX)
+    if np.isnan(scale.astype(np.float32)).any():
+        raise FileFormatError(where, "a scale that is no number", "scales above 0", FIX)
 
 
 def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None, int | None] | None:

@@ -51,6 +51,9 @@ def calibrated(state: State) -> State | None:
     found = collect(
         state.model, state.wanted, source, inputs, channels, progress=settings.progress, pool=settings.pool
     )
+    for name in (settings.ranges or {}).keys() & set(state.wanted):
+        assert settings.ranges is not None
+        found.calibration[name] = settings.ranges[name]
     runs = tuple(found.sample.runs)
     return replace(
         state, calibration=found.calibration, runs=runs, ran=state.model, margins=found.margins,

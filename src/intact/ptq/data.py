@@ -89,7 +89,7 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
         return Source(data.batches(inputs, size), -(-count // size), name, data.described(inputs))
     if isinstance(data, (str, os.PathLike)):
         return _from_path(Path(data), inputs, size)
-    if isinstance(data, np.ndarray):
+    if _is_array(data, inputs):
         return _samples({inputs[0].name: data}, inputs, size, "data")
     if isinstance(data, Mapping):
         return _samples(data, inputs, size, "data")
@@ -136,7 +136,8 @@ def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
     data = scripts.call(path, "load_data", "the data")
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".py":
         raise QuantValueError(where, f"'{data}'", "the data, or where they are", "return them")
-    whole = isinstance(data, (Images, str, os.PathLike, np.ndarray, Mapping)) or _is_by_position(data, inputs)
+    whole = isinstance(data, (Images, str, os.PathLike, Mapping)) or _is_array(data, inputs)
+    whole = whole or _is_by_position(data, inputs)
     if not whole and isinstance(data, Iterable):
         total = len(data) if isinstance(data, Sized) else None
         return _batches(scripts.blamed_over(data, where, path), inputs, total, path.name, f"{where}: ")
@@ -173,6 +174,15 @@ def _require_all(names: Iterable[Any], inputs: Sequence[Input], where: str) -> N
             f"an array for each of {[one.name for one in inputs]}",
             "name the arrays as the model's inputs are named",
         )
+
+
+def _is_array(data: Any, inputs: Sequence[Input]) -> bool:
+    """Whether `data` is one array of samples: of NumPy, or of a framework whose arrays NumPy reads."""
+    if isinstance(data, np.ndarray):
+        return True
+    shape = inputs[0].shape
+    like = all(hasattr(data, name) for name in ("__array__", "shape", "dtype"))
+    return like and (shape is None or len(data.shape) == len(shape))
 
 
 def _samples(

@@ -13,6 +13,7 @@ from intact.calib import Calibration
 from intact.errors import QuantValueError
 from intact.ptq.asked_names import ResolvedNames, node_names, with_resolved_names
 from intact.ptq.asked_weights import idle_overrides, table_sites, with_table_reasons
+from intact.ptq.given_grids import grids_of_pairs, grids_of_ranges
 from intact.ptq.settings import Settings
 from intact.ptq.sixteen import widened_by_name
 from intact.ptq.state import State
@@ -31,20 +32,30 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     """
     model = graph.load(source, checked=checked)
     before = node_names(model)
+    graph.inline_functions(model)
     graph.require_portable(model)
     graph.open_read_outputs(model)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
+    stripped = graph.strip_qdq(model) if _has_pairs(model) else {}
+    if stripped:
+        graph.refresh_shapes(model)
     notes += graph.fold_batchnorm(model)
     graph.lift_constants(model)
+    grids = grids_of_pairs(stripped)
+    if settings.ranges is not None:
+        if not checked:  # a branch has some of the tensors alone
+            _require_tensors(model, settings.ranges)
+        grids |= grids_of_ranges(settings.ranges)
     opset = file_opset(settings, model.opset_imports.get("", 13))
     graph.raise_opset(model, opset)
+    graph.check_after(model, "raise_opset")
     notes += graph.in_known_forms(model)
     names = ResolvedNames(settings)  # in a branch, patterns of the whole file may fit nothing
     if not checked:
         names = with_resolved_names(settings, before, model)
     settings = names.settings
-    rules = Rules(model, settings.layer, settings.overrides)
+    rules = Rules(model, settings.layer, settings.overrides, grids)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
@@ -57,7 +68,12 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     stored = _stored_calibration(data)
     if stored is not None:
         settings.require_no_data()
+    if any(target.settings.grid is not None for target in targets):
+        # Other channels, or other codes of weights, would not lie on the grids that are given.
+        settings = replace(settings, equalization=False, rounding=False)
     said = tuple(str(note) for note in notes if note.changed)
+    taken = {target.site.value for target in targets}
+    said += tuple(f"{name}: no layer reads it in int8: its pair went" for name in grids if name not in taken)
     state = State(
         settings, data, model, placed, tuple(targets), opset, said, stored, warnings=(*names.warnings, *idle)
     )
@@ -82,6 +98,20 @@ def nothing_to_quantize(model: graph.Model) -> NothingToQuantizeError:
         "model", "no layer that can be quantized", "at least one",
         "see the reasons that `intact explain` gives, or widen include and exclude",
     )  # fmt: skip
+
+
+def _require_tensors(model: graph.Model, ranges: Calibration) -> None:
+    values = (value for node in model.graph.all_nodes() for value in (*node.inputs, *node.outputs))
+    names = {value.name for value in values if value is not None}
+    if unknown := sorted(name for name in ranges if name not in names):
+        raise QuantValueError(
+            "ranges", f"{len(unknown)} tensors that the model does not have: {', '.join(unknown[:3])}",
+            "statistics of this model", "take those of this file, under the names that it has",
+        )  # fmt: skip
+
+
+def _has_pairs(model: graph.Model) -> bool:
+    return any(graph.is_op(node, "DequantizeLinear") for node in model.graph.all_nodes())
 
 
 def _stored_calibration(data: Any) -> Calibration | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -52,9 +53,12 @@ def quantize(
     float_budget: float | None = None,
     progress: bool = True,
     pool: JobPool | None = None,
+    ranges: Calibration | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> QuantizedModel:
-    """Quantize a float ONNX model after training: fold, place, calibrate, choose, emit.
+    """Quantize an ONNX model after training: fold, place, calibrate, choose, emit.
+
+    Pairs that it has already keep their scales, and weights in codes their codes; the rest is quantized.
 
     Equal inputs give a byte-identical file. Where the model allows it samples run one at a time: ranges then
     do not depend on how the data were cut into batches, nor on their order.
@@ -75,7 +79,8 @@ def quantize(
         overrides: Settings by pattern over node names, operator types and tensor names; the first that fits
             decides. Keys: "format" (one word for a layer: "float", "int8", "int16": activations, "int4":
             weights alone, in blocks of 32, "fp8e4m3": both), "activations", "weights", "method",
-            "symmetric", "axis" (of the weight; None: one scale) and "block_size".
+            "symmetric", "axis" (of the weight; None: one scale) and "block_size". Of activations also a grid
+            by hand: "scale" with "zero_point", or "range": [low, high].
         opset: Of the file; None: the model's, or what its formats need (13; fp8 19; int16 and int4 21).
         num_batches: Use at most this many batches.
         batch_size: Samples per batch, where the data have none of their own.
@@ -104,6 +109,8 @@ def quantize(
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.
+        ranges: Statistics of some tensors, or their file, that hold instead of the data's; ranges without a
+            histogram, as `intact strip --calib` writes them, as they are.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`, `least_values`: of
             how many values entropy chooses, and percentile at 99.99 (16384); of fewer the range is whole.
     Returns:
@@ -121,6 +128,7 @@ def quantize(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
         num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, float_budget,
         progress, pool, options,
+        ranges if ranges is None or isinstance(ranges, Calibration) else Calibration.load(ranges),
     )  # fmt: skip
     with looking_at_new_objects():
         result = _quantized(source, data, settings)

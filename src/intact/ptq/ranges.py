@@ -15,6 +15,7 @@ from intact.calib import Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
+from intact.ptq.given_grids import GivenCandidates
 from intact.ptq.settings import WEIGHT_ONLY
 from intact.ptq.targets import Key, Target
 from intact.spec import Format, QuantSpec
@@ -82,6 +83,9 @@ def _candidates(
     group: Sequence[Target], calibration: Calibration, options: dict[str, Any], known: Known
 ) -> Candidates:
     names = list(dict.fromkeys(target.site.value for target in group))
+    if (grid := group[0].settings.grid) is not None:
+        spec = QuantSpec(Format.parse(group[0].format), symmetric=group[0].settings.symmetric)
+        return GivenCandidates(f"tensor '{names[0]}'", spec, grid.ends)
     if missing := [name for name in names if name not in calibration]:
         raise CalibrationError(
             f"tensor '{missing[0]}'",
@@ -213,10 +217,22 @@ def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWe
     array, spec = constants(value), weight_spec(target)
     assert array is not None, "placement calls constants weights"
     bits = None if target.format in WEIGHT_ONLY else target.settings.scale_bits
+    if (grid := target.settings.grid) is not None and _is_on(array, spec, grid.ends):
+        return QuantizedWeight(target.readers, array, spec, grid.ends)
     try:
         return QuantizedWeight(target.readers, array, spec, weight_ends(array, spec, bits))
     except IntactError as error:
         raise error.at(f"weight '{value.name}'") from None
+
+
+def _is_on(array: NDArray, spec: QuantSpec, ends: Ends) -> bool:
+    """Whether a weight is what codes of this grid mean: nothing was folded into it since."""
+    if not isinstance(spec.axis, (int, type(None))):
+        return False
+    if spec.axis is not None and ends[1].shape != (array.shape[spec.axis],):
+        return False
+    exact = numerics.to_float32(array)
+    return bool((kernels.fake_quantize(exact, *grid_of(spec, ends), spec) == exact).all())
 
 
 def make_mark(target: Target, spec: QuantSpec, ends: Ends, name: str) -> Mark:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from math import inf
 from typing import Any, Literal
 
-from intact.calib import METHODS
+from intact.calib import METHODS, Calibration
+from intact.calib.methods import MethodOptions
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
 from intact.numerics import SHORT_BITS
 from intact.patterns import checked_patterns
 from intact.placement import Profile, profile_of
 from intact.pool import JobPool
+from intact.ptq.given_grids import KEYS as GRID_KEYS
+from intact.ptq.given_grids import GivenGrid, grid_by_hand
 from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
@@ -25,7 +29,7 @@ MOST_AXES = 64
 FLOAT_BUDGET = 0.4
 """What layers that are left in float may take more, as a part of the predicted time of the whole model."""
 
-_KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric")
+_KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric", *GRID_KEYS)
 WEIGHT_ONLY = ("int4", "uint4")
 
 
@@ -41,6 +45,7 @@ class LayerSettings:
         block_size: Of weights; None: no blocks but for 4-bit formats.
         scale_bits: Ranges are widened until scales have so many significant bits, see `numerics.short_amax`;
             None: they are not. Those of 4-bit weights never are: their layers compute in float.
+        grid: That is given, of activations or of one weight; None: it is chosen.
     """
 
     activations: str = "int8"
@@ -50,6 +55,7 @@ class LayerSettings:
     axis: Literal["channel"] | int | None = "channel"
     block_size: int | None = None
     scale_bits: int | None = SHORT_BITS
+    grid: GivenGrid | None = None
 
     def __post_init__(self) -> None:
         for name in ("activations", "weights"):
@@ -109,6 +115,7 @@ class Settings:
     progress: bool = True
     pool: JobPool | None = field(default=None, repr=False, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict)
+    ranges: Calibration | None = field(default=None, repr=False, compare=False)
     layer: LayerSettings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +127,7 @@ class Settings:
         object.__setattr__(self, "layer", layer)
         for name in ("include", "exclude"):
             object.__setattr__(self, name, checked_patterns(name, getattr(self, name)))
+        _check_options(self.options)
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
@@ -205,13 +213,31 @@ def with_override(base: LayerSettings, pattern: str, wanted: Mapping[str, Any]) 
         raise QuantValueError(
             where, f"{unknown[0]!r:.60}", f"keys among {', '.join(_KEYS)}", "correct the key"
         )
-    changes = {key: value for key, value in wanted.items() if key != "format"}
+    changes = {key: value for key, value in wanted.items() if key not in ("format", *GRID_KEYS)}
     try:
         if (both := wanted.get("format")) is not None:
             changes = _of_format(both) | changes
-        return replace(base, **changes)
+        made = replace(base, **changes)
+        if made.activations == "float":
+            return made
+        grid = grid_by_hand(wanted, made.activations)
+        return made if grid is None else with_grid(made, grid)
     except QuantValueError as error:
         raise error.at(where) from None
+
+
+def with_grid(settings: LayerSettings, grid: GivenGrid) -> LayerSettings:
+    """`settings` of an activation on a grid that is given."""
+    format, symmetric = grid.format or settings.activations, grid.symmetric
+    if not grid.format:  # a range alone: the grid is of the kind that was asked for
+        signed = Format.parse(format).signed
+        symmetric = settings.symmetric and (signed or grid.low[0] == 0)
+        if symmetric and signed:
+            amax = max(-grid.low[0], grid.high[0])
+            grid = replace(grid, low=(-amax,), high=(amax,))
+    return replace(
+        settings, activations=format, method="auto", symmetric=symmetric, scale_bits=None, grid=grid
+    )
 
 
 def _of_format(name: str) -> dict[str, str]:
@@ -224,6 +250,21 @@ def _of_format(name: str) -> dict[str, str]:
     if format.is_float:
         return {"activations": format.name, "weights": format.name}
     return {"activations": format.name, "weights": "int8"}
+
+
+_LIKE = {"per_tensor": "per_channel=False", "asymmetric": "symmetric=False", "calib": "ranges"}
+"""What the options of the command line are called here."""
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that neither `quantize` nor a method has."""
+    known = [one.name for one in fields(MethodOptions) if one.name != "scale_bits"]
+    for name in options:
+        if name not in known:
+            names = [*known, *(one.name for one in fields(Settings) if one.init and one.name != "options")]
+            near = [_LIKE[name]] if name in _LIKE else get_close_matches(name, names, 3)
+            fix = f"write {' or '.join(near)}" if near else "leave it out"
+            raise QuantValueError(name, "no option of this name", f"one of {', '.join(names)}", fix)
 
 
 def _checked_bits16(value: object) -> Bits16:

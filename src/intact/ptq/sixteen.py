@@ -50,7 +50,7 @@ def units_of(state: State) -> list[Unit]:
     pairs = {target.site.value for target in state.activations}
     groups: dict[Key, list[Target]] = {}
     for target in state.activations:
-        if target.format in _WIDE:
+        if target.format in _WIDE and target.settings.grid is None:
             groups.setdefault(target.key, []).append(target)
     return [
         Unit(
@@ -145,7 +145,7 @@ def widened(state: State, why: Mapping[Unit, str]) -> State:
     targets = tuple(_widened(state.targets, why))
     reasons = {node: f"16 bits, in float: {said}" for unit, said in why.items() for node in unit.nodes}
     layers = tuple(said_of(layer, reasons) for layer in state.placement.layers)
-    keys = {(unit.key[0], _WIDE[unit.key[1]], unit.key[2]): said for unit, said in why.items()}
+    keys = {(unit.key[0], _WIDE[unit.key[1]], *unit.key[2:]): said for unit, said in why.items()}
     return replace(
         state, targets=targets, weights=_weights(state, targets) if state.weights else (),
         placement=replace(state.placement, layers=layers), bits16=keys,

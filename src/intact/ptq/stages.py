@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+from intact.graph import check_after
 from intact.progress import Progress
 from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, with_settled_biases
 from intact.ptq.bias_room import with_room_for_biases
@@ -108,6 +109,7 @@ def run(state: State, stages: Sequence[Stage] = STAGES, *, own: bool = False) ->
             if bar is not None:
                 bar.advance(done=number)
             state = stage.run(state, own=state.model is not given)
+        check_after(state.model, stage.name)
         if held >= _LARGE and not state.weights:
             gc.collect()  # a model is a circle of nodes and values: its float weights would stay for a while
     return state

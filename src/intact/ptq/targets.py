@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import count
@@ -11,10 +11,19 @@ from intact.errors import UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
 from intact.graph.attributes import integer
 from intact.placement import Layer, Placement, Site
-from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, Settings, with_override
+from intact.ptq.given_grids import GivenGrid
+from intact.ptq.settings import (
+    BLOCK,
+    WEIGHT_ONLY,
+    LayerSettings,
+    Overrides,
+    Settings,
+    with_grid,
+    with_override,
+)
 from intact.spec import Format
 
-Key = tuple[int, str, bool]
+Key = tuple[int, str, bool, GivenGrid | None]
 """Targets of one key share one range."""
 
 _PARTED = "overrides give the layers behind it other formats: their pairs stand behind it"
@@ -39,7 +48,7 @@ class Target:
     @property
     def key(self) -> Key:
         """Targets of one key share one range, by the method of the first."""
-        return (self.site.group, self.format, self.settings.symmetric)
+        return (self.site.group, self.format, self.settings.symmetric, self.settings.grid)
 
 
 def file_opset(settings: Settings, current: int) -> int:
@@ -72,12 +81,16 @@ class Rules:
         base: The defaults.
         overrides: By pattern (``*`` and ``?`` as in file names) over node names, operator types or tensors,
             see `intact.ptq.asked_names`.
+        grids: That tensors have already, where no override says otherwise.
     Raises:
         QuantValueError: Settings are wrong.
     """
 
-    def __init__(self, model: Model, base: LayerSettings, overrides: Overrides | None) -> None:
-        self._model, self._base = model, base
+    def __init__(
+        self, model: Model, base: LayerSettings, overrides: Overrides | None,
+        grids: Mapping[str, GivenGrid] | None = None,
+    ) -> None:  # fmt: skip
+        self._model, self._base, self._grids = model, base, grids or {}
         self._nodes: dict[str, Node] = {node.name or "": node for node in model.graph}
         self._rules = [(p, with_override(base, p, wanted)) for p, wanted in (overrides or {}).items()]
 
@@ -150,6 +163,7 @@ class Rules:
             by_grid: dict[LayerSettings, tuple[LayerSettings, list[tuple[str, int]]]] = {}
             for reader in site.readers:
                 settings = self._relevant(site, reader, self._of(reader[0], site.value))
+                settings = self._on_own_grid(site, settings)
                 grid = replace(settings, method="auto")
                 first, readers = by_grid.get(grid, (settings, []))
                 by_grid[grid] = self._more_special(first, settings), [*readers, reader]
@@ -220,7 +234,24 @@ class Rules:
             summed = summed_axis(self._nodes[reader[0]], reader[1])
             if summed is not None:
                 settings = replace(settings, axis=summed, block_size=BLOCK)
-        return replace(settings, activations="int8", method="auto", symmetric=True)
+        return replace(settings, activations="int8", method="auto", symmetric=True, grid=None)
+
+    def _on_own_grid(self, site: Site, settings: LayerSettings) -> LayerSettings:
+        """`settings` with the grid that the tensor has already."""
+        grid = self._grids.get(site.value)
+        weight = site.role == "weight"
+        free = (
+            settings.weights == self._base.weights
+            if weight
+            else settings.activations == self._base.activations
+        )
+        if grid is None or not free or settings.grid is not None or (grid.axis is not None and not weight):
+            return settings
+        if not weight:
+            return with_grid(settings, grid)
+        if not grid.symmetric or not grid.format:
+            return settings
+        return replace(settings, weights=grid.format, axis=grid.axis, scale_bits=None, grid=grid)
 
 
 def summed_axis(node: Node, index: int) -> int | None:

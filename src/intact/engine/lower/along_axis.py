@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
-from intact.engine.lower.moves import Rule, between, data, moved, numbers, plain, who
+from intact.engine.lower.moves import Rule, between, data, moved, numbers, plain, tell, who
 from intact.engine.steps import (
     ArgMax,
     CumSum,
@@ -53,6 +53,7 @@ def _fold(builder: PlanBuilder, node: Node) -> None:
         made = builder.scratch(f"{value.name}.mean", x.dtype, tuple(shape))
         builder.add(Elementwise(*who, "div", (name, divisor), made))
         name = made
+    tell(value, [n for axis, n in enumerate(shape) if said.keepdims or axis not in axes])
     builder.add(Reshape(*who, name, builder.write_plain(value, x.dtype)), node)
 
 
@@ -73,6 +74,7 @@ def _arg_max(builder: PlanBuilder, node: Node) -> None:
     axis = said.axis % len(x.shape)
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
     kept = builder.scratch(f"{value.name}.kept", "int64", shape) if not said.keepdims else ""
+    tell(value, [n for a, n in enumerate(shape) if said.keepdims or a != axis])
     y = builder.write_plain(value, "int64")
     smallest, last = node.op_type == "ArgMin", bool(said.select_last_index)
     builder.add(ArgMax(*who(node), x.name, kept or y, axis, smallest, last), node)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.lower.grids import FloatGrid, Grid, Grids
-from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
+from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Reshape, Step, Tensor
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, decided_by_values, is_op, ops
@@ -247,8 +247,11 @@ class PlanBuilder:
         """Append a step, which covers `nodes`.
 
         Raises:
-            NoMatch: It names a tensor of more axes than native steps walk.
+            NoMatch: It names a tensor of more axes than native steps walk, or is a Reshape to several sizes
+                that what it reads does not tell.
         """
+        if isinstance(step, Reshape):
+            self._check_told(self.tensors[step.x].shape, self.tensors[step.y].shape)
         for name in (*reads(step), *writes(step)):
             if name in self.tensors and len(self.tensors[name].shape) > MOST_RANK:
                 raise NoMatch(
@@ -256,6 +259,10 @@ class PlanBuilder:
                 )
         self.steps.append(step)
         self.done.update(dict.fromkeys(nodes))
+
+    def _check_told(self, x: tuple[Dim, ...], y: tuple[Dim, ...]) -> None:
+        if len(new := new_sizes(y, x)) > 1:
+            raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
 
     def _free(self, name: str) -> str:
         """A name that no constant and no tensor has or may get: tensors are called as the graph does."""
@@ -306,6 +313,11 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
         dim if isinstance(dim, int) else str(dim.value) if dim.value is not None else f"{_name(value)}.{axis}"
         for axis, dim in enumerate(value.shape)
     )
+
+
+def new_sizes(made: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
+    """The names of sizes that those of `read` do not tell."""
+    return [dim for dim in made if isinstance(dim, str) and dim not in read]
 
 
 def is_float32(value: Value | None) -> bool:

@@ -73,6 +73,7 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         raise NoMatch("its mean or deviation is read")
     weight, bias = (_row(builder, node, index, sizes) for index in (1, 2))
+    weight, bias = _as_long(builder, weight, bias, spanned[-1])
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
     who, into = (node.name or "", tuple(n.name or "" for n in nodes)), y
     if len(spanned) > 1:
@@ -82,6 +83,29 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     builder.add(LayerNorm(*who, source, into, weight, bias, said.epsilon, residual), *nodes)
     if into != y:
         builder.add(Reshape(*who, into, y))
+
+
+def _as_long(builder: PlanBuilder, weight: str, bias: str, size: Dim) -> tuple[str, str]:
+    """Weight and bias with a number for each element, where one of them is for all.
+
+    Raises:
+        NoMatch: Nobody knows how many there are.
+    """
+    lengths = [builder.arrays[name].size for name in (weight, bias) if name]
+    if set(lengths) <= {size} or (len(set(lengths)) <= 1 and lengths[0] != 1):
+        return weight, bias
+    length = size if isinstance(size, int) else max(lengths)
+    if length == 1:
+        raise NoMatch("its weight and bias are one number for a row of unknown length")
+
+    def long(name: str) -> str:
+        if not name or builder.arrays[name].size == length:
+            return name
+        return builder.hold(f"{name}.row", np.full(length, builder.arrays[name].reshape(()), np.float32))
+
+    if any(one not in (1, length) for one in lengths):
+        return weight, bias
+    return long(weight), long(bias)
 
 
 def _flat(builder: PlanBuilder, who: tuple[str, tuple[str, ...]], x: str, rows: tuple[Dim, ...]) -> str:

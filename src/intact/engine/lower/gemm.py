@@ -22,6 +22,7 @@ from intact.engine.lower.volumes import (
     volume_window,
 )
 from intact.engine.lower.weights import Weight, bias_of, grouped, prove, prove_joined, weight_of
+from intact.engine.lower.wide_weights import split_weight
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
 from intact.graph import Node, ops
@@ -71,6 +72,7 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     else:
         read = codes_read(builder, node.inputs[0], of_images=True)
     groups = said.group
+    read, weight = split_weight(builder, node, read, weight, 1, groups)
     volumes = volume_window(node, said, kernel, rows=groups > 1) if len(kernel) == 3 else None
     shape = window(node, said, kernel) if volumes is None else volumes.over
 
@@ -166,6 +168,7 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     shape = window(node, said, kernel) if volumes is None else volumes.over
     *deep, height, width = (0, 0, *said.output_padding)
     weight = Weight(grouped(weight.codes, groups), weight.scale)
+    read, weight = split_weight(builder, node, read, weight, 1, groups)
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
@@ -278,7 +281,7 @@ def _linear(
     value = node.inputs[1]
     if value is None or value.shape is None or len(value.shape) != 2:
         raise NoMatch("its weight is no matrix")
-    weight = weight_of(builder, value, out_axis)
+    read, weight = split_weight(builder, node, read, weight_of(builder, value, out_axis), -1)
 
     def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         return [Linear(name, done, read.x, y, w, epilogue, read.low)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.limits import DTYPES
-from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, new_sizes
 from intact.engine.steps import Dim, Pad, Reshape, Slice, Tensor, Transpose
-from intact.graph import Node, Value, ops, set_shape
+from intact.graph import Node, Value, is_op, ops, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
 
@@ -45,6 +45,13 @@ def moved(builder: PlanBuilder, value: Value, like: Tensor) -> str:
     return builder.write_plain(value, like.dtype)
 
 
+def tell(value: Value, sizes: Sequence[Dim]) -> None:
+    """Say the sizes of what an operator keeps of its input, where the graph has names of its own for several:
+    behind sizes that data decide, nobody else tells these."""
+    if len(new_sizes(dims_of(value), tuple(sizes))) > 1:
+        set_shape(value, sizes)
+
+
 def between(builder: PlanBuilder, name: str, like: Tensor, shape: tuple[Dim, ...]) -> str:
     """Define what one of several steps makes of a tensor, and the graph does not have."""
     return builder.scratch(name, like.dtype, shape, like.codes)
@@ -52,10 +59,14 @@ def between(builder: PlanBuilder, name: str, like: Tensor, shape: tuple[Dim, ...
 
 def _reshape(builder: PlanBuilder, node: Node) -> None:
     x = data(builder, node.inputs[0])
-    shape = dims_of(node.outputs[0])
-    new = [dim for dim in shape if isinstance(dim, str) and dim not in x.shape]
-    if len(new) > 1:
-        raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
+    if is_op(node, "Squeeze", "Unsqueeze") and has(node, 1):
+        given, rank = numbers(builder, node, 1), len(dims_of(node.outputs[0]))
+        if node.op_type == "Squeeze":
+            axes = {axis % len(x.shape) for axis in given}
+            tell(node.outputs[0], [dim for axis, dim in enumerate(x.shape) if axis not in axes])
+        else:
+            axes, rest = {axis % rank for axis in given}, iter(x.shape)
+            tell(node.outputs[0], [1 if axis in axes else next(rest) for axis in range(rank)])
     y = moved(builder, node.outputs[0], x)
     builder.add(Reshape(*who(node), x.name, y), node)
 

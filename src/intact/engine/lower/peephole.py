@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    Add,
     Binary,
     Clip,
     Conv,
@@ -27,11 +28,13 @@ from intact.engine.steps import (
     FloatConvTranspose,
     Function,
     Linear,
+    MatMul,
     Pad,
     Pool,
     Reshape,
     Slice,
     Step,
+    Table,
     Tensor,
     Transpose,
 )
@@ -40,7 +43,7 @@ from intact.engine.steps.wiring import constants, reads, writes
 
 def join_steps(plan: Plan) -> Plan:
     """Before: ``Slice -> Slice``, ``Reshape -> Reshape``, ``Pad -> Conv``, ``Clip -> Q/DQ``,
-    ``Conv + HardSwish -> Mul -> Add``.
+    ``Conv + HardSwish -> Mul -> Add``, ``Conv -> Clip of codes``.
 
     After: one of them.
 
@@ -110,6 +113,8 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
         return _with_numbers(above, step, arrays, len(between.shape))
     if floats and isinstance(above, Clip | Function) and isinstance(step, FakeQuantize):
         return _bounded(above, step)
+    if isinstance(above, _Layer) and isinstance(step, Table):
+        return _clamped(above, step, tensors, arrays)
     return None
 
 
@@ -142,6 +147,28 @@ def _bounded(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
     if low is not None and high is not None and low > high:
         return None
     return replace(step, nodes=above.nodes + step.nodes, x=above.x, low=low, high=high)
+
+
+_Layer = Add | Conv | ConvTranspose | Linear | MatMul
+
+
+def _clamped(above: _Layer, step: Table, tensors: Mapping[str, Tensor], arrays: _Arrays) -> _Layer | None:
+    """The layer with narrower bounds, where the table bounds its codes and does nothing else."""
+    x, y = tensors[step.x].codes, tensors[step.y].codes
+    stage = above if isinstance(above, Add) else above.epilogue
+    if x is None or y is None or (not isinstance(stage, Add) and stage.activation):
+        return None
+    inside = np.arange(x.low, x.high + 1)
+    made = arrays[step.table][inside + x.offset].astype(np.int64) - y.offset
+    same = (x.scale, x.zero_point, x.signed) == (y.scale, y.zero_point, y.signed)
+    if not same or not np.array_equal(made, np.clip(inside, y.low, y.high)):
+        return None
+    low = y.low if stage.low is None else int(np.clip(stage.low, y.low, y.high))
+    high = y.high if stage.high is None else int(np.clip(stage.high, y.low, y.high))
+    nodes = above.nodes + step.nodes
+    if isinstance(above, Add):
+        return replace(above, nodes=nodes, y=step.y, low=low, high=high)
+    return replace(above, nodes=nodes, y=step.y, epilogue=replace(above.epilogue, low=low, high=high))
 
 
 def _with_numbers(

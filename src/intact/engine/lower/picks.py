@@ -91,6 +91,9 @@ def _size(shape: tuple[Dim, ...], axis: int) -> int:
 
 
 def _pick(builder: PlanBuilder, node: Node, x: Tensor, places: Places) -> None:
+    if not places:  # of a scalar, or as often as it is there
+        builder.add(Reshape(*who(node), x.name, moved(builder, node.outputs[0], x)), node)
+        return
     indices = tuple(builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items())
     y = moved(builder, node.outputs[0], x)
     builder.add(Resize(*who(node), x.name, y, tuple(places), indices), node)

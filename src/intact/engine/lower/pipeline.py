@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,15 +28,20 @@ from intact.engine.lower.qdq_propagation import (
 )
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
+from intact.engine.lower.shared_constants import share_constants
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
-from intact.engine.lower.specification import check_graph, every_pass
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
+    Node,
     Source,
+    check_graph,
+    checks_every_pass,
     deciding_inputs,
     finish_layers,
+    has_stored_codes,
+    inline_functions,
     is_dynamic,
     join_pads,
     join_stacks,
@@ -155,28 +160,31 @@ def _require_tensors(model: Model) -> None:
 
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
+    notes += [str(note) for note in inline_functions(model)]
     _require_tensors(model)
     notes += open_read_outputs(model)
     settle(model)
     notes += [str(note) for note in widen_float16(model)]
     run_passes(model, _before(shapes or _fixed(model), values), notes)
     deciding = tuple(deciding_inputs(model))
-    if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
+    stored = {node for node in model.graph.all_nodes() if has_stored_codes(node)}
+    if not stored and not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
         notes.append(UNQUANTIZED)
-    if any(map(is_dynamic, model.graph.all_nodes())):
+    if any(is_dynamic(node) for node in model.graph.all_nodes() if node not in stored):
         notes.append(DYNAMIC)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
         moved, said = _moved(model, stays)
         builder = select(moved, placement.fusions)
+        _require_known(model, builder.reasons)
         more = {node.name or "" for node in builder.reasons if moves_codes(node)} - stays
         if not more:
             break
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
     plan, reasons = finish(builder, notes)
-    plan = choose_rows(join_steps(plan))
+    plan = share_constants(choose_rows(join_steps(plan)))
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
     plan = replace(plan, deciding=deciding)
     if leaves_open(plan):
@@ -184,6 +192,25 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
     plan.check()
     _check_holds(plan)
     return plan
+
+
+_OF_RUNTIME = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
+
+
+def _require_known(model: Model, left: Iterable[Node]) -> None:
+    """Refuse nodes that neither a kernel, nor ONNX Runtime, nor anybody who registered them can run.
+
+    Raises:
+        UnsupportedError: Names the first, and says how to register it.
+    """
+    for node in left:
+        known = node.domain in _OF_RUNTIME or (node.domain or "").startswith(("com.microsoft", "com.ms."))
+        if not known and node.op_identifier() not in model.functions:
+            name = f"{node.domain}::{node.op_type}"
+            raise UnsupportedError(
+                f"node '{node.name}' ({node.op_type})", f"{name}, which nobody registered",
+                "a known operator", f"call intact.engine.custom.register('{name}', its body in Python) first",
+            )  # fmt: skip
 
 
 def _fixed(model: Model) -> dict[str, Sequence[int]]:
@@ -243,7 +270,7 @@ def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
 
 def run_passes(model: Model, passes: tuple[tuple[str, Pass], ...], notes: list[str]) -> None:
     """Run passes in order, in place; what they say goes behind `notes`, what they leave is checked."""
-    every = every_pass()
+    every = checks_every_pass()
     for name, one in passes:
         notes += [f"{name}: {note}" for note in one(model)]
         if every or name == passes[-1][0]:

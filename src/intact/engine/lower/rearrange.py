@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
-from intact.engine.lower.moves import Rule, between, data, moved, plain, who
+from intact.engine.lower.moves import Rule, between, data, moved, plain, tell, who
 from intact.engine.steps import Concat, Dim, Reshape, Slice, Transpose
 from intact.graph import Node, Value, is_op, ops
 
@@ -95,6 +95,7 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     at += size if at < 0 and isinstance(size, int) else 0
     starts = tuple(at if a == axis else 0 for a in range(len(shape)))
     cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
+    tell(node.outputs[0], (*shape[:axis], *index.shape, *shape[axis + 1 :]))
     row = between(builder, f"{node.outputs[0].name}.row", x, cut)
     y = moved(builder, node.outputs[0], x)
     builder.add(Slice(*who(node), x.name, row, starts, (1,) * len(shape)), node)

@@ -41,6 +41,8 @@ def _take_nearest(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
 def _interpolate(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
     """One step for each axis, first those that shrink: what is between them is smallest then."""
     x = builder.real(node.inputs[0])
+    if builder.tensors[x].dtype != "float32":
+        raise NoMatch(f"it interpolates {builder.tensors[x].dtype}")
     shape = builder.tensors[x].shape
     changed = sorted(_changed(builder, node, said, shape), key=lambda found: found[3])
     if not changed:

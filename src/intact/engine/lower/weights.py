@@ -22,7 +22,7 @@ class Weight:
     """Weights with the output channels first.
 
     Attributes:
-        codes: int8 [out, ...], zero points subtracted.
+        codes: int8 [out, ...], zero points subtracted; int16 where some do not fit (`split_weight`).
         scale: float32: one, or [out].
     """
 
@@ -58,8 +58,8 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     if axis is not None and axis != stored_axis:
         raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
     if perm is not None:
-        centred = np.transpose(centred, perm)
-    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)
+        centred = centred.transpose(perm)
+    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)  # type: ignore[arg-type]
 
 
 def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
@@ -72,13 +72,17 @@ def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
     axis = found.spec.axis
     if axis == 2:
         raise NoMatch("its weight has a scale for each index of axis 2, which is summed over")
+    if centred.dtype != np.int8:
+        raise NoMatch("its weight less its zero point does not fit into int8")
     scale = found.scale
     if axis is not None:
         scale = np.broadcast_to(scale[:, None] if axis == 0 else scale, centred.shape[:2]).reshape(-1)
-    return Weight(centred.reshape(-1, centred.shape[2]), scale)
+    return Weight(centred.reshape(-1, centred.shape[2]), scale)  # type: ignore[arg-type]
 
 
-def _stored(builder: PlanBuilder, value: Value | None) -> tuple[QuantizedValue, NDArray[np.int8]]:
+def _stored(
+    builder: PlanBuilder, value: Value | None
+) -> tuple[QuantizedValue, NDArray[np.int8] | NDArray[np.int16]]:
     """A constant weight behind a DequantizeLinear, and its codes less their zero points."""
     found = quantization_of(value, builder.constants)
     if found is None or not found.constant:
@@ -96,13 +100,13 @@ def _stored(builder: PlanBuilder, value: Value | None) -> tuple[QuantizedValue, 
     )
 
 
-def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[np.int8]:
+def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[np.int8] | NDArray[np.int16]:
     """Codes less their zero points; the same memory where nothing changes and nobody can write there."""
     if codes.dtype == np.int8 and not points.any():
         return codes.copy() if codes.flags.writeable else codes  # type: ignore[return-value]
     centred = codes.astype(np.int16) - points.astype(np.int16)
     if centred.size and (centred.min() < -128 or centred.max() > 127):
-        raise NoMatch("its weight less its zero point does not fit into int8")
+        return centred
     return centred.astype(np.int8)
 
 

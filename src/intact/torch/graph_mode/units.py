@@ -56,7 +56,7 @@ def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> l
         weights = [name for name in _weights(found, plan, computing) if name in enabled]
         labels = dict.fromkeys(found.label(name, nodes[name].op_type) for name in computing)
         widens = bool(weights) and all(nodes[name].op_type in _MULTIPLYING for name in computing)
-        unit = Unit((len(units), activation, False), (activation,), tuple(read))
+        unit = Unit((len(units), activation, False, None), (activation,), tuple(read))
         units.append(ModuleUnit(unit, tuple(weights), tuple(labels), widens))
     return sorted(units, key=lambda one: order[one.unit.nodes[0]])
 
