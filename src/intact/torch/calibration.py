@@ -44,6 +44,7 @@ from intact.torch._collection import (
     weights_of,
     working_quantizers,
 )
+from intact.torch._nonfinite import nonfinite_explained, require_numbers, squared_error
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -235,10 +236,7 @@ class CalibrationResult:
                     continue
                 got = real_tensors(self._forward(self.model, held.batch))
                 for output, (ours, want) in enumerate(zip(got, held.outputs, strict=True)):
-                    square = want.double().square().sum()
-                    same = ours.shape == want.shape  # a model that draws lots may answer in other sizes
-                    error = (ours.double() - want.double()).square().sum() if same else square
-                    sums[held.number, output] = float(error), float(square)
+                    sums[held.number, output] = squared_error(ours, want)
         # One process has each row: the sums over rows are in one order, however many processes there are.
         found: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
         return found
@@ -306,6 +304,7 @@ def calibrate(
     """
     group = distributed.join()
     require_whole(model, "calibrate", "calibrate first, and shard what came out")
+    require_numbers(model)
     quantizers = enabled_quantizers(model)
     undo_bias_correction(model)
     weights = weights_of(model)
@@ -323,12 +322,14 @@ def calibrate(
             watching(quantizers, dict(calibrators)),
         ):
             for number, batch in distributed.deal(data, group, num_batches):
-                outputs = run(model, batch)
+                with nonfinite_explained(model, number, batch):
+                    outputs = run(model, batch)
                 if number < HELD_BATCHES:
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
                 batches += 1
-        fetch(calibrators)
+        with nonfinite_explained(model):
+            fetch(calibrators)
     except Exception as error:
         failure = error
     distributed.share_failure(failure, group)
