@@ -134,3 +134,13 @@ def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_budget_is_a_part(budget: object) -> None:
     with pytest.raises(QuantValueError, match="float_budget"):
         quantize(made(Outlier), batches(2, 3, 12, 12), float_budget=budget)  # type: ignore[arg-type]
+
+
+def test_a_module_that_the_budget_left_whole_in_float_compiles_and_is_reported_so() -> None:
+    data = batches(2, 2, 64)
+    result = quantize(made(Steep), data, float_budget=9.0, progress=False)
+    assert not any(isinstance(m, TensorQuantizer) and not m._disabled for m in result.model.modules())
+    assert result.report.modules == {}
+    assert "everything stays in float" in str(result.report).splitlines()[0]
+    engine = intact.compile(result, data[0])
+    np.testing.assert_allclose(engine(data[0].numpy()), result.model(data[0]).detach(), atol=2e-3)

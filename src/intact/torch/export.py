@@ -133,7 +133,7 @@ def export(
     model = unwrapped(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)
-    args, kwargs = example_arguments(example)
+    args, kwargs = example_arguments(example, model)
     with torch.no_grad(), evaluating(model):
         written, pairs = qdq_model(
             model,
@@ -152,7 +152,7 @@ def export(
         report = ExportReport(Path(path), opset, len(data), len(distinct), sum(distinct.values()))
         if verify is False:
             return replace(report, skipped="verify=False")
-        batches = [(args, kwargs)] if verify is True else _batches(verify, example)
+        batches = [(args, kwargs)] if verify is True else _batches(verify, example, model)
         return _verified(model, data, pairs, batches, report)
 
 
@@ -185,8 +185,8 @@ def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
     yield from rest
 
 
-def _batches(data: Iterable[Any], example: Any) -> Iterator[Batch]:
+def _batches(data: Iterable[Any], example: Any, model: nn.Module) -> Iterator[Batch]:
     """Batches as calls; where the example is one tensor, what follows the first item is labels."""
     for batch in data:
         labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
-        yield example_arguments(batch[0] if labelled else batch)
+        yield example_arguments(batch[0] if labelled else batch, model)

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
-from intact.torch._batches import tensors_in
+from intact.torch._batches import takes_list, tensors_in
 from intact.torch.nn import TensorQuantizer
 from intact.torch.onnx_ops import evaluating, fixed_size, is_dynamic, translate
 
@@ -78,11 +78,16 @@ def qdq_model(
     return made, pairs
 
 
-def example_arguments(example: Any) -> Call:
-    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones."""
+def example_arguments(example: Any, model: nn.Module) -> Call:
+    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones.
+
+    A list of tensors is one argument where the forward of `model` says so by an annotation.
+    """
     if isinstance(example, Mapping):
         return (), dict(example)
-    return (tuple(example) if isinstance(example, (tuple, list)) else (example,)), {}
+    if isinstance(example, (tuple, list)) and not takes_list(model, example):
+        return tuple(example), {}
+    return (example,), {}
 
 
 def _refuse_unready(model: nn.Module) -> None:
