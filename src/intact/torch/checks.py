@@ -10,7 +10,7 @@ import ast
 import functools
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from torch import Tensor, fx
 from torch.onnx._internal.exporter import _fx_passes
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["without_check_nodes", "without_checks"]
+__all__ = ["remove_unread", "without_check_nodes", "without_checks"]
 
 _OURS = str(Path(__file__).parents[1])
 
@@ -36,12 +36,24 @@ def without_checks() -> Iterator[None]:
         yield
 
 
+_UNCHECKED: dict[Any, Callable[..., Any]] = {
+    torch.inverse: torch.linalg.inv_ex,
+    torch.linalg.inv: torch.linalg.inv_ex,
+    torch.linalg.solve: torch.linalg.solve_ex,
+    torch.linalg.cholesky: torch.linalg.cholesky_ex,
+    Tensor.inverse: torch.linalg.inv_ex,
+}
+"""Function that raises an error for a singular matrix -> one that answers the same, and a number beside."""
+
+
 class _ChecksPass(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is torch._assert:
             return None
+        if func in _UNCHECKED:
+            return _UNCHECKED[func](*args, **(kwargs or {}))[0]
         if getattr(func, "__name__", "") in ("__bool__", "is_nonzero") and isinstance(args[0], Tensor):
             passes = _passing_value(_asking_frame())
             if passes is not None:
@@ -144,11 +156,16 @@ def without_check_nodes() -> Iterator[None]:
 
 
 def _remove_checks(graph: fx.Graph) -> None:
-    waiting = [node for node in graph.nodes if node.op == "call_function" and node.target in _CHECKS]
+    remove_unread(node for node in graph.nodes if node.op == "call_function" and node.target in _CHECKS)
+
+
+def remove_unread(nodes: Iterable[fx.Node]) -> None:
+    """Remove calls that nothing reads, and what is computed for them alone."""
+    waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node.users or node.op != "call_function" or node.graph is not graph or node._erased:
+        if node.users or node.op not in ("call_function", "get_attr") or node._erased:
             continue
         inputs = node.all_input_nodes
-        graph.erase_node(node)
+        node.graph.erase_node(node)
         waiting += inputs

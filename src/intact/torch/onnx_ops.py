@@ -25,6 +25,7 @@ from torch.onnx._internal.exporter import _fx_passes
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.torch.checks import without_check_nodes, without_checks
+from intact.torch.constant_folding import constants_folded
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
@@ -88,7 +89,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                without_check_nodes(), way(),
+                without_check_nodes(), constants_folded(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
