@@ -107,8 +107,9 @@ def quantize(
     grid = activations or profile_of(profile).grid
     descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
     args, kwargs, data = _first(model, data, example)
-    # Not above: what quantizes files comes with it.
+    # Not above: what quantizes files comes with it, and checkpoints build on this.
     from intact.torch.graph_mode.budget import checked_budget, spend
+    from intact.torch.hf_quantizer import remember
 
     budget = checked_budget(float_budget, profile, {grid, weights})
     if not inplace:
@@ -128,6 +129,7 @@ def quantize(
     else:
         report, placement = job.place(found), found.placement
     name_quantizers(model)
+    remember(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
