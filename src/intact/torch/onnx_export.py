@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from intact import graph
+from intact.errors import UnsupportedError
 from intact.torch import ops
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import (
@@ -41,7 +42,7 @@ def export_pairs(
     *,
     kwargs: Mapping[str, Any] | None = None,
     opset_version: int | None = None,
-    dynamo: bool = True,
+    dynamo: bool | None = None,
     **options: Any,
 ) -> Any:
     """`torch.onnx.export` for a model with quantizers: one pair for each of them.
@@ -51,25 +52,63 @@ def export_pairs(
     them, shares pairs, and checks the file.
 
     Args:
-        model, args, f, kwargs, dynamo: As for `torch.onnx.export`.
+        model, args, f, kwargs: As for `torch.onnx.export`.
+        dynamo: As there; None: True, and False with a warning where the dynamo exporter cannot.
         opset_version: 13..25, for ``dynamo=False`` and ranges per tensor 10..25; None: 18.
         **options: Further arguments of `torch.onnx.export`.
     Returns:
         The ONNXProgram, with pairs; None for ``dynamo=False``.
+    Warns:
+        UserWarning: The TorchScript exporter wrote the file, because the dynamo exporter could not.
     """
     opset = graph.NATIVE_OPSET if opset_version is None else opset_version
-    if dynamo or opset < PER_TENSOR_OPSET:
+    if dynamo is not False or opset < PER_TENSOR_OPSET:
         graph.check_opset(opset)
     args = args if isinstance(args, tuple) else (args,)
     here = isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
     with ranges_of_example(model, args, kwargs or {}) if here else nullcontext():
-        if not dynamo:
+        if dynamo is False:
             _write(_lowered(trace_torchscript(model, args, kwargs, opset, options), opset), f)
             return None
-        program = translate(model, args, kwargs, opset=opset, **options)
+        try:
+            program = translate(model, args, kwargs, opset=opset, **dict(options))
+        except UnsupportedError as error:
+            if dynamo or f is None or not here or not options.keys() <= _OF_BOTH:
+                raise
+            _write(_lowered(_traced_instead(error, model, args, kwargs, opset, options), opset), f)
+            return None
     data = _lowered(program.model, opset)
     _write(data, f)
     return program
+
+
+_OF_BOTH = {
+    "input_names",
+    "output_names",
+    "dynamic_axes",
+    "verbose",
+    "export_params",
+    "keep_initializers_as_inputs",
+}
+"""Arguments that both of torch's exporters take."""
+
+
+def _traced_instead(
+    error: UnsupportedError, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None,
+    opset: int, options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What the TorchScript exporter makes of a model that the dynamo exporter refused with `error`."""
+    try:
+        traced = trace_torchscript(model, args, kwargs, opset, dict(options))
+    except Exception:  # whatever the old exporter says, the new one's reason is what users can act on
+        raise error from None
+    warnings.warn(
+        f"torch.onnx.export: the TorchScript exporter wrote the file, because the dynamo exporter could not:"
+        f" {error}. Fix: run the file with other sizes, as it has the branches that the example took; pass"
+        " dynamo=False to have it without this warning",
+        stacklevel=4,
+    )
+    return traced
 
 
 def _lowered(model: Any, opset: int) -> bytes:
