@@ -101,6 +101,7 @@ def export(
     opset: int | None = None,
     fold_weights: bool = True,
     dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     verify: bool | Iterable[Any] = True,
@@ -119,7 +120,10 @@ def export(
             operators need.
         fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
-        input_names, output_names: Names in the file; None: the exporter's.
+        dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
+            lengths of sequences, for example.
+        input_names, output_names: Names in the file; None: those of forward's arguments, and those that a
+            model which answers a dict or a data class gives its outputs.
         verify: True: compare module and file in ONNX Runtime on `example`. Batches like `example` (or
             pairs of one and its labels): codes on the first, answers on all. False: do not.
     Returns:
@@ -129,6 +133,8 @@ def export(
         UnsupportedError: The opset cannot write a quantizer's format, or the model cannot be traced.
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
+    Warns:
+        UserWarning: The model answers objects that are no tensors, as a cache of keys and values.
     """
     model = unwrapped(model)
     least = _needed(model) if opset is None else opset
@@ -142,6 +148,7 @@ def export(
             newer=opset is None,
             fold_weights=fold_weights,
             dynamic_batch=dynamic_batch,
+            dynamic_shapes=dynamic_shapes,
             input_names=input_names,
             output_names=output_names,
         )

@@ -51,7 +51,7 @@ _EXPORTER_TALK = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed",
-    "# The axis name: batch will not be used",
+    "# The axis name: .* will not be used",
 )
 
 
