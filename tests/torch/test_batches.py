@@ -111,4 +111,4 @@ def test_data_and_examples_hold_lists_alike(model: type[nn.Module]) -> None:
 def test_an_error_of_the_model_says_how_the_batch_was_read() -> None:
     with pytest.raises(RuntimeError, match="channels") as caught:
         intact.quantize(Pair().eval(), [pair()], method="max", progress=False)
-    assert "read the first batch as model(Tensor)" in caught.value.__notes__[0]
+    assert "calls model(Tensor) for what it was given" in caught.value.__notes__[0]

@@ -10,12 +10,13 @@ Any number of Python threads may call one engine at once; each run has memory of
 from __future__ import annotations
 
 import os
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
 from intact.engine.choices import FormChoice
-from intact.engine.files import save
+from intact.engine.files import load, save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import MOST_KEPT, Key, Recent, key_of
@@ -310,12 +311,14 @@ class Engine:
 
 def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:
     """The engine of a plan file's bytes, read into memory."""
-    from intact.engine.build import load  # not above: it makes engines
-
     with TemporaryDirectory() as folder:
         path = Path(folder, "engine")
         path.write_bytes(data)
-        return load(path, copy=True, **arguments)
+        stored = load(path, copy=True)
+    packed = ChainMap({}, cast("Packed", stored.packed))  # what is missing is packed into the first map
+    engine = Engine(stored.plan, packed=packed, timings=stored.timings, **arguments)
+    engine.check()
+    return engine
 
 
 def _noise(zeros: NDArray[Any]) -> NDArray[Any]:

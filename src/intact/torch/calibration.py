@@ -247,6 +247,11 @@ def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str
     return method_by_name(method, [n for n in names if n not in computed]) | dict.fromkeys(computed, "max")
 
 
+def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
+    with nonfinite_explained(model, number, batch):
+        return run(model, batch)
+
+
 def calibrate(
     model: nn.Module,
     data: Iterable[Any],
@@ -309,8 +314,7 @@ def calibrate(
     undo_bias_correction(model)
     weights = weights_of(model)
     active = {n: q for n, q in quantizers.items() if n not in weights}
-    computed = computed_weights_of(model)
-    _asked(method, active, computed)
+    _asked(method, active, computed := computed_weights_of(model))
     calibrators = {name: calibrator_for(q, ends_only=name in computed) for name, q in active.items()}
     run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
     held, batches = list[_Held](), 0
@@ -322,8 +326,7 @@ def calibrate(
             watching(quantizers, dict(calibrators)),
         ):
             for number, batch in distributed.deal(data, group, num_batches):
-                with nonfinite_explained(model, number, batch):
-                    outputs = run(model, batch)
+                outputs = _run_explained(run, model, number, batch)
                 if number < HELD_BATCHES:
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
@@ -337,13 +340,12 @@ def calibrate(
     distributed.merge_statistics(stats, group)
     for name, merged in stats.items():
         calibrators[name].stats = merged
-    if unreached == "disable":
-        stats = disable_unreached(quantizers, calibrators)
+    stats = disable_unreached(quantizers, calibrators) if unreached == "disable" else stats
     require_reached(calibrators)
     shapes = {name: c.shape for name, c in calibrators.items() if c.shape or c.stats.axis is None}
     calibration = Calibration(stats)
-    seen = distributed.sum_over(np.array([float(batches)]), group)[0]
-    calibration.record(source=type(model).__name__, batches=int(seen))
+    seen = distributed.sum_over(np.array([float(batches)]), group)
+    calibration.record(source=type(model).__name__, batches=int(seen[0]))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
     with waiting("choose ranges", progress and group.first):
         return result.apply(

@@ -34,7 +34,7 @@ def constants_folded() -> Iterator[None]:
         _Folding(done, registry).run()
         return done
 
-    _fx_passes.decompose_with_registry = decompose
+    _fx_passes.decompose_with_registry = decompose  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from intact.errors import FileFormatError, IntactError
-from intact.torch._modules import unwrapped
+from intact.torch._modules import unwrapped, when_quantized
 from intact.torch.checkpoint import add_quantizers, document_of
 
 __all__ = ["described", "install", "prepare", "remember"]
@@ -37,6 +37,8 @@ _TYPES = {
 
 def install() -> None:
     """Register the quantizer with transformers: now, or when somebody imports that."""
+    if remember not in when_quantized:
+        when_quantized.append(remember)
     if _REGISTRY in sys.modules:
         _classes()
     elif not any(isinstance(finder, _AtImport) for finder in sys.meta_path):
@@ -115,14 +117,14 @@ def _classes() -> tuple[Any, Any]:
     configs: Any = importlib.import_module("transformers.utils.quantization_config")
 
     @registry.register_quantization_config(METHOD)
-    class IntactConfig(configs.QuantizationConfigMixin):  # type: ignore[misc]
+    class IntactConfig(configs.QuantizationConfigMixin):
         """Where a model's quantizers stand, and how they are configured."""
 
         def __init__(self, document: dict[str, Any] | None = None, **_: Any) -> None:
             self.quant_method, self.document = METHOD, document or {}
 
     @registry.register_quantizer(METHOD)
-    class IntactQuantizer(bases.HfQuantizer):  # type: ignore[misc]
+    class IntactQuantizer(bases.HfQuantizer):
         """Adds quantizers before weights and ranges are loaded, and writes them when a model is saved."""
 
         is_trainable = is_qat_trainable = True
@@ -131,7 +133,7 @@ def _classes() -> tuple[Any, Any]:
             return True
 
         def get_state_dict_and_metadata(self, model: Any, *_: Any, **__: Any) -> tuple[None, dict[str, str]]:
-            own = unwrapped(model)
+            own: Any = unwrapped(model)
             self.quantization_config = own.config.quantization_config = IntactConfig(described(own))
             return None, {}
 

@@ -64,14 +64,7 @@ def qdq_model(
             output_names=output_names,
         )
     made = program.model
-    if output_names is None:
-        _name_outputs(made, answer.names)
-    if answer.lost:
-        warnings.warn(
-            f"{type(model).__name__} answers {', '.join(answer.lost)}, which are no tensors: the file and the"
-            " engine leave them out. Fix: answer tensors, or none of these (use_cache=False of transformers)",
-            stacklevel=3,
-        )
+    _describe_outputs(made, model, answer, named=output_names is not None)
     if open_batch and _first_size(*call) == 1 and all(_is_fixed(x) for x in made.graph.inputs):
         # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
         # samples, and the example is one.
@@ -171,6 +164,18 @@ def _named_parts(answer: Any) -> list[tuple[str, Any]]:
     if is_dataclass(answer) and not isinstance(answer, type):
         return [(item.name, getattr(answer, item.name)) for item in fields(answer)]
     return [("", answer)]
+
+
+def _describe_outputs(made: graph.Model, model: nn.Module, answer: _Answer, *, named: bool) -> None:
+    """Name the outputs, unless they are `named` by the user, and warn about what is not among them."""
+    if not named:
+        _name_outputs(made, answer.names)
+    if answer.lost:
+        warnings.warn(
+            f"{type(model).__name__} answers {', '.join(answer.lost)}, which are no tensors: the file and the"
+            " engine leave them out. Fix: answer tensors, or none of these (use_cache=False of transformers)",
+            stacklevel=4,
+        )
 
 
 def _name_outputs(model: graph.Model, names: Sequence[str]) -> None:

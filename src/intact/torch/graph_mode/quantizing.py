@@ -19,7 +19,7 @@ from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
 from intact.torch._collection import enabled_quantizers, working_quantizers
-from intact.torch._modules import copied, unwrapped
+from intact.torch._modules import copied, unwrapped, when_quantized
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.graph_mode.analysis import Analysis, analyse
@@ -107,9 +107,8 @@ def quantize(
     grid = activations or profile_of(profile).grid
     descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
     args, kwargs, data = _first(model, data, example)
-    # Not above: what quantizes files comes with it, and checkpoints build on this.
+    # Not above: what quantizes files comes with it.
     from intact.torch.graph_mode.budget import checked_budget, spend
-    from intact.torch.hf_quantizer import remember
 
     budget = checked_budget(float_budget, profile, {grid, weights})
     if not inplace:
@@ -123,13 +122,13 @@ def quantize(
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
     except Exception as error:
-        if example is None:
-            error.add_note(f"intact.quantize read the first batch as {_shown_call(args, kwargs)}: {_FORMS}")
+        error.add_note(f"intact.quantize calls {_shown_call(args, kwargs)} for what it was given: {_FORMS}")
         raise
     else:
         report, placement = job.place(found), found.placement
     name_quantizers(model)
-    remember(model)
+    for tell in when_quantized:
+        tell(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
