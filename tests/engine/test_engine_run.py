@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 from onnx import TensorProto, parser
 
+from intact.engine.backends import make_backend
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.recent import MOST_KEPT
 from intact.engine.reference import evaluate
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.kernels import gemm
 from intact.kernels.registry import kernel_list
 
@@ -245,3 +249,18 @@ def test_a_number_of_numpy_is_an_array_of_no_axes():
     np.testing.assert_array_equal(engine.run({"x": np.float32([1, 2]), "by": np.float32(3)})["y"], [3, 6])
     with pytest.raises(QuantValueError, match="got dtype float64, want float32"):
         engine.run({"x": np.float32([1, 2]), "by": np.float64(3)})
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_engines_are_copied_and_pickled_with_their_options(again, plan, rng):
+    engine = Engine(plan, threads=2, deterministic=True, backend="reference")
+    other, feeds = again(engine), images(rng)
+    assert (other.threads, other.deterministic, other.backend.name) == (engine.threads, True, "reference")
+    same(other.run(feeds), plan, feeds)
+    same(again(Engine(plan)).run(feeds), plan, feeds)
+
+
+def test_an_engine_with_a_backend_of_ones_own_says_why_it_is_not_pickled(plan):
+    engine = Engine(plan, backend=lambda options: make_backend("reference", options))
+    with pytest.raises(UnsupportedError, match="a backend that is a function"):
+        pickle.dumps(engine)

@@ -162,3 +162,13 @@ def test_rows_that_values_order_are_compared_in_any_order():
     with_turned = replace(result.calibration, _forward=lambda *_: turned[0])
     error, square = with_turned.output_errors({}, 1)[0]
     assert error == 0 < square
+
+
+def test_a_module_that_the_budget_left_whole_in_float_compiles_and_is_reported_so() -> None:
+    data = batches(2, 2, 64)
+    result = quantize(made(Steep), data, float_budget=9.0, progress=False)
+    assert not any(isinstance(m, TensorQuantizer) and not m._disabled for m in result.model.modules())
+    assert result.report.modules == {}
+    assert "everything stays in float" in str(result.report).splitlines()[0]
+    engine = intact.compile(result, data[0])
+    np.testing.assert_allclose(engine(data[0].numpy()), result.model(data[0]).detach(), atol=2e-3)

@@ -10,10 +10,13 @@ Any number of Python threads may call one engine at once; each run has memory of
 from __future__ import annotations
 
 import os
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,7 @@ from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
 from intact.engine.choices import FormChoice
-from intact.engine.files import save
+from intact.engine.files import load, save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import MOST_KEPT, Key, Recent, key_of
@@ -97,6 +100,7 @@ class Engine:
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
+        self._arguments = {"threads": threads, "deterministic": deterministic, "backend": backend}
         self._ready = Recent[Executable]()
         self._made: dict[Key, dict[str, Shape]] = {}
 
@@ -239,6 +243,22 @@ class Engine:
         packed = {key: array for key, array in self.packed.items() if key[0] in self.plan.constants}
         save(path, self.plan, packed, self.backend.used() if isinstance(self.backend, Tunable) else None)
 
+    def __reduce__(self) -> tuple[Callable[..., Engine], tuple[bytes, dict[str, Any]]]:
+        """Pickles and copies hold the plan file; the threads and the memory of a run are made anew.
+
+        Raises:
+            UnsupportedError: The backend was given as a function.
+        """
+        if not isinstance(self._arguments["backend"], str):
+            raise UnsupportedError(
+                "engine", f"a backend that is a function, {self.backend.name!r}", "one with a name",
+                "save the engine to a file, and load that with backend=",
+            )  # fmt: skip
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "engine")
+            self.save(path)
+            return _from_bytes, (path.read_bytes(), self._arguments)
+
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor and return all of them, in ONNX's order of axes.
 
@@ -287,6 +307,18 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return made
+
+
+def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:
+    """The engine of a plan file's bytes, read into memory."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "engine")
+        path.write_bytes(data)
+        stored = load(path, copy=True)
+    packed = ChainMap({}, cast("Packed", stored.packed))  # what is missing is packed into the first map
+    engine = Engine(stored.plan, packed=packed, timings=stored.timings, **arguments)
+    engine.check()
+    return engine
 
 
 def _noise(zeros: NDArray[Any]) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from intact.torch.compiling import compile
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
+from intact.torch.hf_quantizer import install as _register_with_transformers
 from intact.torch.ops import fake_quantize
 from intact.torch.pickled import load_pickled
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
@@ -34,6 +35,7 @@ from intact.torch.reconstruction import BlockReport, ReconstructionResult, recon
 from intact.torch.replace import ReplaceReport, replace_modules
 from intact.torch.version import __version__
 
+_register_with_transformers()
 if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles nothing does not pay
     from intact.torch.dynamo import register as _register
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ def forward_batch(model: nn.Module, batch: Any) -> Any:
 
     A tensor is the input. Of a tuple or list the first element is: a tensor; a tuple of positional
     arguments; or a dict of keyword arguments. Where the model cannot do without more than one tensor, a tuple
-    begins with all of them. A dict holds keyword arguments.
+    begins with all of them. A dict holds keyword arguments. A list of tensors is one argument where forward
+    takes no more, or says so by an annotation: ``([image, image], targets)``.
     """
     args, kwargs = arguments_of(batch, model)
     return model(*args, **kwargs)
@@ -29,14 +31,18 @@ def forward_batch(model: nn.Module, batch: Any) -> Any:
 
 def arguments_of(batch: Any, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A batch, in a form that `forward_batch` takes, as positional and named arguments on its device."""
+    device = device_of(model)
     if isinstance(batch, (tuple, list)) and batch:
+        if takes_list(model, batch):
+            return (moved(batch, device),), {}
         wanted = _required(model) if isinstance(batch[0], Tensor) else 1
         batch = batch[0] if wanted < 2 or len(batch) < wanted else tuple(batch[:wanted])
-    batch = moved(batch, device_of(model))
+    batch = moved(batch, device)
     if isinstance(batch, Mapping):
         return ((), dict(batch)) if _takes(model, batch) else ((batch,), {})
     if isinstance(batch, (tuple, list)) and batch:
-        return tuple(batch), {}
+        one = takes_list(model, batch) or not _takes_each(model, batch)
+        return ((batch,) if one else tuple(batch)), {}
     if isinstance(batch, Tensor):
         return (batch,), {}
     raise QuantValueError(
@@ -47,11 +53,40 @@ def arguments_of(batch: Any, model: nn.Module) -> tuple[tuple[Any, ...], dict[st
     )
 
 
+_SEQUENCE = re.compile(r"(typing\.|collections\.abc\.)?(list|tuple|sequence|iterable)\b", re.IGNORECASE)
+
+
+def takes_list(model: nn.Module, value: Any) -> bool:
+    """Whether forward says that its first argument is a list of tensors, and `value` is one."""
+    if not isinstance(value, (tuple, list)) or not all(isinstance(x, Tensor) for x in value):
+        return False
+    first = next(iter(_parameters_of(model)), None)
+    kind = "" if first is None or first.annotation is first.empty else first.annotation
+    named = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    return bool(_SEQUENCE.match(named.strip("'\"")))
+
+
+def _takes_each(model: nn.Module, values: Sequence[Any]) -> bool:
+    """Whether forward takes so many positional arguments; else it may take them as one."""
+    try:
+        signature = inspect.signature(model.forward)
+    except (TypeError, ValueError):
+        return True
+    return _binds(signature, tuple(values), {}) or not _binds(signature, (values,), {})
+
+
+def _parameters_of(model: nn.Module) -> list[inspect.Parameter]:
+    """Those of forward; none where it is no Python function."""
+    try:
+        return list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
 def _required(model: nn.Module) -> int:
     """How many positional arguments a model cannot do without."""
-    try:
-        parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):  # a forward that is no Python function
+    parameters = _parameters_of(model)
+    if not parameters:
         return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in positional and p.default is p.empty for p in parameters)
@@ -66,7 +101,7 @@ def _takes(model: nn.Module, named: Mapping[str, Any]) -> bool:
     return _binds(signature, (), named) or not _binds(signature, (named,), {})
 
 
-def _binds(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def _binds(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -87,7 +122,10 @@ def moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, Mapping):
         return {key: moved(item, device) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [moved(item, device) for item in value]
+        items = [moved(item, device) for item in value]
+        if isinstance(value, list):
+            return items
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return value
 
 

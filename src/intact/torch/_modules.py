@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TypeVar
 
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 _M = TypeVar("_M", bound=nn.Module)
+
+when_quantized: list[Callable[[nn.Module], None]] = []
+"""Called with each model that graph mode has given its quantizers."""
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -45,6 +46,7 @@ from intact.torch._collection import (
     weights_of,
     working_quantizers,
 )
+from intact.torch._nonfinite import nonfinite_explained, require_numbers, squared_error
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -244,21 +246,24 @@ class CalibrationResult:
 
 
 def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
-    """Squared error and square of an output; of one with more or fewer rows, or rows that values order, each
-    row is compared to the nearest. Of another shape otherwise, as of models that draw lots, all is lost."""
-    square = float(want.double().square().sum())
+    """`squared_error` of an output; of one with more or fewer rows, or rows that values order, each row is
+    compared to the nearest."""
     if unordered or got.shape != want.shape:
         ours, theirs = (x.detach().double().cpu().numpy() for x in (got, want))
         matched = with_rows_of(ours, theirs, unordered=unordered)
         if matched is not None:
-            return float(np.square(matched - theirs).sum()), square
-    same = got.shape == want.shape
-    return float((got.double() - want.double()).square().sum()) if same else square, square
+            got = torch.from_numpy(np.ascontiguousarray(matched))
+    return squared_error(got, want)
 
 
 def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
     """The method for each name; for weights that a run computes "max", as their ends are all that is kept."""
     return method_by_name(method, [n for n in names if n not in computed]) | dict.fromkeys(computed, "max")
+
+
+def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
+    with nonfinite_explained(model, number, batch):
+        return run(model, batch)
 
 
 def calibrate(
@@ -321,12 +326,12 @@ def calibrate(
     """
     group = distributed.join()
     require_whole(model, "calibrate", "calibrate first, and shard what came out")
+    require_numbers(model)
     quantizers = enabled_quantizers(model)
     undo_bias_correction(model)
     weights = weights_of(model)
     active = {n: q for n, q in quantizers.items() if n not in weights}
-    computed = computed_weights_of(model)
-    _asked(method, active, computed)
+    _asked(method, active, computed := computed_weights_of(model))
     calibrators = {name: calibrator_for(q, ends_only=name in computed) for name, q in active.items()}
     run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
     held, batches = list[_Held](), 0
@@ -338,12 +343,13 @@ def calibrate(
             watching(quantizers, dict(calibrators)),
         ):
             for number, batch in distributed.deal(data, group, num_batches):
-                outputs = run(model, batch)
+                outputs = _run_explained(run, model, number, batch)
                 if number < HELD_BATCHES:
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
                 batches += 1
-        fetch(calibrators)
+        with nonfinite_explained(model):
+            fetch(calibrators)
     except Exception as error:
         failure = error
     distributed.share_failure(failure, group)
@@ -353,8 +359,8 @@ def calibrate(
     require_reached(calibrators)
     shapes = {name: c.shape for name, c in calibrators.items() if c.shape or c.stats.axis is None}
     calibration = Calibration(stats)
-    seen = distributed.sum_over(np.array([float(batches)]), group)[0]
-    calibration.record(source=type(model).__name__, batches=int(seen))
+    seen = distributed.sum_over(np.array([float(batches)]), group)
+    calibration.record(source=type(model).__name__, batches=int(seen[0]))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
     result._unordered = frozenset(unordered)
     with waiting("choose ranges", progress and group.first):

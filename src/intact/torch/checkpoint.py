@@ -55,13 +55,18 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
             )
         # A copy of its own for each: the format stores neither strides nor shared memory.
         tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
+    data = save(tensors, metadata={_KEY: json.dumps(document_of(model))})
+    with replacing(path) as file:
+        file.write(data)
+
+
+def document_of(model: nn.Module) -> dict[str, Any]:
+    """What a quantized model is besides its tensors, as JSON values; `add_quantizers` reads it."""
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
     if (record := record_of(model)) is not None:
         document["graph"] = record.to_json()
-    data = save(tensors, metadata={_KEY: json.dumps(document)})
-    with replacing(path) as file:
-        file.write(data)
+    return document
 
 
 def load_checkpoint(
@@ -83,8 +88,41 @@ def load_checkpoint(
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
-    record = GraphModeRecord.from_json(document["graph"]) if "graph" in document else None
     given, model = model, unwrapped(model)
+    try:
+        add_quantizers(model, document, tensors, custom=custom)
+    except FileFormatError as error:
+        raise error.at(str(path)) from error
+    try:
+        model.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        raise QuantValueError(
+            str(path),
+            str(error).replace("\n", " "),
+            "the tensors of this model",
+            "load it into the model it is of",
+        ) from error
+    return given
+
+
+def add_quantizers(
+    model: nn.Module,
+    document: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    custom: Mapping[type, type] | None = None,
+) -> None:
+    """Give `model` the quantizers of a document that `document_of` made; its own tensors stay.
+
+    Args:
+        model, custom: As for `load_checkpoint`.
+        document: As JSON brings it.
+        tensors: By their key in `state_dict`, those of quantizers at least.
+    Raises:
+        FileFormatError: The document is damaged.
+        QuantValueError: As for `load_checkpoint`.
+    """
+    record = GraphModeRecord.from_json(document["graph"]) if "graph" in document else None
     apply_conversion(model, document["modules"], custom=custom)
     restore(model, record)
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
@@ -104,18 +142,8 @@ def load_checkpoint(
         try:
             configure(quantizer, document["quantizers"][name], stored)
         except (IntactError, KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, f"configuration of {name}: {error}") from error
+            raise _damaged(f"configuration of {name}", str(error)) from error
     name_quantizers(model)
-    try:
-        model.load_state_dict(tensors, strict=True)
-    except RuntimeError as error:
-        raise QuantValueError(
-            str(path),
-            str(error).replace("\n", " "),
-            "the tensors of this model",
-            "load it into the model it is of",
-        ) from error
-    return given
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -14,6 +14,7 @@ from intact.engine import compile as build
 from intact.errors import QuantValueError
 from intact.torch._batches import device_of, moved
 from intact.torch.graph_mode import GraphModeResult
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.qdq_model import Call, example_arguments, qdq_model
 
 __all__ = ["compile", "engine_of"]
@@ -43,7 +44,7 @@ def compile(
     Returns:
         An engine whose inputs are the tensors of the example, in its order.
     Raises:
-        QuantValueError: There is no example, or nothing in the module is quantized.
+        QuantValueError: There is no example, or the module has no quantizers.
         CalibrationError: A quantizer has no range, or is still collecting.
         UnsupportedError: The model cannot be traced.
     """
@@ -56,7 +57,7 @@ def compile(
             " of positional or a dict of named arguments",
         )  # fmt: skip
     device = device_of(model)
-    args, kwargs = example_arguments(example)
+    args, kwargs = example_arguments(example, model)
     call = tuple(moved(list(args), device)), moved(kwargs, device)
     sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
     made = engine_of(model, call, sizes, shapes=shapes, **options)
@@ -70,7 +71,9 @@ def compile(
 
 
 def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options: Any) -> Engine | None:
-    """The engine of `model` for calls like `call`; None where nothing in it is quantized.
+    """The engine of `model` for calls like `call`; None where nothing in it is, or could be, quantized.
+
+    A model whose quantizers are all switched off, as the float budget may leave it, runs in float.
 
     Args:
         model, call: As for `qdq_model`.
@@ -81,7 +84,7 @@ def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options:
     """
     with torch.no_grad():
         made, pairs = qdq_model(model, call, **sizes)
-    if not pairs:
+    if not pairs and not any(isinstance(m, TensorQuantizer) for m in model.modules()):
         return None
     graph.own_weights(made)
     return build(made, **options)

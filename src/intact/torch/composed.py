@@ -166,6 +166,28 @@ def fake_quantize_backward(
     return laid_out_like(passed, torch.empty_like(x, dtype=grad.dtype))
 
 
+def transformable(
+    x: Tensor,
+    amax: Tensor,
+    amin: Tensor | None,
+    format: str,
+    axis: Sequence[int] | None,
+    narrow: bool,
+) -> Tensor:
+    """`fake_quantize` with its gradient, of operators that `torch.func` can transform in any order.
+
+    An operator of our own would have to say how each transform goes through it, and these all nest.
+    """
+    spec = spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
+    high, low = range_on(x, amax, spec), None if amin is None else range_on(x, amin, spec)
+    scale, zero_point = scale_and_zero_point(high, low, spec)
+    value = (codes(x.detach(), scale, zero_point, spec) * scale).to(x.dtype)
+    least, most = bounds(high, low, spec)
+    x32 = x.detach().to(torch.float32)
+    passed = torch.where((x32 >= least) & (x32 <= most), x, 0)
+    return value + (passed - passed.detach())  # which is 0, and has the gradient
+
+
 def bounds(
     high: Tensor, low: Tensor | None, spec: QuantSpec, work: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:

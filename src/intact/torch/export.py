@@ -112,6 +112,7 @@ def export(
     opset: int | None = None,
     fold_weights: bool = True,
     dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     verify: bool | Iterable[Any] = True,
@@ -130,7 +131,10 @@ def export(
             operators need.
         fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
-        input_names, output_names: Names in the file; None: the exporter's.
+        dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
+            lengths of sequences, for example.
+        input_names, output_names: Names in the file; None: those of forward's arguments, and those that a
+            model which answers a dict or a data class gives its outputs.
         verify: True: compare module and file in ONNX Runtime on `example`. Batches like `example` (or
             pairs of one and its labels): codes on the first, answers on all. False: do not.
     Returns:
@@ -140,11 +144,13 @@ def export(
         UnsupportedError: The opset cannot write a quantizer's format, or the model cannot be traced.
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
+    Warns:
+        UserWarning: The model answers objects that are no tensors, as a cache of keys and values.
     """
     model = unwrapped(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)
-    args, kwargs = example_arguments(example)
+    args, kwargs = example_arguments(example, model)
     with torch.no_grad(), evaluating(model):
         written, pairs = qdq_model(
             model,
@@ -153,6 +159,7 @@ def export(
             newer=opset is None,
             fold_weights=fold_weights,
             dynamic_batch=dynamic_batch,
+            dynamic_shapes=dynamic_shapes,
             input_names=input_names,
             output_names=output_names,
         )
@@ -168,7 +175,7 @@ def export(
         )  # fmt: skip
         if verify is False:
             return replace(report, skipped="verify=False")
-        batches = [(args, kwargs)] if verify is True else _batches(verify, example)
+        batches = [(args, kwargs)] if verify is True else _batches(verify, example, model)
         return _verified(model, data, pairs, batches, report)
 
 
@@ -212,8 +219,8 @@ def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
     yield from rest
 
 
-def _batches(data: Iterable[Any], example: Any) -> Iterator[Batch]:
+def _batches(data: Iterable[Any], example: Any, model: nn.Module) -> Iterator[Batch]:
     """Batches as calls; where the example is one tensor, what follows the first item is labels."""
     for batch in data:
         labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
-        yield example_arguments(batch[0] if labelled else batch)
+        yield example_arguments(batch[0] if labelled else batch, model)

@@ -82,9 +82,13 @@ class EndToEnd:
             self.answers_differing += int((ours != file).sum())
             return
         ours, file = ours.astype(np.float64), file.astype(np.float64)
-        difference = np.where(ours == file, 0.0, np.abs(ours - file))
+        same = (ours == file) | (np.isnan(ours) & np.isnan(file))
+        real = np.isfinite(ours) & np.isfinite(file)
+        difference = np.where(same, 0.0, np.inf)  # of a NaN and a number, for example
+        np.abs(np.subtract(ours, file, out=difference, where=real), out=difference, where=real)
+        largest = np.abs(ours).max(initial=0.0, where=np.isfinite(ours))
         self.values += ours.size
-        self.values_differing += int((difference > OUTPUT_TOLERANCE * np.abs(ours).max(initial=0.0)).sum())
+        self.values_differing += int((difference > OUTPUT_TOLERANCE * largest).sum())
         self.max_abs_diff = max(self.max_abs_diff, float(difference.max(initial=0.0)))
         if first:
             self.samples += ours.shape[0] if ours.ndim else 1

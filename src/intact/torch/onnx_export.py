@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from intact import graph
+from intact.errors import UnsupportedError
 from intact.torch import ops
 from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -44,7 +45,7 @@ def export_pairs(
     *,
     kwargs: Mapping[str, Any] | None = None,
     opset_version: int | None = None,
-    dynamo: bool = True,
+    dynamo: bool | None = None,
     **options: Any,
 ) -> Any:
     """`torch.onnx.export` for a model with quantizers: one pair for each of them.
@@ -54,29 +55,44 @@ def export_pairs(
     them, shares pairs, and checks the file.
 
     Args:
-        model, args, f, kwargs, dynamo: As for `torch.onnx.export`.
+        model, args, f, kwargs: As for `torch.onnx.export`.
+        dynamo: As there; None: True, and False with a warning where the dynamo exporter cannot.
         opset_version: 13..25, for ``dynamo=False`` and ranges per tensor 10..25; None: 18. Where that is too
             old for the pairs, the oldest opset that has them is taken, with a warning.
         **options: Further arguments of `torch.onnx.export`.
     Returns:
         The ONNXProgram, with pairs; None for ``dynamo=False``.
+    Warns:
+        UserWarning: The TorchScript exporter wrote the file, because the dynamo exporter could not.
     """
     opset = graph.NATIVE_OPSET if opset_version is None else opset_version
-    oldest = max(graph.MIN_OPSET if dynamo else PER_TENSOR_OPSET, _opset_of_quantizers(model))
+    oldest = max(graph.MIN_OPSET if dynamo is not False else PER_TENSOR_OPSET, _opset_of_quantizers(model))
     opset = _raised(opset, oldest)
     if opset >= graph.MIN_OPSET:
         graph.check_opset(opset)
     args = args if isinstance(args, tuple) else (args,)
     here = isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
     with ranges_of_example(model, args, kwargs or {}) if here else nullcontext():
-        if not dynamo:
-            traced = trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), options)
-            _write(_lowered(traced, _raised(opset, graph.opset_of_markers(traced))), f)
+        if dynamo is False:
+            _write_traced(
+                trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), options), opset, f
+            )
             return None
-        program = translate(model, args, kwargs, opset=opset, **options)
+        try:
+            program = translate(model, args, kwargs, opset=opset, **dict(options))
+        except UnsupportedError as error:
+            if dynamo or f is None or not here or not options.keys() <= _OF_BOTH:
+                raise
+            _write_traced(_traced_instead(error, model, args, kwargs, opset, options), opset, f)
+            return None
     data = _lowered(program.model, _raised(opset, graph.opset_of_markers(program.model)))
     _write(data, f)
     return program
+
+
+def _write_traced(model: Any, opset: int, f: Any) -> None:
+    """What the TorchScript exporter made, with pairs, into `f`."""
+    _write(_lowered(model, _raised(opset, graph.opset_of_markers(model))), f)
 
 
 def _opset_of_quantizers(model: Any) -> int:
@@ -104,6 +120,33 @@ def _raised(asked: int, oldest: int) -> int:
 
 _OUTSIDE = 4
 """Frames from `_raised` to the caller of `torch.onnx.export`."""
+_OF_BOTH = {
+    "input_names",
+    "output_names",
+    "dynamic_axes",
+    "verbose",
+    "export_params",
+    "keep_initializers_as_inputs",
+}
+"""Arguments that both of torch's exporters take."""
+
+
+def _traced_instead(
+    error: UnsupportedError, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None,
+    opset: int, options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What the TorchScript exporter makes of a model that the dynamo exporter refused with `error`."""
+    try:
+        traced = trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), dict(options))
+    except Exception:  # whatever the old exporter says, the new one's reason is what users can act on
+        raise error from None
+    warnings.warn(
+        f"torch.onnx.export: the TorchScript exporter wrote the file, because the dynamo exporter could not:"
+        f" {error}. Fix: run the file with other sizes, as it has the branches that the example took; pass"
+        " dynamo=False to have it without this warning",
+        stacklevel=4,
+    )
+    return traced
 
 
 def _lowered(model: Any, opset: int) -> bytes:

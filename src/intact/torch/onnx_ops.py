@@ -24,6 +24,8 @@ from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.checks import without_check_nodes, without_checks
+from intact.torch.constant_folding import constants_folded
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
@@ -52,7 +54,7 @@ _EXPORTER_TALK = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed",
-    "# The axis name: batch will not be used",
+    "# The axis name: .* will not be used",
 )
 
 
@@ -90,7 +92,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                way(),
+                without_check_nodes(), constants_folded(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -111,7 +113,7 @@ def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
     if isinstance(model, torch.export.ExportedProgram):
         yield
         return
-    with whole_layers(), whole_products(), known_values(model):
+    with whole_layers(), whole_products(), without_checks(), known_values(model):
         yield
 
 

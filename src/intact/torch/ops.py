@@ -70,6 +70,7 @@ def fake_quantize(
     Raises:
         QuantValueError: `amax` does not fit `x`, or is negative, NaN or infinite. Off the CPU, where looking
             at values would wait for the device, such a range gives NaN instead.
+    Transforms of `torch.func` (grad, jvp, vmap, ...) see the composed formula, whose values are the same.
     Gradient: to `x`, where it lies in the range (|x| <= amax, or the floats that an asymmetric grid reaches);
         none to `amax` and `amin`.
     """
@@ -79,6 +80,9 @@ def fake_quantize(
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
+    if not is_tracing() and torch._C._are_functorch_transforms_active():
+        _check_dtype(x)
+        return composed.transformable(x, amax, amin, format, axes or None, narrow)
     call = torch.ops.intact.fake_quantize.default
     return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
-from intact.torch._batches import tensors_in
+from intact.torch._batches import takes_list, tensors_in
 from intact.torch.nn import TensorQuantizer
 from intact.torch.onnx_ops import evaluating, fixed_size, is_dynamic, translate
 
@@ -50,7 +52,7 @@ def qdq_model(
         CalibrationError, UnsupportedError, QuantValueError: As `intact.torch.export`.
     """
     _refuse_unready(model)
-    with torch.no_grad(), evaluating(model), _answering_tensors(model):
+    with torch.no_grad(), evaluating(model), _answering_tensors(model) as answer:
         open_batch = dynamic_batch and dynamic_shapes is None
         trace, shapes = _dynamic(model, *call) if open_batch else (call, dynamic_shapes)
         program = translate(
@@ -62,6 +64,7 @@ def qdq_model(
             output_names=output_names,
         )
     made = program.model
+    _describe_outputs(made, model, answer, named=output_names is not None)
     if open_batch and _first_size(*call) == 1 and all(_is_fixed(x) for x in made.graph.inputs):
         # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
         # samples, and the example is one.
@@ -78,11 +81,16 @@ def qdq_model(
     return made, pairs
 
 
-def example_arguments(example: Any) -> Call:
-    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones."""
+def example_arguments(example: Any, model: nn.Module) -> Call:
+    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones.
+
+    A list of tensors is one argument where the forward of `model` says so by an annotation.
+    """
     if isinstance(example, Mapping):
         return (), dict(example)
-    return (tuple(example) if isinstance(example, (tuple, list)) else (example,)), {}
+    if isinstance(example, (tuple, list)) and not takes_list(model, example):
+        return tuple(example), {}
+    return (example,), {}
 
 
 def _refuse_unready(model: nn.Module) -> None:
@@ -106,14 +114,80 @@ def _refuse_unready(model: nn.Module) -> None:
             )  # fmt: skip
 
 
+@dataclass
+class _Answer:
+    """What a model answered when it was traced.
+
+    Attributes:
+        names: Of its tensors, in order; "" where the answer has none.
+        lost: Kinds of objects in it that hold no tensors which PyTorch knows of, with their names.
+    """
+
+    names: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
 @contextmanager
-def _answering_tensors(model: nn.Module) -> Iterator[None]:
+def _answering_tensors(model: nn.Module) -> Iterator[_Answer]:
     """`model` answers its tensors and nothing else: a file has no numbers and no None."""
-    hook = model.register_forward_hook(lambda _module, _args, answer: tuple(tensors_in(answer)))
+    found = _Answer()
+
+    def keep_tensors(_module: nn.Module, _args: Any, answer: Any) -> tuple[Tensor, ...]:
+        found.names, found.lost = [], []
+        for name, part in _named_parts(answer):
+            tensors = list(tensors_in(part))
+            found.names += (
+                [name] if len(tensors) == 1 else [name and f"{name}_{i}" for i in range(len(tensors))]
+            )
+            unknown = (
+                x for x in pytree.tree_leaves(part) if not isinstance(x, _PLAIN) and not is_dataclass(x)
+            )
+            found.lost += [f"'{name}' ({type(x).__name__})" for x in unknown if not callable(x)]
+        return tuple(tensors_in(answer))
+
+    hook = model.register_forward_hook(keep_tensors)
     try:
-        yield
+        yield found
     finally:
         hook.remove()
+
+
+_PLAIN = (Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+
+
+def _named_parts(answer: Any) -> list[tuple[str, Any]]:
+    """The parts of a model's answer, in the order of their tensors, with the names that it gives them."""
+    if isinstance(answer, Mapping):
+        return [(str(name), part) for name, part in answer.items()]
+    if hasattr(answer, "_fields"):
+        return list(zip(answer._fields, answer, strict=True))
+    if is_dataclass(answer) and not isinstance(answer, type):
+        return [(item.name, getattr(answer, item.name)) for item in fields(answer)]
+    return [("", answer)]
+
+
+def _describe_outputs(made: graph.Model, model: nn.Module, answer: _Answer, *, named: bool) -> None:
+    """Name the outputs, unless they are `named` by the user, and warn about what is not among them."""
+    if not named:
+        _name_outputs(made, answer.names)
+    if answer.lost:
+        warnings.warn(
+            f"{type(model).__name__} answers {', '.join(answer.lost)}, which are no tensors: the file and the"
+            " engine leave them out. Fix: answer tensors, or none of these (use_cache=False of transformers)",
+            stacklevel=4,
+        )
+
+
+def _name_outputs(model: graph.Model, names: Sequence[str]) -> None:
+    """Give outputs the names that the model's own answer has for them, where these are free."""
+    outputs = list(model.graph.outputs)
+    if len(outputs) != len(names) or len(set(map(id, outputs))) != len(outputs):
+        return
+    taken = {x.name for x in model.graph.inputs} | {x for x in names if names.count(x) > 1} | {""}
+    for output, name in zip(outputs, names, strict=True):
+        if name not in taken and not output.is_graph_input():
+            output.name = name
+    graph.separate_names(model)
 
 
 def _is_fixed(x: graph.Value) -> bool:

@@ -280,7 +280,13 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
     own: type[nn.Module] = float_class
     if issubclass(float_class, fx.GraphModule):
         own, members["_graph_class"] = RunsGraph, float_class
-    return type(f"Quantized{float_class.__name__}", (RunsQuantized, own), members)
+    # transformers writes the name of a model's class into its files, and looks for that when it loads them.
+    name = (
+        float_class.__name__
+        if hasattr(float_class, "from_pretrained")
+        else f"Quantized{float_class.__name__}"
+    )
+    return type(name, (RunsQuantized, own), members)
 
 
 # ---- modules that are one call ----

@@ -21,8 +21,8 @@ from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
-from intact.torch._collection import enabled_quantizers
-from intact.torch._modules import copied, unwrapped
+from intact.torch._collection import enabled_quantizers, working_quantizers
+from intact.torch._modules import copied, unwrapped, when_quantized
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.graph_mode.analysis import Analysis, analyse
@@ -125,10 +125,15 @@ def quantize(
     except (Untraceable, UnsupportedError) as error:
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
+    except Exception as error:
+        error.add_note(f"intact.quantize calls {_shown_call(args, kwargs)} for what it was given: {_FORMS}")
+        raise
     else:
         report, placement = job.place(found), found.placement
     job.require_fitting(found)
     name_quantizers(model)
+    for tell in when_quantized:
+        tell(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
@@ -138,15 +143,22 @@ def quantize(
     calibration = calibrate(model, data, method=method, **options)
     for name in before - set(enabled_quantizers(model)):
         report.left[name] = "no batch reached it"
-    if found is None:
-        return GraphModeResult(model, report, None, calibration)
-    if budget:
+    if found is not None and budget:
         chosen = {"method": method} | {name: value for name, value in options.items() if name not in _ONCE}
         with waiting("look for what loses most", bool(options.get("progress", True))):
             spent = spend(found, job.plan, calibration, budget, lambda: calibration.apply(**chosen))
         report, placement = spent.report(report), spent.placement(found.placement)
         report = replace(report, float_steps=float_steps(found.placed, placement))
-    return GraphModeResult(model, report, placement, calibration)
+    return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
+
+
+_FORMS = "write ((a, b), labels) for two arguments, ([a, b], labels) for a list, or name them: {'x': a}"
+
+
+def _shown_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The kinds of a call's arguments: "model(Tensor, mask=Tensor)"."""
+    kinds = [type(x).__name__ for x in args] + [f"{name}={type(x).__name__}" for name, x in kwargs.items()]
+    return f"model({', '.join(kinds)})"
 
 
 def _patterns(model: nn.Module, argument: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -201,7 +213,7 @@ def _first(
     """One call of the model, and the data with nothing taken from it."""
     device = device_of(model)
     if example is not None:
-        args, kwargs = example_arguments(example)
+        args, kwargs = example_arguments(example, model)
         return tuple(moved(list(args), device)), moved(kwargs, device), data
     if data is None:
         raise QuantValueError(

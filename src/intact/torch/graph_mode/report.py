@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from torch import nn
 
@@ -15,7 +16,7 @@ class GraphModeReport:
     """What became of a model; `print` it.
 
     Attributes:
-        modules: Path of each quantized module -> its class.
+        modules: Path of each module with an active quantizer -> its class.
         quantizers: Path of each active quantizer that the graph asked for -> why its tensor is quantized.
         replaced: Path of each module that could not be traced into -> why; the modules inside were exchanged
             for quantized ones, as `replace_modules` does. "" is the model itself.
@@ -37,10 +38,17 @@ class GraphModeReport:
         """What gives equal codes for this model and what need not, in a sentence; "" where it is unknown."""
         return "" if self.float_steps is None else agreement(self.float_steps, "module = engine")
 
+    def of_active(self, quantizers: Iterable[str]) -> GraphModeReport:
+        """Without the modules in which none of `quantizers` is: those that still work, by path."""
+        around = {path[:i] for path in quantizers for i, c in enumerate(path) if c == "."}
+        return replace(self, modules={path: kind for path, kind in self.modules.items() if path in around})
+
     def __str__(self) -> str:
         inside = tuple(f"{path}." for path in self.modules)
         between = [name for name in self.quantizers if not name.startswith(inside)]
         lines = [f"{len(self.modules)} modules quantized, {len(between)} quantizers between them"]
+        if self.left and not self.modules and not between:
+            lines[0] += ": everything stays in float; float_budget=0 quantizes whatever 8 bits lose"
         lines += [f"  {name}: {self.quantizers[name]}" for name in between]
         lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
         lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]

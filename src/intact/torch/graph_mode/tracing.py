@@ -21,6 +21,7 @@ from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
+from intact.torch.checks import without_checks
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.edges import DOMAIN, edge, edge_translation
 from intact.torch.graph_mode.forward import has_method_as_forward
@@ -299,7 +300,8 @@ def _export(
     log.setLevel(logging.ERROR)
     try:
         with (
-            warnings.catch_warnings(), whole_layers(), whole_products(), known_values(model, (args, kwargs)),
+            warnings.catch_warnings(), whole_layers(), whole_products(), without_checks(),
+            known_values(model, (args, kwargs)),
         ):  # fmt: skip
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
