@@ -24,6 +24,7 @@ from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.exact import torch_functions
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
@@ -187,7 +188,8 @@ def _quiet_exporter() -> Iterator[None]:
             warnings.filterwarnings(
                 "ignore", category=torch.jit._trace.TracerWarning, module=r"intact\."
             )  # our operator's face looks at sizes, which do not change within a file
-            yield
+            with torch_functions():
+                yield
     finally:
         log.setLevel(level)
         _translating.reset(token)

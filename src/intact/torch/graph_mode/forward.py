@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
+from intact.torch.exact import exact_functions
 from intact.torch.graph_mode.calls import (
     Calls,
     ModelCall,
@@ -26,7 +27,7 @@ from intact.torch.graph_mode.calls import (
     site_of_call,
 )
 from intact.torch.graph_mode.checkpointing import resume_checkpoints
-from intact.torch.graph_mode.opened import is_opened
+from intact.torch.opened import is_opened
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.runs_graph import Blank, RunsGraph
@@ -268,7 +269,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
             with running.inside(self._scope):
                 return own(*args, **kwargs)
         running = _Pass()
-        with _as_running(running), running.inside(self._scope):
+        with exact_functions(self), _as_running(running), running.inside(self._scope):
             answer = own(*args, **kwargs)
         running.check()
         return answer

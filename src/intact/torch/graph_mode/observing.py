@@ -19,7 +19,7 @@ from intact.torch.graph_mode.calls import (
     reads_floats,
     site_of_call,
 )
-from intact.torch.graph_mode.opened import is_opened
+from intact.torch.opened import is_opened
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
