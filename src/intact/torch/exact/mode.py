@@ -117,7 +117,8 @@ def _body(function: FunctionType) -> Callable[..., Any] | None:
 
     None of what asks no such question.
     """
-    asks = [name for name in function.__code__.co_names if name.startswith("has_torch_function")]
+    names = set(function.__code__.co_names) & function.__globals__.keys()
+    asks = [name for name in names if name.startswith("has_torch_function")]
     if not asks:
         return None
     seen = {**function.__globals__, **dict.fromkeys(asks, lambda *_: False)}
