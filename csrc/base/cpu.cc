@@ -74,7 +74,7 @@ uint64_t detect() {
   const bool foundation =
       bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) && bit(extended.b, 31);
   uint64_t found = isa::none;
-  if (ymm && bit(extended.b, 5)) found |= isa::avx2;
+  if (ymm && bit(extended.b, 5) && bit(basic.c, 12)) found |= isa::avx2;  // kernels of it fuse products
   if (ymm && bit(basic.c, 29)) found |= isa::f16c;
   if (ymm && bit(basic.c, 12)) found |= isa::fma;
   if (zmm && foundation) found |= isa::avx512;

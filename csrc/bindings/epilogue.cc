@@ -23,7 +23,8 @@ EpilogueSpec make_epilogue(bool floats, const FloatsIn& multiplier, const Floats
                            float real_low, float real_high, const std::optional<View>& residual,
                            float residual_multiplier, int residual_zero_point, const std::string& ops,
                            const std::string& function, float scale, const FloatsIn& factors,
-                           const FloatsIn& slopes, const FloatsIn& offsets) {
+                           const FloatsIn& slopes, const FloatsIn& offsets, bool divides,
+                           const FloatsIn& gains, const FloatsIn& shifts, float quotient) {
   EpilogueSpec e;
   e.floats = floats;
   e.multiplier = values_of(multiplier);
@@ -42,6 +43,10 @@ EpilogueSpec make_epilogue(bool floats, const FloatsIn& multiplier, const Floats
   e.factors = values_of(factors);
   e.slopes = values_of(slopes);
   e.offsets = values_of(offsets);
+  e.divides = divides;
+  e.gains = values_of(gains);
+  e.shifts = values_of(shifts);
+  e.quotient = quotient;
   if (!function.empty()) {
     const NamedFunction* const found = find_function(*e.ops, function.c_str());
     require(found != nullptr, "no such function of floats");
@@ -59,7 +64,8 @@ void bind_epilogue(nb::module_& m) {
       .def(nb::new_(&make_epilogue), "floats"_a, "multiplier"_a.noconvert(), "bias"_a.noconvert(),
            "correction"_a.noconvert(), "zero_point"_a, "low"_a, "high"_a, "real_low"_a, "real_high"_a,
            "residual"_a.none(), "residual_multiplier"_a, "residual_zero_point"_a, "ops"_a, "function"_a,
-           "scale"_a, "factors"_a.noconvert(), "slopes"_a.noconvert(), "offsets"_a.noconvert());
+           "scale"_a, "factors"_a.noconvert(), "slopes"_a.noconvert(), "offsets"_a.noconvert(), "divides"_a,
+           "gains"_a.noconvert(), "shifts"_a.noconvert(), "quotient"_a);
 }
 
 }  // namespace intact

@@ -115,11 +115,11 @@ void bind_points(nb::module_& m) {
   m.def(
       "step_add",
       [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero,
-         float a_multiplier, int32_t b_zero, float b_multiplier, GridTuple grid) {
+         float a_scale, int32_t b_zero, float b_scale, float scale, GridTuple grid) {
         return native(make_add(kernel<PointwiseOps>(name),
-                               {a, b, y, {a_zero, a_multiplier}, {b_zero, b_multiplier}, grid_of(grid)}));
+                               {a, b, y, {a_zero, a_scale}, {b_zero, b_scale}, scale, grid_of(grid)}));
       },
-      "kernel"_a, "a"_a, "b"_a, "y"_a, "a_zero"_a, "a_multiplier"_a, "b_zero"_a, "b_multiplier"_a, "grid"_a);
+      "kernel"_a, "a"_a, "b"_a, "y"_a, "a_zero"_a, "a_scale"_a, "b_zero"_a, "b_scale"_a, "scale"_a, "grid"_a);
   m.def(
       "step_rescale",
       [](const std::string& name, const View& x, const View& y, int32_t zero, float multiplier,
@@ -154,14 +154,13 @@ void bind_pools(nb::module_& m) {
   m.def(
       "step_mean_pool",
       [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
-         std::array<int64_t, 4> pads, bool include_pads, std::vector<int64_t> counts,
-         std::vector<float> multipliers, int32_t zero, GridTuple grid) {
-        return native(
-            make_mean_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads},
-                           {include_pads, std::move(counts), std::move(multipliers), zero, grid_of(grid)}));
+         std::array<int64_t, 4> pads, bool include_pads, float x_scale, float y_scale, int32_t zero,
+         GridTuple grid) {
+        return native(make_mean_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads},
+                                     {include_pads, x_scale, y_scale, zero, grid_of(grid)}));
       },
       "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a, "include_pads"_a,
-      "counts"_a, "multipliers"_a, "zero"_a, "grid"_a);
+      "x_scale"_a, "y_scale"_a, "zero"_a, "grid"_a);
 }
 
 // weight: int8 [kernel_h, kernel_w, channels]. Its epilogue and the bytes of x are the maker's to add.

@@ -305,7 +305,9 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
                 own.floats,
                 PanelConstants::part_of(constants_.factors, panel.constants),
                 PanelConstants::part_of(constants_.slopes, panel.constants),
-                PanelConstants::part_of(constants_.offsets, panel.constants)};
+                PanelConstants::part_of(constants_.offsets, panel.constants),
+                PanelConstants::part_of(constants_.gains, panel.constants),
+                PanelConstants::part_of(constants_.shifts, panel.constants)};
   if (s_.low) {
     Source low = source_of(panel, rows, copied.apart, copied.low, count);
     low.tile.correction = source.tile.correction;
@@ -366,6 +368,7 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
+  demand(s.epilogue.quotient == 1, "only products of activations are divided by a quotient");
   demand(s.shift >= 0 && s.shift <= (s.low ? 7 : 0), "joined sums are rounded to multiples of 2^0 to 2^7");
   if (!s.low) return;
   demand(s.high_correction.size() == static_cast<size_t>(out),

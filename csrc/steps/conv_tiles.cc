@@ -375,6 +375,8 @@ void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& w
   r.factors = PanelConstants::part_of(constants_.factors, panel.constants);
   r.slopes = PanelConstants::part_of(constants_.slopes, panel.constants);
   r.offsets = PanelConstants::part_of(constants_.offsets, panel.constants);
+  r.gains = PanelConstants::part_of(constants_.gains, panel.constants);
+  r.shifts = PanelConstants::part_of(constants_.shifts, panel.constants);
   now.finish = ops_.epilogue(s_.epilogue, r, now.joins);
 }
 

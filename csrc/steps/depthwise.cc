@@ -56,11 +56,11 @@ class Depthwise final : public Step {
     s_.weights.bias = s_.epilogue.bias.data();
     packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s_.weights, packed_.front().bytes);
-    s_.epilogue.has_residual = s.epilogue.residual.has_value();
     const std::vector<double> sums = sums_of(s_);
+    settle_ends(s_.epilogue, sums);
     settle_curve(s_.epilogue);
     const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
-    s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
+    s_.epilogue.bounded = held && s_.epilogue.bounded;
     if (has_bounds() && !s_.low && s_.epilogue.curve != nullptr) {
       cells_ = make_cells(s_.epilogue, largest_bias(s_.epilogue));
       s_.epilogue.cells = cells_.get();
@@ -111,6 +111,7 @@ class Depthwise final : public Step {
     for (int axis : {0, 1}) demand_window(s_, axis);
     demand(kernel_h_ * kernel_w_ <= kMostTaps, "too many taps");
     check_epilogue(s_.epilogue, s_.y, s_.weights.channels);
+    demand(s_.epilogue.quotient == 1, "only products of activations are divided by a quotient");
     demand(!has_curve() || s_.epilogue.ops != nullptr, "a function or slopes without their kernel");
     if (!s_.low) return;
     demand_image(*s_.low, "x is an image of bytes (n, h, w, c)");
@@ -147,7 +148,10 @@ class Depthwise final : public Step {
     together_ = number;
     EpilogueSpec& e = s_.epilogue;
     repeat(e.correction);
-    for (auto* const values : {&e.multiplier, &e.bias, &e.factors, &e.offsets, &e.slopes}) repeat(*values);
+    for (auto* const values :
+         {&e.multiplier, &e.bias, &e.gains, &e.shifts, &e.factors, &e.offsets, &e.slopes}) {
+      repeat(*values);
+    }
     for (int t = 0; t < kernel_h_ * kernel_w_; ++t) {
       for (size_t i = 0; i < number; ++i) {
         taps_.insert(taps_.end(), s_.weights.weight + t * c, s_.weights.weight + (t + 1) * c);
@@ -177,9 +181,11 @@ class Depthwise final : public Step {
     has_curve() ? run_curve(d, scratch) : ops_.run(d);
   }
 
-  // Whether floats go through a function, or slopes, before they are written.
+  // Whether more is done to floats, before they are written, than the kernel does.
   bool has_curve() const {
-    return cells_ == nullptr && (s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty());
+    const EpilogueSpec& e = s_.epilogue;
+    const bool more = e.function != nullptr || !e.slopes.empty() || !e.gains.empty();
+    return cells_ == nullptr && (more || e.divides_alone(false));
   }
 
   // Pixels whose floats are worked on at once.
@@ -197,9 +203,14 @@ class Depthwise final : public Step {
       const auto at = static_cast<ptrdiff_t>(p);
       d.pixels = std::min(segment(), row.pixels - p);
       d.x = row.x + at * row.x_pixel;
-      d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
+      const uint8_t* const residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
+      d.residual = has_gain() ? nullptr : residual;
       d.y = reinterpret_cast<uint8_t*>(floats) - first * sizeof(float);
       ops_.run(d);
+      for (size_t i = 0; has_gain() && i < d.pixels; ++i) {
+        const auto beside = static_cast<ptrdiff_t>(i) * row.residual_pixel + static_cast<ptrdiff_t>(first);
+        gain(floats + i * width, first, width, residual == nullptr ? nullptr : residual + beside);
+      }
       uint8_t* const y = row.y + at * row.y_pixel + first * bytes_of(s_.y.type);
       if (s_.epilogue.curve != nullptr) {
         write_curve(floats, d.pixels, width, y, row.y_pixel);
@@ -211,6 +222,19 @@ class Depthwise final : public Step {
         scale(floats + i * width, first, width);
         write(floats + i * width, width, y + static_cast<ptrdiff_t>(i) * row.y_pixel);
       }
+    }
+  }
+
+  bool has_gain() const { return !s_.epilogue.gains.empty(); }
+
+  // What stands between a bias and a residual, and that.
+  void gain(float* floats, size_t first, size_t n, const uint8_t* residual) const {
+    const EpilogueSpec& e = s_.epilogue;
+    for (size_t c = 0; c < n; ++c) {
+      floats[c] = floats[c] * e.gains[first + c];
+      floats[c] = floats[c] + e.shifts[first + c];
+      if (residual == nullptr) continue;
+      floats[c] = floats[c] + static_cast<float>(residual[c] - e.residual_zero_point) * e.residual_multiplier;
     }
   }
 
@@ -239,8 +263,9 @@ class Depthwise final : public Step {
   void write(const float* floats, size_t n, uint8_t* y) const {
     if (s_.epilogue.floats) {
       std::memcpy(y, floats, n * sizeof(float));
-    } else {  // slopes are of steps of y already
-      const float scale = s_.epilogue.function == nullptr ? 1.0f : s_.epilogue.scale;
+    } else {
+      const bool divides = s_.epilogue.function != nullptr || s_.epilogue.divides;
+      const float scale = divides ? s_.epilogue.scale : 1.0f;
       s_.epilogue.ops->quantize(floats, n, 1.0f, scale, s_.epilogue.grid(), y);
     }
   }

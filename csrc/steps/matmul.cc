@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/registry.h"
 #include "steps/walk.h"
@@ -137,15 +138,41 @@ void check_product(const MatMulSpec& s) {
   check_epilogue(e, s.y, 1);
   demand(std::isfinite(e.multiplier[0]), "a multiplier is not finite");
   demand(e.bias[0] == 0 && e.correction[0] == 0 && !e.residual && e.function == nullptr && e.slopes.empty(),
-         "a product of activations has a multiplier and bounds alone");
+         "a product of activations has a multiplier, a gain and bounds alone");
+  demand(e.gains.empty() || e.shifts[0] == 0, "a product of activations has no shift");
+  demand(e.gains.empty() || e.quotient == 1, "a product of activations has a gain or a quotient");
+  demand(e.quotient == 1 || e.floats || e.divides, "codes of a quotient are divided");
+  demand(!e.divides || e.ops != nullptr, "codes are divided by the kernel of floats");
 }
+
+namespace {
+
+// With the gain, or the quotient.
+void write_reals(const MatMulOps& ops, const EpilogueSpec& e, const int32_t* sums, size_t n, float* to) {
+  const auto end = std::numeric_limits<float>::infinity();
+  const bool gain = !e.gains.empty(), more = gain || e.quotient != 1;
+  ops.floats(sums, n, e.multiplier[0], more ? -end : e.real_low, more ? end : e.real_high, to);
+  if (!more) return;
+  if (gain) {
+    for (size_t i = 0; i < n; ++i) to[i] = to[i] * e.gains[0];
+  } else {
+    for (size_t i = 0; i < n; ++i) to[i] = to[i] / e.quotient;
+  }
+  for (size_t i = 0; i < n; ++i) to[i] = std::min(std::max(to[i], e.real_low), e.real_high);
+}
+
+}  // namespace
 
 void write_sums(const MatMulOps& ops, const MatMulSpec& s, const int32_t* sums, size_t n, uint8_t* to) {
   const EpilogueSpec& e = s.epilogue;
-  if (e.floats) {
-    ops.floats(sums, n, e.multiplier[0], e.real_low, e.real_high, reinterpret_cast<float*>(to));
-  } else {
-    ops.codes(sums, n, e.multiplier[0], e.grid(), to);
+  if (e.floats) return write_reals(ops, e, sums, n, reinterpret_cast<float*>(to));
+  if (!e.divides) return ops.codes(sums, n, e.multiplier[0], e.grid(), to);
+  constexpr size_t kAtOnce = 64;
+  alignas(64) float reals[kAtOnce];
+  for (size_t i = 0; i < n; i += kAtOnce) {
+    const size_t some = std::min(kAtOnce, n - i);
+    write_reals(ops, e, sums + i, some, reals);
+    e.ops->quantize(reals, some, 1.0f, e.scale, e.grid(), to + i);
   }
 }
 

@@ -12,6 +12,7 @@ namespace intact {
 struct AddSpec {
   View a, b, y;
   Operand from_a, from_b;
+  float scale;  // of y
   ByteGrid grid;
 };
 

@@ -141,31 +141,35 @@ class MeanPool final : public Pool {
   MeanPool(const PoolOps& ops, const PoolSpec& s, const MeanSpec& m) : Pool(ops, s), m_(m) {
     demand(is_sound(m.grid), "the output's grid is not within bytes");
     demand(-256 <= m.zero && m.zero <= 511, "a zero point is out of range");
-    demand(m.counts.size() == m.multipliers.size(), "one multiplier for each count");
+    const auto sound = [](float scale) { return scale > 0 && std::isfinite(scale); };
+    demand(sound(m.x_scale) && sound(m.y_scale), "a scale is not positive and finite");
     for (const Span& a : down_) {
-      for (const Span& b : across_) multipliers_.push_back(multiplier_of(a, b));
+      for (const Span& b : across_) means_.push_back(mean_of(a, b));
     }
   }
 
  private:
-  float multiplier_of(const Span& a, const Span& b) const {
+  // As that of another window that counts as many taps, where there is one.
+  PoolMean mean_of(const Span& a, const Span& b) {
     const int64_t count = m_.include_pads ? a.padded * b.padded : a.taps() * b.taps();
-    const auto found = std::find(m_.counts.begin(), m_.counts.end(), count);
-    demand(found != m_.counts.end(), "a window counts taps that have no multiplier");
-    return m_.multipliers[static_cast<size_t>(found - m_.counts.begin())];
+    demand(count > 0, "a window counts nothing");
+    const auto known = std::find_if(means_.begin(), means_.end(), [&](const PoolMean& mean) {
+      return mean.count == static_cast<float>(count);
+    });
+    return known == means_.end() ? pool_mean(m_.x_scale, count, m_.y_scale, m_.zero, m_.grid) : *known;
   }
 
   void same(const PoolWindow& window, size_t h, size_t from, size_t to, uint8_t* y) const override {
     PoolWindow w = window;
     for (size_t i = from; i < to; ++i) {
-      ops_.mean(w, {m_.zero, multipliers_[h * across_.size() + i], m_.grid}, y);
+      ops_.mean(w, means_[h * across_.size() + i], y);
       w.x += s_.strides[1] * s_.x.strides[2];
       y += s_.y.strides[2];
     }
   }
 
   MeanSpec m_;
-  std::vector<float> multipliers_;  // of every window of a plane
+  std::vector<PoolMean> means_;  // of every window of a plane
 };
 
 // Rows of y, tap after tap over the channels of each pixel.

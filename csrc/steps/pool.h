@@ -17,12 +17,10 @@ struct PoolSpec {
   std::array<int64_t, 4> pads;  // top, left, bottom, right
 };
 
-// What a mean divides by: the taps within the image, or within its padding too; multipliers[i] belongs to
-// windows that count counts[i] taps.
+// What a mean divides by: the taps within the image, or within its padding too.
 struct MeanSpec {
   bool include_pads;
-  std::vector<int64_t> counts;
-  std::vector<float> multipliers;
+  float x_scale, y_scale;
   int32_t zero;
   ByteGrid grid;
 };

@@ -190,7 +190,9 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
          s_.epilogue.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
          PanelConstants::part_of(constants_.factors, constants),
          PanelConstants::part_of(constants_.slopes, constants),
-         PanelConstants::part_of(constants_.offsets, constants)});
+         PanelConstants::part_of(constants_.offsets, constants),
+         PanelConstants::part_of(constants_.gains, constants),
+         PanelConstants::part_of(constants_.shifts, constants)});
   }
 }
 

@@ -46,6 +46,9 @@ class Layer:
     factors: np.ndarray | None = None
     slopes: np.ndarray | None = None
     offsets: np.ndarray | None = None
+    gains: np.ndarray | None = None
+    shifts: np.ndarray | None = None
+    divided: bool = False  # codes are, even where nothing but a bias stands in front
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
     shift: int = 0  # of joined sums, where x is read as two images
@@ -82,6 +85,11 @@ class Layer:
         high = self.sums(self.x >> 8, self.zero >> 8, None)
         return high, self.sums(self.x & 255, self.zero & 255)
 
+    @property
+    def divides(self) -> bool:
+        more = self.residual is not None or self.slopes is not None or self.gains is not None
+        return not self.floats and not self.function and (self.divided or more)
+
     def expected(self) -> np.ndarray:
         """By numerics, [n, out, h, w]."""
         acc = numerics.join_sums(*self.both_sums(), self.shift) if self.wide else self.sums(self.x, self.zero)
@@ -90,23 +98,17 @@ class Layer:
             residual = numerics.Residual(
                 self.residual, np.float32(self.residual_multiplier), self.residual_zero
             )
+        gain = None if self.gains is None else numerics.Gain(self.gains, self.shifts)
+        sums, behind = (
+            (acc, self.multiplier, self.bias),
+            {"residual": residual, "slope": self.slopes, "gain": gain},
+        )
+        if self.divides:
+            grid = self.scale, self.zero_point, BYTES
+            return numerics.requantize(*sums, *grid, bounds=self.bounds, **behind)
         if not self.floats and not self.function:
-            return numerics.requantize(
-                acc,
-                self.multiplier,
-                self.bias,
-                self.zero_point,
-                BYTES,
-                residual=residual,
-                slope=self.slopes,
-                bounds=self.bounds,
-            )
-        real = numerics.to_real(acc, self.multiplier, self.bias)
-        if residual is not None:
-            branch = (self.residual.astype(np.int32) - self.residual_zero).astype(np.float32)
-            real = real + branch * np.float32(self.residual_multiplier)
-        if self.slopes is not None:
-            real = numerics.sloped(real, self.slopes[:, None, None])
+            return numerics.requantize_by_product(*sums, self.zero_point, BYTES, bounds=self.bounds)
+        real = numerics.to_real(*sums, **behind)
         if self.function:
             real = getattr(numerics, self.function)(real)
         if self.factors is not None:
@@ -143,6 +145,9 @@ class Layer:
             factors=self.factors,
             slopes=self.slopes,
             offsets=self.offsets,
+            divides=self.divides,
+            gains=self.gains,
+            shifts=self.shifts,
         )
         low = lower and gemm.LowBytes(lower.view, self.shift, -(self.zero >> 8) * weights)
         step = self.step(x.view, y.view, epilogue, kernel, low)
@@ -298,6 +303,9 @@ def layers(draw, tiles=False):
         setattr(made, name, numbers if channels else None)
     if not made.function and draw(st.booleans()):
         made.slopes = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
+    if draw(st.sampled_from([False, False, True])):
+        made.gains, made.shifts = rng.uniform(-1, 2, (2, made.weight.shape[0])).astype(np.float32)
+    made.divided = draw(st.booleans())
     if draw(st.booleans()):
         made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
         made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))

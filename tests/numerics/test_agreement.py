@@ -32,11 +32,12 @@ def test_float_evaluation_differs_by_one_code_and_only_at_a_boundary(residual, r
 
     exact = nx.requantize(
         nx.linear(qx, qw, int(z_x)),
-        nx.multipliers(s_x, s_w, s_y),
-        nx.scaled_bias(bias, s_y),
+        nx.multipliers(s_x, s_w),
+        bias,
+        s_y,
         int(z_y),
         U8,
-        residual=nx.Residual(qr, nx.ratio(s_r, s_y)) if residual else None,
+        residual=nx.Residual(qr, s_r) if residual else None,
         bounds=nx.activation_bounds(0.0, np.inf, s_y, int(z_y), U8) if residual else None,
         axis=-1,
     )

@@ -63,8 +63,7 @@ def test_codes_differ_by_one_and_only_at_a_boundary(groups, relu, rng):
     s_y, z_y = nx.affine_from_range(*nx.minmax(nx.to_real(acc, nx.multipliers(0.021, s_w), bias)), U8)
     y_affine = (float(s_y), int(z_y))
     bounds = nx.activation_bounds(0.0, np.inf, *y_affine, U8) if relu else None
-    multiplier = nx.multipliers(0.021, s_w, s_y)
-    exact = nx.requantize(acc, multiplier, nx.scaled_bias(bias, s_y), int(z_y), U8, bounds=bounds)
+    exact = nx.requantize(acc, nx.multipliers(0.021, s_w), bias, s_y, int(z_y), U8, bounds=bounds)
 
     pads = {"strides": [2, 1], "pads": [1, 1, 0, 2], "group": groups}
     theirs, real = run_qdq_conv(qx, qw, bias, x_affine, s_w, y_affine, relu, **pads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,10 +41,6 @@ def exact(value: float) -> Fraction:
     return Fraction(float(value))
 
 
-def ratio_of(s_in: float, s_out: float, count: int = 1) -> Fraction:
-    return fl32(fl64(exact(s_in) / fl64(count * exact(s_out))))
-
-
 def code(steps: Fraction, zero_point: int, low: int, high: int) -> int:
     return min(max(round(steps) + zero_point, low), high)  # Python's round is ties to even, and exact here
 
@@ -55,25 +52,42 @@ sums = st.integers(-(2**31) + 1, 2**31 - 1) | st.integers(-3000, 3000)
 
 @given(sums, scales, scales, scales, st.floats(-50, 50, width=32), zero_points)
 def test_requantize_equals_exact_evaluation(acc, s_x, s_w, s_y, bias, zero_point):
-    m = fl32(fl64(fl64(exact(s_x) * exact(s_w)) / exact(s_y)))
-    b = fl32(fl64(exact(bias) / exact(s_y)))
-    want = code(fl32(fl32(fl32(Fraction(acc)) * m) + b), zero_point, -128, 127)
-    multiplier, shift = nx.multipliers(s_x, s_w, s_y), nx.scaled_bias(bias, s_y)
-    assert (exact(multiplier), exact(shift)) == (m, b)
-    assert nx.requantize([[acc]], multiplier, shift, zero_point, S8) == want
+    m = fl32(fl64(exact(s_x) * exact(s_w)))
+    real = fl32(fl32(fl32(Fraction(acc)) * m) + exact(bias))
+    want = code(fl32(real / exact(s_y)), zero_point, -128, 127)
+    multiplier = nx.multipliers(s_x, s_w)
+    assert exact(multiplier) == m
+    assert nx.requantize([[acc]], multiplier, bias, s_y, zero_point, S8) == want
 
 
 @given(sums, zero_points, st.integers(0, 255), st.integers(0, 255), scales, scales, scales, scales)
 def test_residual_is_added_after_bias(acc, z_y, r, z_r, s_x, s_w, s_r, s_y):
-    m = fl32(fl64(fl64(exact(s_x) * exact(s_w)) / exact(s_y)))
-    b, big_r = fl32(fl64(exact(0.3) / exact(s_y))), ratio_of(s_r, s_y)
-    steps = fl32(fl32(fl32(Fraction(acc)) * m) + b)
-    want = code(fl32(steps + fl32((r - z_r) * big_r)), z_y, -128, 127)
-    branch = nx.Residual(np.uint8(r), nx.ratio(s_r, s_y), z_r)
-    got = nx.requantize(
-        [[acc]], nx.multipliers(s_x, s_w, s_y), nx.scaled_bias(0.3, s_y), z_y, S8, residual=branch
-    )
+    m = fl32(fl64(exact(s_x) * exact(s_w)))
+    real = fl32(fl32(fl32(Fraction(acc)) * m) + exact(np.float32(0.3)))
+    real = fl32(real + fl32((r - z_r) * exact(s_r)))
+    want = code(fl32(real / exact(s_y)), z_y, -128, 127)
+    branch = nx.Residual(np.uint8(r), s_r, z_r)
+    got = nx.requantize([[acc]], nx.multipliers(s_x, s_w), 0.3, s_y, z_y, S8, residual=branch)
     assert got == want
+
+
+factors = st.floats(-4, 4, width=32)
+
+
+@given(sums, scales, scales, scales, factors, factors, factors)
+def test_gain_and_quotient_stand_behind_the_bias(acc, s_x, s_w, s_y, bias, factor, offset):
+    real = fl32(fl32(fl32(Fraction(acc)) * fl32(fl64(exact(s_x) * exact(s_w)))) + exact(bias))
+    gained = fl32(fl32(real * exact(factor)) + exact(offset))
+    made, behind = (nx.multipliers(s_x, s_w), bias), nx.Gain(factor, offset)
+    assert exact(nx.to_real([[acc]], *made, gain=behind)[0, 0]) == gained
+    assert nx.requantize([[acc]], *made, s_y, 3, S8, gain=behind) == code(
+        fl32(gained / exact(s_y)), 3, -128, 127
+    )
+    assert exact(nx.to_real([[acc]], *made, quotient=np.float32(3))[0, 0]) == fl32(real / 3)
+
+
+def test_no_offset_keeps_the_sign_of_a_zero():
+    assert np.signbit(nx.to_real([[0]], 1.0, 0.0, gain=nx.Gain(-1.0)))
 
 
 @given(sums, scales, scales, st.floats(-50, 50, width=32))
@@ -87,25 +101,23 @@ def test_float_output_equals_exact_evaluation(acc, s_x, s_w, bias):
 
 @given(sums, scales, scales, scales, st.floats(-2, 2, width=32))
 def test_slopes_below_zero_are_applied_before_rounding(acc, s_x, s_w, s_y, slope):
-    m = fl32(fl64(fl64(exact(s_x) * exact(s_w)) / exact(s_y)))
-    b = fl32(fl64(exact(0.3) / exact(s_y)))
-    steps = fl32(fl32(fl32(Fraction(acc)) * m) + b)
-    want = code(fl32(steps * exact(slope)) if steps < 0 else steps, 3, -128, 127)
-    made = nx.multipliers(s_x, s_w, s_y), nx.scaled_bias(0.3, s_y)
-    assert nx.requantize([[acc]], *made, 3, S8, slope=slope) == want
+    real = fl32(fl32(fl32(Fraction(acc)) * fl32(fl64(exact(s_x) * exact(s_w)))) + exact(np.float32(0.3)))
+    real = fl32(real * exact(slope)) if real < 0 else real
+    want = code(fl32(real / exact(s_y)), 3, -128, 127)
+    assert nx.requantize([[acc]], nx.multipliers(s_x, s_w), 0.3, s_y, 3, S8, slope=slope) == want
 
 
 def test_each_channel_has_its_slope_behind_the_residual():
     acc, slope = np.full((1, 3, 2), -40), np.float32([0.1, 1, -0.5])
     branch = nx.Residual(np.full((1, 3, 2), 20, np.int8), 1.0)
-    got = nx.requantize(acc, 1.0, 0.0, 0, S8, slope=slope, residual=branch)
+    got = nx.requantize(acc, 1.0, 0.0, 1.0, 0, S8, slope=slope, residual=branch)
     np.testing.assert_array_equal(got[0], [[-2, -2], [-20, -20], [10, 10]])
 
 
 def test_order_of_additions_is_observable():
     """(1 + 2**24) - 2**24 is 0 in float32; any other order of the same three terms gives 1."""
     branch = nx.Residual(np.int8(-1), 2.0**24)
-    assert nx.requantize([[1]], 1.0, 2.0**24, 0, S8, residual=branch) == 0
+    assert nx.requantize([[1]], 1.0, 2.0**24, 1.0, 0, S8, residual=branch) == 0
 
 
 def test_accumulator_beyond_24_bits_is_rounded_before_the_product():
@@ -118,14 +130,17 @@ def test_accumulator_beyond_24_bits_is_rounded_before_the_product():
     ("acc", "want"), [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (2**31 - 1, 127), (-(2**31), -128)]
 )
 def test_requantize_ties_to_even_and_saturates(acc, want):
-    assert nx.requantize([[acc]], 0.5, 0.0, 0, S8) == want
+    assert nx.requantize([[acc]], 0.5, 0.0, 1.0, 0, S8) == want
+    assert nx.requantize_by_product([[acc]], 0.5, 0.0, 0, S8) == want
 
 
 def test_requantize_per_channel_negative_gain_and_axis():
     acc = np.array([[10, 10], [20, 20]])
     m = nx.multipliers(1.0, [1.0, 0.5], 1.0, gain=[-1.0, 1.0])
-    assert nx.requantize(acc, m, [0, 1], 3, S8, axis=1).tolist() == [[-7, 9], [-17, 14]]
-    assert nx.requantize(acc, m, [0, 1], 3, S8, axis=0).tolist() == [[-7, -7], [14, 14]]
+    for form in (partial(nx.requantize, y_scale=1.0), nx.requantize_by_product):
+        call = partial(form, acc, m, [0, 1], zero_point=3, spec=S8)
+        assert call(axis=1).tolist() == [[-7, 9], [-17, 14]]
+        assert call(axis=0).tolist() == [[-7, -7], [14, 14]]
 
 
 def test_activation_bounds_equal_clamping_the_reals(rng):
@@ -234,8 +249,8 @@ def test_padding_reads_real_zero():
 
 @given(st.integers(0, 255), st.integers(0, 255), st.integers(0, 255), scales, scales, scales)
 def test_add_equals_exact_evaluation(a, b, z, s_a, s_b, s_y):
-    left, right = fl32((a - z) * ratio_of(s_a, s_y)), fl32((b - 3) * ratio_of(s_b, s_y))
-    want = code(fl32(left + right), 100, 0, 255)
+    total = fl32(fl32((a - z) * exact(s_a)) + fl32((b - 3) * exact(s_b)))
+    want = code(fl32(total / exact(s_y)), 100, 0, 255)
     assert nx.add(np.uint8(a), np.uint8(b), (s_a, z), (s_b, 3), (s_y, 100), U8) == want
 
 
@@ -246,7 +261,7 @@ def test_add_broadcasts_and_clamps():
 
 @given(zero_points, zero_points, zero_points, scales, scales)
 def test_rescale_equals_exact_evaluation(q, z_in, z_out, s_in, s_out):
-    want = code(fl32((q - z_in) * ratio_of(s_in, s_out)), z_out, -128, 127)
+    want = code(fl32(fl32((q - z_in) * exact(s_in)) / exact(s_out)), z_out, -128, 127)
     assert nx.rescale(np.int8(q), (s_in, z_in), (s_out, z_out), S8) == want
 
 
@@ -267,7 +282,8 @@ def loop_avg_pool(x, kernel, stride, padding, include, ceil, s_x, z_x, s_y, z_y)
         real = [t for t in taps if 0 <= t < size]
         n = len([t for t in taps if -padding <= t < size + padding]) if include else len(real)
         total = sum(int(x[0, 0, t]) - z_x for t in real)
-        out.append(code(fl32(fl32(Fraction(total)) * ratio_of(s_x, s_y, n)), z_y, 0, 255))
+        mean = fl32(fl32(fl32(Fraction(total)) * exact(s_x)) / n)
+        out.append(code(fl32(mean / exact(s_y)), z_y, 0, 255))
     return out
 
 

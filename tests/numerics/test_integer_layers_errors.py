@@ -94,19 +94,19 @@ LAYOUT = "check the layout; scales and weights keep the float layer's"
             id="pool-shape",
         ),
         pytest.param(
-            lambda: nx.requantize(np.zeros((2, 3), int), [1.0, 1.0], 0.0, 0, S8),
+            lambda: nx.requantize(np.zeros((2, 3), int), [1.0, 1.0], 0.0, 1.0, 0, S8),
             "multiplier: got shape (2,) for accumulators of shape (2, 3), want one number, or one for each "
             "channel of axis 1. Fix: pass the channel axis: 1 behind conv, -1 behind linear",
             id="requantize-channels",
         ),
         pytest.param(
-            lambda: nx.requantize([[0]], 1.0, 0.0, 0, QuantSpec(FP8E4M3)),
+            lambda: nx.requantize([[0]], 1.0, 0.0, 1.0, 0, QuantSpec(FP8E4M3)),
             "format: got fp8e4m3, want an integer format behind an integer layer. "
             "Fix: keep the output in float",
             id="float-format",
         ),
         pytest.param(
-            lambda: nx.requantize([[0]], 1.0, 0.0, 128, S8),
+            lambda: nx.requantize([[0]], 1.0, 0.0, 1.0, 128, S8),
             "zero_point: got 128, want integers in [-128, 127] for int8 per-tensor. "
             "Fix: compute it with affine_from_range, or use 0 for a symmetric grid",
             id="zero-point",

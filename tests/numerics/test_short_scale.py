@@ -162,18 +162,19 @@ def test_each_channel_has_its_own_middle():
 
 
 def test_float_and_integer_layers_agree_on_every_code_with_a_midway_bias(rng):
-    """Sums of 15 bits and a residual in float32, as a module computes them; half of s_y is the worst bias."""
+    """Sums of 15 bits and a residual in float32, in another order; near half of s_y are the worst biases."""
     spec = QuantSpec("int8")
     s_x, s_w, s_y, s_r = (np.float32(v) for v in (12 / 512, 12 / 8192, 15 / 256, 9 / 256))
     acc = rng.integers(-(2**14), 2**14, (1, 1, 500, 500)).astype(np.int32)
     r = rng.integers(-128, 128, acc.shape)
     differing = []
-    for bias in (s_y / 2, midway_bias(s_y / 2, s_x, s_w, s_y, s_r)):
-        real = (acc.astype(np.float32) * (s_x * s_w) + bias) + r.astype(np.float32) * s_r
+    near = np.nextafter(s_y / 2, np.float32(1))
+    for bias in (near, midway_bias(near, s_x, s_w, s_y, s_r)):
+        real = (acc.astype(np.float32) * (s_x * s_w) + r.astype(np.float32) * s_r) + bias
+        residual = numerics.Residual(r, s_r)
         layer = numerics.requantize(
-            acc, numerics.multipliers(s_x, s_w, s_y), numerics.scaled_bias(bias, s_y), 0, spec,
-            residual=numerics.Residual(r, numerics.ratio(s_r, s_y)),
-        )  # fmt: skip
+            acc, numerics.multipliers(s_x, s_w), bias, s_y, 0, spec, residual=residual
+        )
         differing.append(int((quantize(real, s_y, 0, spec) != layer).sum()))
     assert differing[0] > 0
     assert differing[1] == 0

@@ -1,6 +1,6 @@
 // Depthwise convolution of bytes: channel c of the output is a sum over the taps of channel c of the input.
-// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h), without a function
-// but where a kernel knows its bounds.
+// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h), without a gain or
+// slopes, without a function but where a kernel knows its bounds, and divided only behind a residual.
 // Codes of 16 bits are two images, of their high and of their low bytes: the sum of the high ones, times 256,
 // is what the sum of the low ones begins with.
 // Images lie NHWC. One call makes `pixels` neighbouring outputs of one row, for a range of channel blocks.

@@ -151,7 +151,9 @@ class Worker {
         zero_(V::set_words(d_.epilogue.zero_point)),
         low_(V::set_bytes(d_.epilogue.low)),
         high_(V::set_bytes(d_.epilogue.high)),
-        gain_(V::set(d_.epilogue.residual_multiplier)) {
+        gain_(V::set(d_.epilogue.residual_multiplier)),
+        high_inverse_(V::set(d_.epilogue.divisor.high)),
+        low_inverse_(V::set(d_.epilogue.divisor.low)) {
     if constexpr (kBounds) {
       const Float per_unit = V::set(d_.epilogue.cells->per_unit);
       for (int k = 0; k < 4; ++k) {
@@ -272,6 +274,7 @@ class Worker {
       if (kEnd == End::any && d_.epilogue.floats) {
         store_floats(v);
       } else {
+        if (kEnd == End::bytes_and_residual) divide(v);
         if (kEnd == End::any) bound(v);
         store_bytes(bytes_of(v));
       }
@@ -342,10 +345,17 @@ class Worker {
     std::memcpy(y_, bytes, bytes_ / 4);
   }
 
+  // By the scale of the output (base/divisor.h).
+  INTACT_INLINE void divide(Float (&v)[4]) const {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) v[k] = V::fma(v[k], high_inverse_, v[k] * low_inverse_);
+  }
+
   // What is too small for an integer becomes the smallest one, which is right; too large would too.
   INTACT_INLINE void bound(Float (&v)[4]) const {
+    const Float scale = V::set(d_.epilogue.divides ? d_.epilogue.scale : 1.0f);
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) v[k] = V::smaller(v[k], V::set(1 << 16));
+    for (int k = 0; k < 4; ++k) v[k] = V::smaller(v[k] / scale, V::set(1 << 16));
   }
 
   INTACT_INLINE void add_residual(Float (&v)[4]) {
@@ -389,7 +399,7 @@ class Worker {
   size_t bytes_;  // of the floats of one pixel
   typename V::Words zero_;
   Bytes low_, high_;
-  Float gain_;
+  Float gain_, high_inverse_, low_inverse_;
   Float scaled_[kBounds ? 4 : 1][2];  // multipliers and biases, in units of the bounds
 };
 

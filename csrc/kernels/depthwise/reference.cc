@@ -33,7 +33,7 @@ void finish(const Epilogue& e, float v, const uint8_t* residual, uint8_t* y, int
     v = v + static_cast<float>(residual[channel] - e.residual_zero_point) * e.residual_multiplier;
   }
   if (!e.floats) {
-    y[channel] = to_byte(v, e.grid());
+    y[channel] = to_byte(e.divides ? v / e.scale : v, e.grid());
     return;
   }
   v = v < e.real_low ? e.real_low : v > e.real_high ? e.real_high : v;

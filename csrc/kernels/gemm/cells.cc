@@ -116,7 +116,7 @@ double doubt_of(const Epilogue& e, const std::vector<Steps>& all, double cell, d
 std::unique_ptr<const FunctionCells> make_cells(const Epilogue& e, double bias,
                                                 std::span<const float> factors,
                                                 std::span<const float> offsets) {
-  if (e.smooth == nullptr || e.floats || e.has_residual || !e.bounded) return nullptr;
+  if (e.smooth == nullptr || e.floats || e.has_residual || e.has_gain || !e.bounded) return nullptr;
   const std::vector<Steps> all = all_steps(e, factors, offsets);
   if (all.empty()) return nullptr;
   const Steps& steps = all.front();

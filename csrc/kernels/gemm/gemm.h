@@ -98,6 +98,8 @@ struct GemmRows {
   const float* factors = nullptr;  // S, [width]; nullptr: none
   const float* slopes = nullptr;  // [width]; nullptr: none
   const float* offsets = nullptr;  // O, [width]; nullptr: none
+  const float* gains = nullptr;  // G, [width]; nullptr: none, nor shifts
+  const float* shifts = nullptr;  // H, [width]
 };
 
 // Sums of the high and low bytes of codes of 16 bits, as one: floor((256 * high + low) / 2^shift). What they

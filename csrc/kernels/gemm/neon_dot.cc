@@ -83,14 +83,16 @@ inline float32x4_t real_of(const Epilogue& e, const GemmRows& t, int at, int c, 
 
 // Whole panels of codes; what is left goes the plain way.
 void finish(const Epilogue& e, const GemmRows& t) {
-  const bool plain = !e.floats && e.function == nullptr && e.bounded && t.slopes == nullptr;
+  const bool plain = !e.floats && e.function == nullptr && e.bounded && t.slopes == nullptr && !e.has_gain;
   if (!plain || t.channels != t.width) return gemm_finish(e, t);
+  const float32x4_t inverse = vdupq_n_f32(e.divisor.high), rest = vdupq_n_f32(e.divisor.low);
   const int32x4_t zero_point = vdupq_n_s32(e.zero_point);
   const int32x4_t low = vdupq_n_s32(e.low), high = vdupq_n_s32(e.high);
   for (int row = 0; row < t.rows; ++row) {
     const uint8_t* const residual = e.has_residual ? t.residual[row] + t.residual_offset : nullptr;
     for (int c = 0; c < t.width; c += kUnit) {
-      const float32x4_t real = real_of(e, t, row * t.width + c, c, residual ? residual + c : nullptr);
+      float32x4_t real = real_of(e, t, row * t.width + c, c, residual ? residual + c : nullptr);
+      if (e.divides) real = vfmaq_f32(vmulq_f32(real, rest), real, inverse);  // base/divisor.h
       const int32x4_t code = vaddq_s32(vcvtnq_s32_f32(real), zero_point);
       const int32x4_t clamped = vminq_s32(vmaxq_s32(code, low), high);
       const uint16x4_t words = vmovn_u32(vreinterpretq_u32_s32(clamped));

@@ -57,6 +57,8 @@ void gemm_finish(const Epilogue& e, const GemmRows& t) {
     for (int c = 0; c < t.channels; ++c) {
       floats[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
       floats[c] = floats[c] + t.bias[c];
+      if (t.gains != nullptr) floats[c] = floats[c] * t.gains[c];
+      if (t.gains != nullptr) floats[c] = floats[c] + t.shifts[c];
       if (e.has_residual) floats[c] = floats[c] + residual_of(e, t, row, c);
       if (t.slopes != nullptr && floats[c] < 0) floats[c] = floats[c] * t.slopes[c];
     }
@@ -69,7 +71,8 @@ void gemm_finish(const Epilogue& e, const GemmRows& t) {
       std::memcpy(y, floats, sizeof(float) * static_cast<size_t>(t.channels));
       continue;
     }
-    for (int c = 0; e.function != nullptr && c < t.channels; ++c) floats[c] = floats[c] / e.scale;
+    const bool divides = e.divides || e.function != nullptr;
+    for (int c = 0; divides && c < t.channels; ++c) floats[c] = floats[c] / e.scale;
     for (int c = 0; c < t.channels; ++c) y[c] = byte_of(e, floats[c]);
   }
 }

@@ -80,6 +80,8 @@ class Codes {
         bias_{_mm512_loadu_ps(t.bias), _mm512_loadu_ps(t.bias + kUnit)},
         residual_multiplier_(_mm512_set1_ps(e.residual_multiplier)),
         residual_zero_point_(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        high_inverse_(_mm512_set1_ps(e.divisor.high)),
+        low_inverse_(_mm512_set1_ps(e.divisor.low)),
         zero_point_(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low_(_mm512_set1_epi8(static_cast<char>(e.low))),
         high_(_mm512_set1_epi8(static_cast<char>(e.high))),
@@ -116,6 +118,7 @@ class Codes {
       __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
       if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point_);
       real = _mm512_add_ps(real, _mm512_mul_ps(branch, residual_multiplier_));
+      real = _mm512_fmadd_ps(real, high_inverse_, _mm512_mul_ps(real, low_inverse_));  // base/divisor.h
     }
     return _mm512_cvtps_epi32(real);
   }
@@ -124,7 +127,7 @@ class Codes {
   Join join_;
   __m512i correction_[kWidest];
   __m512 multiplier_[kWidest], bias_[kWidest];
-  __m512 residual_multiplier_, residual_zero_point_;
+  __m512 residual_multiplier_, residual_zero_point_, high_inverse_, low_inverse_;
   __m512i zero_point_, low_, high_, order_;
 };
 
@@ -178,7 +181,9 @@ void finish_any(const TilePending& p, int first, int count) {
 
 template <bool kJoins>
 TileEpilogue epilogue_by(const Epilogue& e, const GemmRows& rows) {
-  const bool plainly = e.function == nullptr && rows.slopes == nullptr && rows.channels == kWidest * kUnit;
+  const bool alone = !e.floats && e.divides_alone(false);
+  const bool plainly = e.function == nullptr && rows.slopes == nullptr && !e.has_gain && !alone &&
+                       rows.channels == kWidest * kUnit;
   if (plainly && e.floats && !e.has_residual) return finish_floats<kJoins>;
   if (!plainly || e.floats || !e.bounded) return finish_any<kJoins>;
   const bool plain = e.zero_point == 0 && e.low == 0;

@@ -162,6 +162,7 @@ void whole_rows(const GemmSteps& s, GemmTile t, const Epilogue& e, GemmRows rows
 // Where outliers are added, a tile's sums are complete in memory only.
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (e.has_gain || e.divides_alone(false)) return false;
   if (rows.channels != s.width || s.places != nullptr) return false;
   const bool plain = e.zero_point == 0 && e.low == 0;
   if (!e.has_residual) {

@@ -17,6 +17,13 @@ namespace {
 constexpr int kUnit = 8;
 constexpr int kWidest = 2;
 
+// Division by the scale of the output (base/divisor.h).
+struct Quotient {
+  __m256 high, low;
+  explicit Quotient(const Divisor& d) : high(_mm256_set1_ps(d.high)), low(_mm256_set1_ps(d.low)) {}
+  INTACT_INLINE __m256 of(__m256 x) const { return _mm256_fmadd_ps(x, high, _mm256_mul_ps(x, low)); }
+};
+
 struct Lanes {
   __m256 residual_zero_point, residual_multiplier;
   explicit Lanes(const Epilogue& e)
@@ -24,12 +31,16 @@ struct Lanes {
         residual_multiplier(_mm256_set1_ps(e.residual_multiplier)) {}
 };
 
-// 8 floats; `residual` has 8 bytes, or is nullptr.
-inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, const float* b,
-                      const uint8_t* residual) {
-  const __m256i acc = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
-  __m256 real = _mm256_mul_ps(_mm256_cvtepi32_ps(acc), _mm256_loadu_ps(m));
-  real = _mm256_add_ps(real, _mm256_loadu_ps(b));
+// 8 floats, of channels from c on; `residual` has 8 bytes, or is nullptr.
+inline __m256 real_of(const GemmRows& t, int row, int c, const Lanes& lanes, const uint8_t* residual) {
+  const auto* const sums = reinterpret_cast<const __m256i*>(t.sums + row * t.width + c);
+  __m256 real =
+      _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_loadu_si256(sums)), _mm256_loadu_ps(t.multiplier + c));
+  real = _mm256_add_ps(real, _mm256_loadu_ps(t.bias + c));
+  if (t.gains != nullptr) {
+    real = _mm256_mul_ps(real, _mm256_loadu_ps(t.gains + c));
+    real = _mm256_add_ps(real, _mm256_loadu_ps(t.shifts + c));
+  }
   if (residual == nullptr) return real;
   const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(residual)));
   const __m256 branch = _mm256_sub_ps(_mm256_cvtepi32_ps(codes), lanes.residual_zero_point);
@@ -73,6 +84,7 @@ template <bool kResidual, bool kSloped>
 void finish_pairs(const Epilogue& e, const GemmRows& t) {
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
+  [[maybe_unused]] const Quotient quotient(e.divisor);
   const __m256 m[2] = {_mm256_loadu_ps(t.multiplier), _mm256_loadu_ps(t.multiplier + kUnit)};
   const __m256 b[2] = {_mm256_loadu_ps(t.bias), _mm256_loadu_ps(t.bias + kUnit)};
   const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(e.zero_point));
@@ -97,6 +109,7 @@ void finish_pairs(const Epilogue& e, const GemmRows& t) {
           real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
         }
         if constexpr (kSloped) real = sloped(real, _mm256_loadu_ps(t.slopes + kUnit * v));
+        if constexpr (kResidual || kSloped) real = quotient.of(real);
         codes[v] = _mm256_cvtps_epi32(real);
       }
       words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
@@ -113,18 +126,22 @@ void finish_pairs(const Epilogue& e, const GemmRows& t) {
 // Rows of any number of channels up to 16.
 void finish_codes(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
+  const Quotient quotient(e.divisor);
   const ToBytes to_bytes(e);
   uint8_t copy[16] = {0};
   for (int row = 0; row < t.rows; ++row) {
-    const int32_t* const sums = t.sums + row * t.width;
     const uint8_t* const residual = whole_residual(t, row, copy);
-    __m256 a = real_of(sums, lanes, t.multiplier, t.bias, residual);
+    __m256 a = real_of(t, row, 0, lanes, residual);
     const bool two = t.width == 2 * kUnit;
     const uint8_t* const second = residual == nullptr ? nullptr : residual + kUnit;
-    __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
+    __m256 b = two ? real_of(t, row, kUnit, lanes, second) : a;
     if (t.slopes != nullptr) {
       a = sloped(a, _mm256_loadu_ps(t.slopes));
       if (two) b = sloped(b, _mm256_loadu_ps(t.slopes + kUnit));
+    }
+    if (e.divides) {
+      a = quotient.of(a);
+      b = quotient.of(b);
     }
     uint8_t bytes[16];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(a, b));
@@ -138,8 +155,7 @@ void floats_of_row(const Lanes& lanes, const GemmRows& t, int row, float* floats
   const uint8_t* const residual = whole_residual(t, row, copy);
   for (int c = 0; c < t.width; c += kUnit) {
     const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
-    const int32_t* const sums = t.sums + row * t.width + c;
-    _mm256_storeu_ps(floats + c, real_of(sums, lanes, t.multiplier + c, t.bias + c, branch));
+    _mm256_storeu_ps(floats + c, real_of(t, row, c, lanes, branch));
   }
 }
 
@@ -160,11 +176,10 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   uint8_t copy[16] = {0};
   for (int row = 0; row < t.rows; ++row) {
     const uint8_t* const residual = whole_residual(t, row, copy);
-    const int32_t* const sums = t.sums + row * t.width;
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
       const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
-      __m256 real = real_of(sums + c, lanes, t.multiplier + c, t.bias + c, branch);
+      __m256 real = real_of(t, row, c, lanes, branch);
       if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
       store_first(y + c, _mm256_min_ps(_mm256_max_ps(real, low), high), t.channels - c);
     }
@@ -227,7 +242,7 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
 }
 
 inline bool has_few(const Epilogue& e, const GemmRows& t) {
-  return !e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+  return !e.has_residual && !e.has_gain && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
 }
 
 // Reals of so few channels that a vector has those of several rows, whose sums are gathered: rows that are
@@ -376,14 +391,16 @@ void finish_bounds(const Epilogue& e, const GemmRows& t) {
 
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
-    const bool bounds = e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual;
+    const bool bounds =
+        e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual && !e.has_gain;
     if (!bounds) return finish_function(e, t);
     if (e.cells->each) return t.width == kUnit ? finish_bounds<1, true>(e, t) : finish_bounds<2, true>(e, t);
     return t.width == kUnit ? finish_bounds<1, false>(e, t) : finish_bounds<2, false>(e, t);
   }
   if (e.floats) return finish_floats(e, t);
   if (!e.bounded) return gemm_finish(e, t);
-  if (t.channels != 2 * kUnit) return finish_codes(e, t);
+  const bool own = e.has_gain || e.divides_alone(t.slopes != nullptr);  // no loop for these
+  if (own || t.channels != 2 * kUnit) return finish_codes(e, t);
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_pairs<true, true>(e, t) : finish_pairs<false, true>(e, t);
   }

@@ -34,6 +34,8 @@ class Codes {
       : t_(rows),
         residual_zero_point_(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier_(_mm256_set1_ps(e.residual_multiplier)),
+        high_inverse_(_mm256_set1_ps(e.divisor.high)),
+        low_inverse_(_mm256_set1_ps(e.divisor.low)),
         zero_point_(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low_(_mm256_set1_epi8(static_cast<char>(e.low))),
         high_(_mm256_set1_epi8(static_cast<char>(e.high))),
@@ -79,6 +81,7 @@ class Codes {
       __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
       if constexpr (!kPlain) branch = _mm256_sub_ps(branch, residual_zero_point_);
       real = _mm256_add_ps(real, _mm256_mul_ps(branch, residual_multiplier_));
+      real = _mm256_fmadd_ps(real, high_inverse_, _mm256_mul_ps(real, low_inverse_));  // base/divisor.h
     }
     return _mm256_cvtps_epi32(real);
   }
@@ -97,7 +100,7 @@ class Codes {
   }
 
   const GemmRows& t_;
-  const __m256 residual_zero_point_, residual_multiplier_;
+  const __m256 residual_zero_point_, residual_multiplier_, high_inverse_, low_inverse_;
   const __m256i zero_point_, low_, high_, order_;
 };
 

@@ -151,6 +151,7 @@ void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const
 
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (e.has_gain || e.divides_alone(false)) return false;
   switch (s.width / kUnit) {
     case 1: whole_panel<1>(s, t, e, rows); break;
     case 2: whole_panel<2>(s, t, e, rows); break;

@@ -15,6 +15,13 @@ namespace {
 
 constexpr int kUnit = 16;
 
+// Division by the scale of the output (base/divisor.h).
+struct Quotient {
+  __m512 high, low;
+  explicit Quotient(const Divisor& d) : high(_mm512_set1_ps(d.high)), low(_mm512_set1_ps(d.low)) {}
+  INTACT_INLINE __m512 of(__m512 x) const { return _mm512_fmadd_ps(x, high, _mm512_mul_ps(x, low)); }
+};
+
 // The constants of an epilogue that all vectors share.
 struct Lanes {
   __m512 residual_zero_point, residual_multiplier;
@@ -23,17 +30,18 @@ struct Lanes {
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
 };
 
+template <bool kPlain>
+inline __m512 branch_of(const Lanes& lanes, const uint8_t* residual, __mmask16 mask) {
+  __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual)));
+  if constexpr (!kPlain) branch = _mm512_sub_ps(branch, lanes.residual_zero_point);
+  return _mm512_mul_ps(branch, lanes.residual_multiplier);
+}
+
 template <bool kResidual, bool kPlain = false>
 inline __m512 real_of(const int32_t* sums, const Lanes& lanes, __m512 m, __m512 b, const uint8_t* residual,
                       __mmask16 mask) {
-  __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
-  if constexpr (kResidual) {
-    const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual));
-    __m512 branch = _mm512_cvtepi32_ps(codes);
-    if constexpr (!kPlain) branch = _mm512_sub_ps(branch, lanes.residual_zero_point);
-    real = _mm512_add_ps(real, _mm512_mul_ps(branch, lanes.residual_multiplier));
-  }
-  return real;
+  const __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
+  return kResidual ? _mm512_add_ps(real, branch_of<kPlain>(lanes, residual, mask)) : real;
 }
 
 inline __mmask16 mask_of(int channels, int v) {
@@ -79,6 +87,7 @@ inline __m512 sloped(__m512 real, __m512 slope) {
 template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
 void finish_codes(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
+  [[maybe_unused]] const Quotient quotient(e.divisor);
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
   __m512 m[kVectors], b[kVectors];
@@ -102,9 +111,24 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
                                                             masks[v < kVectors ? v : 0])
                                : floats[0];
       if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
+      if constexpr (kResidual || kSloped) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
     }
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
   }
+}
+
+// The real of channels from c on: what `real_of` makes, with G and H in between where there are any.
+template <bool kResidual>
+inline __m512 gained_of(const Lanes& lanes, const GemmRows& t, int row, int c) {
+  const int32_t* const sums = t.sums + row * t.width + c;
+  const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
+  const __mmask16 mask = mask_of(t.channels, c / kUnit);
+  const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
+  if (t.gains == nullptr) return real_of<kResidual>(sums, lanes, m, b, residual, mask);
+  const __m512 real = real_of<false>(sums, lanes, m, b, nullptr, mask);
+  const __m512 gained =
+      _mm512_add_ps(_mm512_mul_ps(real, _mm512_loadu_ps(t.gains + c)), _mm512_loadu_ps(t.shifts + c));
+  return kResidual ? _mm512_add_ps(gained, branch_of<false>(lanes, residual, mask)) : gained;
 }
 
 template <bool kResidual>
@@ -115,9 +139,7 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
       const __mmask16 mask = mask_of(t.channels, c / kUnit);
-      const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
-      __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
-                                       _mm512_loadu_ps(t.bias + c), residual, mask);
+      __m512 real = gained_of<kResidual>(lanes, t, row, c);
       if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
       real = _mm512_min_ps(_mm512_max_ps(real, low), high);
       _mm512_mask_storeu_ps(y + c, mask, real);
@@ -132,17 +154,13 @@ void place_reals(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
-      const __mmask16 mask = mask_of(t.channels, c / kUnit);
-      const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
-      const __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, m, b, residual, mask);
-      _mm512_storeu_ps(t.scratch + row * t.channels + c, real);
+      _mm512_storeu_ps(t.scratch + row * t.channels + c, gained_of<kResidual>(lanes, t, row, c));
     }
   }
 }
 
 bool has_few(const Epilogue& e, const GemmRows& t) {
-  return !e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+  return !e.has_residual && !e.has_gain && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
 }
 
 // As place_reals, of so few channels that a vector has those of several rows, whose sums are gathered: rows
@@ -228,6 +246,23 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
   for (int row = 0; row < t.rows; ++row) {
     const __m512i codes = _mm512_maskz_loadu_epi8(all, bytes + row * t.channels);
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, codes);
+  }
+}
+
+// Codes of reals with G and H, and of those that are only divided: a row of scratch at a time.
+void finish_divided(const Epilogue& e, const GemmRows& t) {
+  const Quotient quotient(e.divisor);
+  const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
+  const __m512i low = _mm512_set1_epi32(e.low), high = _mm512_set1_epi32(e.high);
+  const Lanes lanes(e);
+  for (int row = 0; row < t.rows; ++row) {
+    for (int c = 0; c < t.channels; c += kUnit) {
+      __m512 real = e.has_residual ? gained_of<true>(lanes, t, row, c) : gained_of<false>(lanes, t, row, c);
+      if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
+      const __m512i code = _mm512_add_epi32(_mm512_cvtps_epi32(quotient.of(real)), zero_point);
+      const __m512i held = _mm512_min_epi32(_mm512_max_epi32(code, low), high);
+      _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit), held);
+    }
   }
 }
 
@@ -405,11 +440,12 @@ void finish_bounded(const Epilogue& e, const GemmRows& t) {
 
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
-    const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
+    const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual && !e.has_gain;
     return smooth ? finish_smooth(e, t) : finish_function(e, t);
   }
   if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);
+  if (e.has_gain || e.divides_alone(t.slopes != nullptr)) return finish_divided(e, t);
   return finish_bounded(e, t);
 }
 

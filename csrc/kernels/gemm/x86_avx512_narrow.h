@@ -55,7 +55,7 @@ template <bool kResidual>
 struct Codes {
   const GemmRows& t;
   __m256i zero_point, low, high, order;
-  __m256 multiplier, bias, residual_multiplier, residual_zero_point;
+  __m256 multiplier, bias, residual_multiplier, residual_zero_point, high_inverse, low_inverse;
   __mmask16 mask;  // of the channels that exist
 
   Codes(const Epilogue& e, const GemmRows& rows)
@@ -68,6 +68,8 @@ struct Codes {
         bias(_mm256_loadu_ps(rows.bias)),
         residual_multiplier(_mm256_set1_ps(e.residual_multiplier)),
         residual_zero_point(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
+        high_inverse(_mm256_set1_ps(e.divisor.high)),
+        low_inverse(_mm256_set1_ps(e.divisor.low)),
         mask(static_cast<__mmask16>((1u << rows.channels) - 1)) {}
 
   INTACT_INLINE __m256i code(__m256i sums, int row) const {
@@ -77,6 +79,7 @@ struct Codes {
       const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
       const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point);
       real = _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier));
+      real = _mm256_fmadd_ps(real, high_inverse, _mm256_mul_ps(real, low_inverse));  // base/divisor.h
     }
     return _mm256_cvtps_epi32(real);
   }
@@ -147,6 +150,7 @@ void whole_rows(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const 
 
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (e.has_gain || e.divides_alone(false)) return false;
   e.has_residual ? whole_rows<true>(s, t, e, rows) : whole_rows<false>(s, t, e, rows);
   return true;
 }

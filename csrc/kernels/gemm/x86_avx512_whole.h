@@ -161,7 +161,7 @@ struct Codes {
   static constexpr int kAtOnce = kVectors < 3 ? 4 / kVectors : 1;  // rows
   const GemmRows& t;
   __m512i zero_point, low, high, order;
-  __m512 residual_multiplier, residual_zero_point;
+  __m512 residual_multiplier, residual_zero_point, high_inverse, low_inverse;
   __mmask64 mask;  // of the channels that exist
   __mmask16 last;  // in the last vector
 
@@ -173,6 +173,8 @@ struct Codes {
         order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)),
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)),
         residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        high_inverse(_mm512_set1_ps(e.divisor.high)),
+        low_inverse(_mm512_set1_ps(e.divisor.low)),
         mask(~0ull >> (64 - rows.channels)),
         last(static_cast<__mmask16>(mask >> kLanes * (kVectors - 1))) {}
 
@@ -194,8 +196,9 @@ struct Codes {
                                            : _mm_maskz_loadu_epi8(last, residual);
     __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
     if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point);
-    return _mm512_cvtps_epi32(
-        _mm512_add_ps(_mm512_castsi512_ps(real), _mm512_mul_ps(branch, residual_multiplier)));
+    const __m512 sum = _mm512_add_ps(_mm512_castsi512_ps(real), _mm512_mul_ps(branch, residual_multiplier));
+    // base/divisor.h
+    return _mm512_cvtps_epi32(_mm512_fmadd_ps(sum, high_inverse, _mm512_mul_ps(sum, low_inverse)));
   }
 
   // Rows [r, r + kAtOnce) of the tile, as far as there are, where r is a multiple of that. Row r of the tile

@@ -12,9 +12,9 @@ using vec::F;
 using vec::I;
 
 template <class V>
-class Steps {
+class Values {
  public:
-  INTACT_INLINE explicit Steps(Operand o) : zero_(V::set_int(o.zero)), multiplier_(V::set(o.multiplier)) {}
+  INTACT_INLINE explicit Values(Operand o) : zero_(V::set_int(o.zero)), multiplier_(V::set(o.multiplier)) {}
 
   INTACT_INLINE void of(typename V::Bytes x, F<V> (&v)[4]) const {
     I<V> bytes[4];
@@ -39,28 +39,39 @@ INTACT_INLINE void for_each_bytes(size_t n, uint8_t* y, const Body& body) {
   V::store_bytes_part(y + i, body(i, part), n - i);
 }
 
-template <class V>
-void add(const uint8_t* a, Operand from_a, const uint8_t* b, Operand from_b, size_t n, const ByteGrid& grid,
-         uint8_t* y) {
-  const Steps<V> left(from_a), right(from_b);
+// divide(sum): that, divided by the scale of y.
+template <class V, class Divide>
+INTACT_INLINE void add_and_divide(const uint8_t* a, Operand from_a, const uint8_t* b, Operand from_b,
+                                  size_t n, const ByteGrid& grid, uint8_t* y, const Divide& divide) {
+  const Values<V> left(from_a), right(from_b);
   const vec::ToBytes<V> bytes(grid);
   for_each_bytes<V>(n, y, [&](size_t i, const auto& load) INTACT_INLINE_BODY {
     F<V> u[4], v[4];
     left.of(load(a + i), u);
     right.of(load(b + i), v);
     INTACT_UNROLL("GCC unroll 4")
-    for (int k = 0; k < 4; ++k) v[k] = u[k] + v[k];
+    for (int k = 0; k < 4; ++k) v[k] = divide(u[k] + v[k]);
     return bytes.of(v);
   });
 }
 
 template <class V>
+void add(const uint8_t* a, Operand from_a, const uint8_t* b, Operand from_b, size_t n, const Divisor& divisor,
+         const ByteGrid& grid, uint8_t* y) {
+  const F<V> scale = V::set(divisor.scale), high = V::set(divisor.high), low = V::set(divisor.low);
+  const auto quotient = [&](F<V> sum) INTACT_INLINE_BODY { return V::fma(sum, high, sum * low); };
+  const auto divided = [&](F<V> sum) INTACT_INLINE_BODY { return sum / scale; };
+  divisor.exact ? add_and_divide<V>(a, from_a, b, from_b, n, grid, y, quotient)
+                : add_and_divide<V>(a, from_a, b, from_b, n, grid, y, divided);
+}
+
+template <class V>
 void rescale(const uint8_t* x, Operand from, size_t n, const ByteGrid& grid, uint8_t* y) {
-  const Steps<V> steps(from);
+  const Values<V> values(from);
   const vec::ToBytes<V> bytes(grid);
   for_each_bytes<V>(n, y, [&](size_t i, const auto& load) INTACT_INLINE_BODY {
     F<V> v[4];
-    steps.of(load(x + i), v);
+    values.of(load(x + i), v);
     return bytes.of(v);
   });
 }

@@ -5,11 +5,12 @@
 #include <cstdint>
 
 #include "base/byte_grid.h"
+#include "base/divisor.h"
 #include "base/cpu.h"
 
 namespace intact {
 
-// A byte in steps of the output's scale: fl32((byte - zero) * multiplier).
+// What a byte says: fl32((byte - zero) * multiplier).
 struct Operand {
   int32_t zero;
   float multiplier;
@@ -17,10 +18,10 @@ struct Operand {
 
 struct PointwiseOps {
   static constexpr const char* kFamily = "pointwise";
-  // y = to_byte(steps(a) + steps(b)): N26.
+  // y = to_byte((value(a) + value(b)) / scale): N26.
   void (*add)(const uint8_t* a, Operand from_a, const uint8_t* b, Operand from_b, size_t n,
-              const ByteGrid& grid, uint8_t* y);
-  // y = to_byte(steps(x)): N28.
+              const Divisor& divisor, const ByteGrid& grid, uint8_t* y);
+  // y = to_byte(value(x)), of a multiplier in steps of y: N28.
   void (*rescale)(const uint8_t* x, Operand from, size_t n, const ByteGrid& grid, uint8_t* y);
   // y = table[x], 256 entries.
   void (*lookup)(const uint8_t* x, const uint8_t* table, size_t n, uint8_t* y);

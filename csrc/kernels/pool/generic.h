@@ -86,6 +86,7 @@ INTACT_INLINE void mean_vector(const uint8_t* x, const PoolWindow& w, const Pool
   }
   F<V> means[4];
   for (int k = 0; k < 4; ++k) means[k] = V::to_float(sums[k]) * V::set(m.multiplier);
+  for (int k = 0; m.divides && k < 4; ++k) means[k] = means[k] / V::set(m.count) / V::set(m.scale);
   V::store_bytes(y, bytes.of(means));
 }
 
@@ -93,7 +94,7 @@ template <class V>
 uint8_t mean_1(const uint8_t* x, const PoolWindow& w, const PoolMean& m) {
   int64_t sum = -static_cast<int64_t>(m.zero) * static_cast<int64_t>(w.taps);
   for (size_t t = 0; t < w.taps; ++t) sum += x[w.offsets[t]];
-  return to_byte(static_cast<float>(static_cast<int32_t>(sum)) * m.multiplier, m.grid);
+  return to_byte(m.steps(static_cast<float>(static_cast<int32_t>(sum))), m.grid);
 }
 
 template <class V>

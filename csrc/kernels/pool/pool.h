@@ -7,6 +7,7 @@
 
 #include "base/byte_grid.h"
 #include "base/cpu.h"
+#include "base/inline.h"
 
 namespace intact {
 
@@ -19,12 +20,20 @@ struct PoolWindow {
   size_t channels;
 };
 
-// y = to_byte(fl32(sum(x) - zero * taps) * multiplier); zero * taps fits int32.
+// y = to_byte(fl32(sum(x) - zero * taps) * multiplier / count / scale), where that divides, and without the
+// divisions where `multiplier` has the same bytes; zero * taps fits int32.
 struct PoolMean {
   int32_t zero;
   float multiplier;
   ByteGrid grid;
+  bool divides = false;
+  float count = 1, scale = 1;
+
+  INTACT_INLINE float steps(float sum) const { return divides ? sum * multiplier / count / scale : sum * multiplier; }
 };
+
+// The mean of `count` taps in steps of y: a product, where one has the bytes of the divisions.
+PoolMean pool_mean(float x_scale, int64_t count, float y_scale, int32_t zero, const ByteGrid& grid);
 
 struct PoolOps {
   static constexpr const char* kFamily = "pool";

@@ -35,15 +35,19 @@ class BoundEpilogue:
         grid: Bytes out; None: floats.
         low, high: Bounds of floats.
         residual: Bytes, an image of the sizes of the output: ``(r - residual_zero) * residual_multiplier`` is
-            added behind B.
+            added behind B, or behind `shifts`.
         function: A function of `numerics` that the real sum goes through, "" for none; where the output is
             bytes, what it gives is divided by `scale` and rounded (N11).
-        scale: Of the output, behind a function.
+        scale: Of the output, behind a function or where `divides`.
         factors: float32, one for each output channel: what the function gives is multiplied by them; None:
             it is not.
         slopes: float32, one for each output channel, by which what is below 0 behind the residual is
             multiplied; None: nothing is. Not with a function.
         offsets: float32, one for each output channel, added behind the factors; None: none are.
+        divides: Codes are what is made so far, divided by `scale`: always with a residual, gains or slopes.
+        gains, shifts: float32, one for each output channel: factors behind B, and what is added behind them;
+            None: neither.
+        quotient: What reals are divided by in place of gains, of a product of activations; 1: nothing.
     """
 
     multiplier: ArrayLike
@@ -60,6 +64,10 @@ class BoundEpilogue:
     factors: ArrayLike | None = None
     slopes: ArrayLike | None = None
     offsets: ArrayLike | None = None
+    divides: bool = False
+    gains: ArrayLike | None = None
+    shifts: ArrayLike | None = None
+    quotient: float = 1.0
 
     def native(self) -> _native.EpilogueSpec:
         """As the makers of native steps take it."""
@@ -81,6 +89,10 @@ class BoundEpilogue:
             _floats(self.factors),
             _floats(self.slopes),
             _floats(self.offsets),
+            self.divides,
+            _floats(self.gains),
+            _floats(self.shifts),
+            self.quotient,
         )
 
 

@@ -44,17 +44,26 @@ def add(
     y: View,
     from_a: tuple[int, float],
     from_b: tuple[int, float],
+    scale: float,
     grid: Bytes,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """Sum of two tensors (N26) of one shape; strides of 0 broadcast. `from_a`: its zero, A; as for b."""
-    return _native.step_add(kernels_or_chosen(kernels)["pointwise"], a, b, y, *from_a, *from_b, grid.packed())
+    """Sum of two tensors (N26) of one shape; strides of 0 broadcast.
+
+    Args:
+        a, b, y: Bytes.
+        from_a, from_b: Zero and scale of a, and of b.
+        scale, grid: Those of y.
+        kernels: The kernel of each family.
+    """
+    name = kernels_or_chosen(kernels)["pointwise"]
+    return _native.step_add(name, a, b, y, *from_a, *from_b, scale, grid.packed())
 
 
 def rescale(
     x: View, y: View, zero: int, multiplier: float, grid: Bytes, kernels: Kernels | None = None
 ) -> NativeStep:
-    """Bytes of one grid to bytes of another (N28)."""
+    """Bytes of one grid to bytes of another (N28), where one product does it: in steps of y."""
     return _native.step_rescale(
         kernels_or_chosen(kernels)["pointwise"], x, y, zero, multiplier, grid.packed()
     )

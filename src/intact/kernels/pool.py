@@ -7,8 +7,6 @@ safely.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from intact.kernels import _native
 from intact.kernels.epilogue import Bytes
 from intact.kernels.program import NativeStep, View
@@ -34,8 +32,8 @@ def mean_pool(
     x: View,
     y: View,
     window: PixelWindow,
-    zero: int,
-    multipliers: Mapping[int, float],
+    from_x: tuple[int, float],
+    scale: float,
     grid: Bytes,
     *,
     include_pads: bool = False,
@@ -46,13 +44,13 @@ def mean_pool(
     Args:
         x, y: Images of bytes.
         window: What is pooled.
-        zero: The byte of x that means 0.0.
-        multipliers: ``ratio(s_x, s_y, n)`` for every n that a window can count.
+        from_x: The byte of x that means 0.0, and the scale of x.
+        scale: That of y.
         grid: Bytes of y.
         include_pads: n counts padding; what overhangs it is never counted.
         kernels: The kernel of each family.
     """
     w = window
-    counts, values = list(multipliers), list(multipliers.values())
-    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, counts, values, zero, grid.packed())
+    zero, x_scale = from_x
+    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, x_scale, scale, zero, grid.packed())
     return _native.step_mean_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads, *last)

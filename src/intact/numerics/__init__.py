@@ -75,7 +75,18 @@ from intact.numerics.operations import ELEMENTWISE, elementwise
 from intact.numerics.pooling import avg_pool, float_max_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.recurrent import GATES, StateWeights, recurrence
-from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
+from intact.numerics.product_form import product_form
+from intact.numerics.requantize import (
+    NO_OFFSET,
+    Bounds,
+    Gain,
+    Residual,
+    activation_bounds,
+    requantize,
+    requantize_by_product,
+    to_codes,
+    to_real,
+)
 from intact.numerics.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
@@ -87,6 +98,8 @@ __all__ = [
     "ELEMENTWISE",
     "FUNCTIONS",
     "GATES",
+    "Gain",
+    "NO_OFFSET",
     "REAL_DTYPES",
     "Residual",
     "SHORT_BITS",
@@ -153,6 +166,7 @@ __all__ = [
     "multipliers",
     "normalized_axes",
     "prove_accumulator",
+    "product_form",
     "quadratic_forms",
     "quantize",
     "quantize_reciprocal",
@@ -161,6 +175,7 @@ __all__ = [
     "relu",
     "representable_range",
     "requantize",
+    "requantize_by_product",
     "rescale",
     "round_to_format",
     "round_together",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intact.numerics.affine import positive_scale
 from intact.numerics.integer_sum import centred
-from intact.numerics.multipliers import ratio
 from intact.numerics.requantize import Bounds, to_codes
 from intact.spec import QuantSpec
 
@@ -24,7 +24,7 @@ def add(
     *,
     bounds: Bounds | None = None,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32((a - z_a) * A) + fl32((b - z_b) * B)) + z_y)``, A = fl32(s_a / s_y). NORMATIVE.
+    """``y = clamp(rne(fl32(sum / s_y)) + z_y)``, sum = fl32((a - z_a) * s_a) + fl32((b - z_b) * s_b). NORMATIVE.
 
     Args:
         a, b: Codes whose shapes broadcast.
@@ -34,12 +34,12 @@ def add(
     Returns:
         int32 codes, the shapes broadcast together.
     """
-    left, right = _steps(a, a_affine, y_affine), _steps(b, b_affine, y_affine)
-    return to_codes(left + right, y_affine[1], spec, bounds)
+    reals = _reals(a, a_affine) + _reals(b, b_affine)
+    return to_codes(reals / positive_scale(y_affine[0]), y_affine[1], spec, bounds)
 
 
 def rescale(q: ArrayLike, in_affine: Affine, out_affine: Affine, spec: QuantSpec) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(q - z_in) * fl32(s_in / s_out)) + z_out)``: one input of a Concat. NORMATIVE.
+    """``y = clamp(rne(fl32(fl32((q - z_in) * s_in) / s_out)) + z_out)``: one input of a Concat. NORMATIVE.
 
     Args:
         q: Codes, any shape.
@@ -48,8 +48,8 @@ def rescale(q: ArrayLike, in_affine: Affine, out_affine: Affine, spec: QuantSpec
     Returns:
         int32 codes, shape of `q`.
     """
-    return to_codes(_steps(q, in_affine, out_affine), out_affine[1], spec)
+    return to_codes(_reals(q, in_affine) / positive_scale(out_affine[0]), out_affine[1], spec)
 
 
-def _steps(q: ArrayLike, affine: Affine, out: Affine) -> NDArray[np.float32]:
-    return np.asarray(centred(q, affine[1], "codes").astype(np.float32) * ratio(affine[0], out[0]))
+def _reals(q: ArrayLike, affine: Affine) -> NDArray[np.float32]:
+    return np.asarray(centred(q, affine[1], "codes").astype(np.float32) * positive_scale(affine[0]))

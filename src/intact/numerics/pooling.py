@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
+from intact.numerics.affine import positive_scale
 from intact.numerics.elementwise import Affine
 from intact.numerics.functions import maximum
 from intact.numerics.integer_sum import centred
-from intact.numerics.multipliers import ratio
 from intact.numerics.requantize import to_codes
 from intact.numerics.windows import Padding, Size, Window
 from intact.spec import QuantSpec
@@ -31,7 +31,7 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(sum(q - z_x)) * fl32(s_x / (n * s_y))) + z_y)``, n per position. NORMATIVE.
+    """``y = clamp(rne(fl32(mean / s_y)) + z_y)``, mean = ``fl32(fl32(sum(q - z_x) * s_x) / n)``. NORMATIVE.
 
     Args:
         x: Codes [n, channels, *sizes].
@@ -54,8 +54,8 @@ def avg_pool(
     taps = tuple(range(-len(window.kernel), 0))
     count = _count(window, q, int(count_include_pad)).sum(axis=taps)
     sums = window.view(q, fill=0, beyond=0).sum(axis=taps)
-    steps = sums.astype(np.float32) * ratio(x_affine[0], y_affine[0], count)
-    return to_codes(steps, y_affine[1], spec)
+    means = sums.astype(np.float32) * positive_scale(x_affine[0]) / count.astype(np.float32)
+    return to_codes(means / positive_scale(y_affine[0]), y_affine[1], spec)
 
 
 def max_pool(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.affine import code_zero_point, quantize, round_and_clamp
+from intact.numerics.affine import code_zero_point, positive_scale, quantize, round_and_clamp
 from intact.numerics.functions import sloped
 from intact.numerics.integer_sum import centred
 from intact.spec import QuantSpec
 
 Bounds = tuple[int, int]
+NO_OFFSET = -0.0
 
 
 @dataclass(frozen=True)
@@ -22,62 +24,110 @@ class Residual:
 
     Attributes:
         codes: Integers, shape of the accumulator (or one that broadcasts to it).
-        multiplier: R, from ``ratio(s_r, s_y)``.
+        scale: float32, one number: that of the codes.
         zero_point: The code that means 0.0.
     """
 
     codes: ArrayLike
-    multiplier: ArrayLike
+    scale: ArrayLike
     zero_point: int = 0
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A BatchNorm behind a layer, or a factor and an offset: ``fl32(fl32(x * factor) + offset)``.
+
+    Attributes:
+        factor, offset: float32, one number or [channels]. Adding -0 changes no number, and no zero's sign.
+    """
+
+    factor: ArrayLike
+    offset: ArrayLike = NO_OFFSET
 
 
 def requantize(
     acc: ArrayLike,
     multiplier: ArrayLike,
     bias: ArrayLike,
+    y_scale: ArrayLike,
     zero_point: int,
     spec: QuantSpec,
     *,
+    gain: Gain | None = None,
+    quotient: ArrayLike = 1.0,
     residual: Residual | None = None,
     slope: ArrayLike | None = None,
     bounds: Bounds | None = None,
     axis: int = 1,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(fl32(acc) * M) + B [+ fl32((r - z_r) * R)]) + z_y, low, high)``. NORMATIVE.
+    """``y = clamp(rne(fl32(real / s_y)) + z_y, low, high)``, `real` being that of `to_real`. NORMATIVE.
 
     Args:
         acc: int32 sums from `linear`, `conv` or `matmul`, any shape.
-        multiplier: M, float32 from `multipliers`, one number or [channels] along `axis`.
-        bias: B, float32 from `scaled_bias`, one number or [channels] along `axis`.
+        multiplier: ``fl32(s_x * s_w)`` from `multipliers`, float32, one number or [channels] along `axis`.
+        bias: float32, one number or [channels] along `axis`.
+        y_scale: Scale of the output codes, float32, one number.
         zero_point: Output zero point, a code of `spec`.
         spec: The output grid, an integer format, per-tensor.
-        residual: A branch that is added after B.
-        slope: float32, one number or [channels] along `axis`, by which what is below 0 is multiplied before
-            it is rounded (`sloped`): LeakyRelu and PRelu.
+        gain, quotient, residual, slope: As for `to_real`.
         bounds: (low, high) codes from `activation_bounds`, for Relu and Clip; the grid's ends otherwise.
         axis: The channel axis of `acc`.
     Returns:
         int32 codes, shape of `acc`.
     Raises:
         QuantValueError: The channels do not fit, or `zero_point` is no code.
-    Numerics: separate float32 operations, from left to right, never fused; ties to even; clamp before cast.
+    Numerics: separate float32 operations, from left to right, never fused; a true division; ties to even;
+        clamp before cast.
+    Source: ONNX DequantizeLinear, Conv (Gemm, MatMul), Add and QuantizeLinear, in float32.
     """
-    steps = to_real(acc, multiplier, bias, axis=axis)
-    if residual is not None:
-        branch = centred(residual.codes, residual.zero_point, "residual").astype(np.float32)
-        steps = steps + branch * np.asarray(residual.multiplier, np.float32)
-    if slope is not None:
-        steps = sloped(steps, _along(slope, steps.shape, axis, "slope"))
-    return to_codes(steps, zero_point, spec, bounds)
+    behind: dict[str, Any] = {"gain": gain, "quotient": quotient, "residual": residual, "slope": slope}
+    real = to_real(acc, multiplier, bias, axis=axis, **behind)
+    return to_codes(real / positive_scale(y_scale), zero_point, spec, bounds)
 
 
-def to_real(acc: ArrayLike, multiplier: ArrayLike, bias: ArrayLike, *, axis: int = 1) -> NDArray[np.float32]:
-    """``fl32(fl32(acc) * M) + B``: a float output such as logits when M = fl32(s_x * s_w). NORMATIVE.
+def requantize_by_product(
+    acc: ArrayLike,
+    multiplier: ArrayLike,
+    bias: ArrayLike,
+    zero_point: int,
+    spec: QuantSpec,
+    *,
+    bounds: Bounds | None = None,
+    axis: int = 1,
+) -> NDArray[np.int32]:
+    """``y = clamp(rne(fl32(fl32(acc) * M) + B) + z_y, low, high)``: a cheaper form of `requantize`. NORMATIVE.
+
+    Args:
+        acc, zero_point, spec, bounds, axis: As for `requantize`.
+        multiplier, bias: M and B from `product_form`, which proves that both forms give the same codes.
+    Returns:
+        int32 codes, shape of `acc`.
+    """
+    return to_codes(to_real(acc, multiplier, bias, axis=axis), zero_point, spec, bounds)
+
+
+def to_real(
+    acc: ArrayLike,
+    multiplier: ArrayLike,
+    bias: ArrayLike,
+    *,
+    gain: Gain | None = None,
+    quotient: ArrayLike = 1.0,
+    residual: Residual | None = None,
+    slope: ArrayLike | None = None,
+    axis: int = 1,
+) -> NDArray[np.float32]:
+    """``fl32(fl32(acc) * M) + B``, with what stands behind it: a float output such as logits. NORMATIVE.
 
     Args:
         acc: int32 sums, any shape.
-        multiplier: float32 from `multipliers` (without `y_scale` for floats), one number or [channels].
+        multiplier: ``fl32(s_x * s_w)`` from `multipliers`, float32, one number or [channels].
         bias: float32, one number or [channels] along `axis`.
+        gain: What is multiplied and added next.
+        quotient: float32, one number that the sum is divided by behind that; 1 changes nothing.
+        residual: A branch that is added behind that, ``fl32(fl32(r - z_r) * s_r)``.
+        slope: float32, one number or [channels] along `axis`, by which what is below 0 is multiplied at last
+            (`sloped`): LeakyRelu and PRelu.
         axis: The channel axis of `acc`.
     Returns:
         float32, shape of `acc`.
@@ -86,7 +136,17 @@ def to_real(acc: ArrayLike, multiplier: ArrayLike, bias: ArrayLike, *, axis: int
     """
     acc = np.asarray(acc)
     product = acc.astype(np.float32) * _along(multiplier, acc.shape, axis, "multiplier")
-    return np.asarray(product + _along(bias, acc.shape, axis, "bias"))
+    real = product + _along(bias, acc.shape, axis, "bias")
+    if gain is not None:
+        real = real * _along(gain.factor, acc.shape, axis, "gain")
+        real = real + _along(gain.offset, acc.shape, axis, "offset")
+    real = real / np.asarray(quotient, np.float32)
+    if residual is not None:
+        branch = centred(residual.codes, residual.zero_point, "residual").astype(np.float32)
+        real = real + branch * np.asarray(residual.scale, np.float32)
+    if slope is not None:
+        real = sloped(real, _along(slope, real.shape, axis, "slope"))
+    return np.asarray(real)
 
 
 def to_codes(

@@ -15,6 +15,9 @@ from intact.spec import QuantSpec
 UINT8 = QuantSpec("uint8", symmetric=False)
 
 
+DIVIDED = ("slopes", "residual")
+
+
 def ended(real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """What an epilogue makes of real sums, by numerics."""
     curve = ending in ("curve", "factors")
@@ -26,7 +29,7 @@ def ended(real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offse
         real = numerics.sloped(real, factors[:, None, None])
     if ending == "floats":
         return real
-    scale = np.float32(0.02 if curve else 1.0)
+    scale = np.float32(0.02 if curve else 0.75 if ending in DIVIDED else 1.0)
     return np.clip(numerics.quantize(real, scale, grid.zero, UINT8), grid.low, grid.high)
 
 
@@ -54,7 +57,8 @@ def test_depthwise_of_few_channels(
         (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32),
         None if ending == "floats" else grid,
         function="hard_swish" if curve else "",
-        scale=0.02 if curve else 1.0,
+        scale=0.02 if curve else 0.75,
+        divides=ending in DIVIDED,
         factors=factors if ending == "factors" else None,
         offsets=offsets if ending == "factors" else None,
         slopes=factors if ending == "slopes" else None,
@@ -108,7 +112,8 @@ def test_depthwise_of_16_bits(
         (-zero * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32),
         None if ending == "floats" else grid,
         function="hard_swish" if curve else "",
-        scale=0.02 if curve else 1.0,
+        scale=0.02 if curve else 0.75,
+        divides=ending in DIVIDED,
         factors=factors if ending == "factors" else None,
         offsets=offsets if ending == "factors" else None,
         slopes=factors if ending == "slopes" else None,

@@ -131,9 +131,11 @@ def test_add_broadcasts_in_any_order(
     run = runner()
     views = [spread(run.input(x, order_of(rng, x.ndim)), both) for x in (a, b)]
     y_view = run.output(both, order=order_of(rng, len(both)), gap=int(rng.integers(0, 3)))
-    from_a, from_b = ((z, float(numerics.ratio(s, 1.0))) for z, s in ((za, a_scale), (zb, b_scale)))
-    y = run.run(pointwise.add(*views, y_view, from_a, from_b, grid, kernels_of(pointwise=pointwise_kernel)))
-    affines = (a_scale, za), (b_scale, zb), (1.0, grid.zero)
+    scale = float(np.float32(rng.choice([1.0, 0.0390625, rng.uniform(0.01, 2)])))
+    from_a, from_b = (za, float(np.float32(a_scale))), (zb, float(np.float32(b_scale)))
+    kernels = kernels_of(pointwise=pointwise_kernel)
+    y = run.run(pointwise.add(*views, y_view, from_a, from_b, scale, grid, kernels))
+    affines = (a_scale, za), (b_scale, zb), (scale, grid.zero)
     np.testing.assert_array_equal(y, numerics.add(a, b, *affines, UINT8, bounds=bounds))
     assert run.only_wrote(y_view)
 
@@ -148,18 +150,20 @@ def test_points_of_every_byte_and_any_tail(runner: Any, pointwise_kernel: str, n
     rng = np.random.default_rng(n)
     a, b, table = codes(rng, n), codes(rng, n), codes(rng, 256)
     kernels = kernels_of(pointwise=pointwise_kernel)
-    r = [float(numerics.ratio(s, 0.7)) for s in (0.31, 1.9)]
+    scales = [float(np.float32(s)) for s in (0.31, 1.9, 0.7)]
 
     run = runner(2)
     views, y_view = [run.input(a), run.input(b)], run.output((n,))
-    y = run.run(pointwise.add(*views, y_view, (3, r[0]), (200, r[1]), Bytes(120, 2, 251), kernels))
+    from_a, from_b, grid = (3, scales[0]), (200, scales[1]), Bytes(120, 2, 251)
+    y = run.run(pointwise.add(*views, y_view, from_a, from_b, scales[2], grid, kernels))
     want = numerics.add(a, b, (0.31, 3), (1.9, 200), (0.7, 120), UINT8, bounds=(2, 251))
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
 
     run = runner(2)
     x_view, y_view = run.input(a), run.output((n,))
-    y = run.run(pointwise.rescale(x_view, y_view, 3, r[0], Bytes(120, 2, 251), kernels))
+    multiplier = float(numerics.ratio(0.31, 0.7))
+    y = run.run(pointwise.rescale(x_view, y_view, 3, multiplier, grid, kernels))
     want = np.clip(numerics.rescale(a, (0.31, 3), (0.7, 120), UINT8), 2, 251)
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
@@ -190,7 +194,7 @@ def test_pointwise_in_place(runner: Any, pointwise_kernel: str) -> None:
     run = runner()
     x_view, y_view = run.input(x), run.output((333,))
     kernels = kernels_of(pointwise=pointwise_kernel)
-    double = pointwise.add(y_view, y_view, y_view, (0, 1.0), (0, 1.0), Bytes(0), kernels)
+    double = pointwise.add(y_view, y_view, y_view, (0, 1.0), (0, 1.0), 1.0, Bytes(0), kernels)
     y = run.run(moves.copy(x_view, y_view), double)
     np.testing.assert_array_equal(y, np.minimum(2 * x.astype(int), 255))
 
@@ -255,16 +259,15 @@ def test_mean_pool(
     rng = np.random.default_rng(seed)
     x, zero = codes(rng, 2, *sizes, channels), int(rng.integers(0, 256))
     grid, bounds = grid_and_bounds(rng)
-    affines = (np.float32(scale), zero), (np.float32(1), grid.zero)
+    y_scale = float(np.float32(rng.choice([1.0, 0.0390625, 0.0546875, rng.uniform(0.01, 2)])))
+    affines = (np.float32(scale), zero), (y_scale, grid.zero)
     nchw = x.transpose(0, 3, 1, 2)
     want = numerics.avg_pool(nchw, w["kernel"], *affines, UINT8, count_include_pad=include, **rest_of(w))
     run = runner()
     x_view, y_view = run.input(x, halo=(1, 0, 0, 2)), run.output(want.transpose(0, 2, 3, 1).shape)
-    taps = w["kernel"][0] * w["kernel"][1]
-    multipliers = {n: float(numerics.ratio(scale, 1.0, n)) for n in range(1, taps + 1)}
-    kernels = kernels_of(pool=pool_kernel)
+    from_x, kernels = (zero, float(np.float32(scale))), kernels_of(pool=pool_kernel)
     mean = pool.mean_pool(
-        x_view, y_view, window_of(w), zero, multipliers, grid, include_pads=include, kernels=kernels
+        x_view, y_view, window_of(w), from_x, y_scale, grid, include_pads=include, kernels=kernels
     )
     y = run.run(mean)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), np.clip(want, *bounds))
@@ -284,9 +287,9 @@ def test_global_mean_sums_exactly(runner: Any, pool_kernel: str, channels: int, 
     want = numerics.avg_pool(x.transpose(0, 3, 1, 2), size, *affines, UINT8)
     run = runner()
     x_view, y_view = run.input(x), run.output((1, 1, 1, channels))
-    multipliers = {size**2: float(numerics.ratio(np.float32(0.1), np.float32(0.09), size**2))}
+    from_x, scale = (200, float(np.float32(0.1))), float(np.float32(0.09))
     window, kernels = PixelWindow((size, size)), kernels_of(pool=pool_kernel)
-    y = run.run(pool.mean_pool(x_view, y_view, window, 200, multipliers, Bytes(3), kernels=kernels))
+    y = run.run(pool.mean_pool(x_view, y_view, window, from_x, scale, Bytes(3), kernels=kernels))
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
 
 
@@ -331,6 +334,7 @@ def test_depthwise(
         groups=channels,
     )
     branch, grid, bounds = codes(rng, *acc.transpose(0, 2, 3, 1).shape), *grid_and_bounds(rng)
+    scale = float(np.float32(rng.choice([0.75, 1.375, rng.uniform(0.3, 3)])))
     run = runner()
     (top, bottom), (left, right) = w["padding"]
     halo = (top, left, bottom, right)
@@ -347,6 +351,8 @@ def test_depthwise(
         r_view if residual else None,
         0.37,
         100,
+        scale=scale,
+        divides=residual and not real,
     )
     window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
     taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
@@ -354,6 +360,7 @@ def test_depthwise(
     steps = numerics.to_real(acc, multiplier, bias)
     if residual:
         steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
+        steps = steps if real else steps / np.float32(scale)
     want = np.clip(steps, -5.0, 7.5) if real else numerics.to_codes(steps, grid.zero, UINT8, bounds)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)
@@ -383,9 +390,11 @@ def test_depthwise_saturates_and_takes_extreme_weights(
 @pytest.mark.parametrize("function", ["silu", "hard_swish", ""], ids=["silu", "hard_swish", "slopes"])
 @pytest.mark.parametrize("numbers", ["none", "one", "each"])
 @pytest.mark.parametrize("gap", [0, 1])
+@pytest.mark.parametrize("gained", [False, True], ids=["", "gained"])
 def test_depthwise_through_a_function(
-    runner: Any, depthwise_kernel: str, function: str, channels: int, real: bool, numbers: str, gap: int
-) -> None:
+    runner: Any, depthwise_kernel: str, function: str, channels: int, real: bool, numbers: str, gap: int,
+    gained: bool,
+) -> None:  # fmt: skip
     rng = np.random.default_rng(channels)
     x, branch = codes(rng, 2, 9, 130, channels), codes(rng, 2, 9, 130, channels)
     weight = rng.integers(-128, 128, (channels, 1, 3, 3)).astype(np.int8)
@@ -397,11 +406,12 @@ def test_depthwise_through_a_function(
     y_view = run.output(x.shape, np.float32 if real else np.uint8, gap=gap)
     r_view = run.input(branch, slack=64)
     correction = (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32)
-    grid, scale = Bytes(100, 3, 240), float(np.float32(0.02)) if function else 1.0
+    grid, scale = Bytes(100, 3, 240), float(np.float32(0.02))
     slopes = rng.uniform(-1, 2, channels).astype(np.float32)
     drawn = rng.uniform(-1, 2, (2, 1 if numbers == "one" else channels)).astype(np.float32)
     factors, offsets = np.broadcast_to(drawn, (2, channels))
     behind = bool(function) and numbers != "none"
+    gains, shifts = rng.uniform(-1, 2, (2, channels)).astype(np.float32)
     epilogue = BoundEpilogue(
         multiplier,
         bias,
@@ -415,12 +425,16 @@ def test_depthwise_through_a_function(
         slopes=None if function else slopes,
         factors=factors if behind else None,
         offsets=offsets if behind else None,
+        divides=not function and not real,
+        gains=gains if gained else None,
+        shifts=shifts if gained else None,
     )
     taps, window = weight[:, 0].transpose(1, 2, 0), PixelWindow((3, 3), pads=(1, 1, 1, 1))
     kernels = kernels_of(depthwise=depthwise_kernel)
     y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels=kernels))
     added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
-    want = numerics.to_real(acc, multiplier, bias) + added
+    want = numerics.to_real(acc, multiplier, bias, gain=numerics.Gain(gains, shifts) if gained else None)
+    want = want + added
     want = numerics.FUNCTIONS[function](want) if function else numerics.sloped(want, slopes[:, None, None])
     if behind:
         want = want * factors[:, None, None] + offsets[:, None, None]

@@ -80,7 +80,8 @@ def test_matmul(
     got = run.run(float_steps.matmul(product(*sides, y, float(multiplier), -2.0, 30.0), kernels))
     acc = np.broadcast_to(numerics.matmul(a, b, *zeros), got.shape)
     if codes:
-        want = numerics.requantize(acc, multiplier, 0.0, y.zero, UINT8, bounds=(low, high)).astype(np.uint8)
+        want = numerics.requantize_by_product(acc, multiplier, 0.0, y.zero, UINT8, bounds=(low, high))
+        want = want.astype(np.uint8)
     else:
         want = np.clip(numerics.to_real(acc, multiplier, 0.0), np.float32(-2), np.float32(30))
     np.testing.assert_array_equal(got, want)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, Output, PlanBuilder, dims_of, in_range
-from intact.engine.lower.weights import Bias
 from intact.engine.steps import Codes, Epilogue
 from intact.graph import Node, Value, is_op, ops
 
@@ -19,13 +18,17 @@ AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
 
 @dataclass
 class Tail:
-    """``y = sum * gain + shift`` per output channel, in float64; then a residual and bounds or a function.
+    """What stands behind a sum, in the file's order: bias, gain and shift, residual, then bounds or a function.
 
     Attributes:
         nodes: What has been taken in so far, the layer itself first.
         output: What the last of them makes.
-        channels: How many it has; None where one number for all of them must do.
-        gain, shift: One number, or [channels].
+        channels: How many it has; None where one number for all of them must do, and nothing is added.
+        alpha: Factor of the sum that its operator has itself: Gemm's.
+        bias: float32, one number or [channels]; None for none.
+        gain, shift: float32, one number or [channels]: a factor behind the bias, and what is added behind that;
+            None for none.
+        quotient: What reals are divided by in place of a gain, where there are no channels; 1 for none.
         residual: The tensor of codes that is added.
         activation: A function of `numerics`; "" for none.
         low, high: Bounds of the real output.
@@ -35,8 +38,11 @@ class Tail:
     nodes: list[Node]
     output: Value
     channels: int | None = None
-    gain: NDArray[np.float64] = field(default_factory=lambda: np.ones(()))
-    shift: NDArray[np.float64] = field(default_factory=lambda: np.zeros(()))
+    alpha: float = 1.0
+    bias: NDArray[np.float32] | None = None
+    gain: NDArray[np.float32] | None = None
+    shift: NDArray[np.float32] | None = None
+    quotient: float = 1.0
     residual: tuple[str, Codes] | None = None
     activation: str = ""
     low: float | None = None
@@ -48,9 +54,40 @@ class Tail:
         self.nodes.append(node)
         self.output = output
 
+    def multiply(self, factor: NDArray[np.float32]) -> bool:
+        """Multiply by numbers; False where something stands in the way."""
+        if self.gain is not None or self.quotient != 1:
+            return False
+        self.gain = factor
+        return True
+
+    def divide(self, divisor: NDArray[np.float32]) -> bool:
+        """Divide by numbers, as `multiply`; a power of two is a factor, too."""
+        if (np.abs(np.frexp(divisor)[0]) == 0.5).all():
+            return self.multiply(1 / divisor)
+        if self.channels is not None or self.gain is not None or self.quotient != 1 or not divisor.all():
+            return False
+        self.quotient = float(divisor)
+        return True
+
+    def add(self, term: NDArray[np.float32]) -> bool:
+        """Add numbers; False where something stands in the way, or there is no place for them."""
+        if self.channels is None or self.shift is not None:
+            return False
+        if self.bias is None and self.gain is None:
+            self.bias = term
+            return True
+        if self.gain is None:
+            self.gain = np.ones((), np.float32)
+        self.shift = term
+        return True
+
 
 def take_affine(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
-    """Take in a BatchNormalization, or arithmetic with a constant per output channel; False for others."""
+    """Take in a BatchNormalization, or arithmetic with a constant per output channel; False for others.
+
+    Each keeps its own float32 operations: what has no place left stays a node of its own.
+    """
     if is_op(node, "BatchNormalization"):
         return _take_batchnorm(builder, tail, node)
     index = 0 if node.inputs[0] is tail.output else 1
@@ -59,19 +96,20 @@ def take_affine(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
         return False
     if index == 1 and is_op(node, "Sub", "Div"):
         return False
-    factor = builder.constant(other, "its operand").astype(np.float64)
-    if factor.size not in (1, tail.channels):
+    numbers = builder.constant(other, "its operand").astype(np.float32)
+    if numbers.size not in (1, tail.channels) or not np.isfinite(numbers).all():
         return False
-    factor = (
-        factor.reshape(()) if factor.size == 1 else factor.reshape(-1)
-    )  # placement saw that the axis fits
-    if is_op(node, "Mul", "Div"):
-        factor = factor if node.op_type == "Mul" else 1 / factor
-        tail.gain, tail.shift = tail.gain * factor, tail.shift * factor
+    # Placement saw that the axis fits.
+    numbers = numbers.reshape(()) if numbers.size == 1 else numbers.reshape(-1)
+    if is_op(node, "Add", "Sub"):
+        fits = tail.add(numbers if node.op_type == "Add" else -numbers)
+    elif is_op(node, "Div"):
+        fits = tail.divide(numbers)
     else:
-        tail.shift = tail.shift + (factor if node.op_type == "Add" else -factor)
-    tail.take(node, node.outputs[0])
-    return True
+        fits = tail.multiply(numbers)
+    if fits:
+        tail.take(node, node.outputs[0])
+    return fits
 
 
 def _take_batchnorm(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
@@ -80,11 +118,11 @@ def _take_batchnorm(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     )
     rank = len(tail.output.shape) if tail.output.shape is not None else 0
     last = bool(tail.nodes) and is_op(tail.nodes[0], "Gemm", "MatMul")  # where the layer's channels are
-    if gamma.size != tail.channels or (last and rank != 2):
+    if gamma.size != tail.channels or (last and rank != 2) or tail.gain is not None:
         return False
     epsilon = float(np.float32(ops.BatchNormalization.of(node).epsilon))
-    gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon, tail.shift)
-    tail.gain = tail.gain * gain
+    gain, shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon)
+    tail.gain, tail.shift = gain.astype(np.float32), shift.astype(np.float32)
     tail.take(node, node.outputs[0])
     return True
 
@@ -106,52 +144,75 @@ def finish(
     builder: PlanBuilder,
     tail: Tail,
     scales: Sequence[NDArray[np.float32] | float],
-    bias: Bias,
     name: str,
     *,
+    most: NDArray[np.int64] | int,
+    integer_bias: NDArray[np.int32] | None = None,
     still: NDArray[np.bool_] | None = None,
 ) -> tuple[Epilogue, Output]:
     """The epilogue of `tail`, and what it writes; the tensor is defined.
 
     Args:
         builder: The plan.
-        tail: Its `shift` includes the real bias.
+        tail: What stands behind the sum.
         scales: Of the two factors of the products.
-        bias: Its integer part goes into the sum.
         name: The constants are called after it.
+        most: The largest magnitude of a sum: of all, or of each output channel.
+        integer_bias: Part of the sum, int32 [channels].
         still: Output channels whose sum is 0 for any input. A scale of weights that are all 0 is a number
             that nobody measured (1 by convention), far from the others; kernels have a slow form for results
             that may be that large, and one channel would bring it upon all.
     """
     output = builder.output(tail.output)
-    floats = output.grid is None or bool(tail.activation)
-    y_scale = np.float32(1.0 if floats or output.grid is None else output.grid.scale)
     first, second = (np.asarray(s, np.float32) for s in scales)
     with in_range():
-        m = np.atleast_1d(numerics.multipliers(first, second, y_scale, gain=tail.gain))
-        if still is not None and still.any():
-            m = np.where(still, np.copysign(np.float32(0), m), m)  # 0 times 0, and of the same sign
-        shift = np.atleast_1d(numerics.scaled_bias(tail.shift, y_scale))
-    multiplier = builder.hold(f"{name}.multiplier", m)
-    b = ""
-    if np.any(tail.shift):
-        b = builder.hold(f"{name}.bias", shift)
-    integers = "" if bias.integer is None else builder.hold(f"{name}.integer_bias", bias.integer)
-    residual, r = "", 0.0
-    if tail.residual is not None:
-        residual = tail.residual[0]
-        with in_range():
-            r = float(numerics.ratio(np.float32(tail.residual[1].scale), y_scale))
+        multiplier = np.atleast_1d(numerics.multipliers(first, second, gain=tail.alpha))
+        for numbers in (tail.bias, tail.gain, tail.shift):
+            if numbers is not None:
+                numerics.scaled_bias(numbers)
+    if still is not None and still.any():
+        multiplier = np.where(still, np.float32(0), multiplier)
     low, high = _bounds(tail, output)
     if output.grid is None:
         builder.write(output, tail.output)
     else:
-        builder.write(
-            output, tail.output, None if floats else int(low or 0), None if floats else int(high or 0)
-        )
-    ends = (None, None) if tail.activation else (low, high)
-    slope = "" if tail.slope is None else builder.hold(f"{name}.slope", np.atleast_1d(tail.slope))
-    return Epilogue(multiplier, b, integers, residual, r, tail.activation, *ends, slope=slope), output
+        ends = (None, None) if tail.activation else (int(low or 0), int(high or 0))
+        builder.write(output, tail.output, *ends)
+    constants, divided = _constants(tail, output, multiplier, most)
+    held = {
+        key: builder.hold(f"{name}.{key}", np.atleast_1d(numbers))
+        for key, numbers in (*constants.items(), ("integer_bias", integer_bias), ("slope", tail.slope))
+        if numbers is not None
+    }
+    low, high = (None, None) if tail.activation else (low, high)
+    residual, scale = (tail.residual[0], tail.residual[1].scale) if tail.residual else ("", 0.0)
+    return Epilogue(
+        **held, residual=residual, residual_multiplier=scale, activation=tail.activation, low=low, high=high,
+        quotient=tail.quotient, divided=divided,
+    ), output  # fmt: skip
+
+
+def _constants(
+    tail: Tail, output: Output, multiplier: NDArray[np.float32], most: NDArray[np.int64] | int
+) -> tuple[dict[str, NDArray[np.float32] | None], bool]:
+    """The numbers of an epilogue, and whether codes have to be divided though little stands in front of them."""
+    formula = {"multiplier": multiplier, "bias": tail.bias, "gain": tail.gain, "shift": tail.shift}
+    behind = tail.residual is not None or tail.slope is not None or tail.quotient != 1
+    if output.grid is None or tail.activation or behind:
+        return formula, False
+    bias = np.zeros((), np.float32) if tail.bias is None else tail.bias
+    gain = None
+    if tail.gain is not None:
+        gain = numerics.Gain(tail.gain) if tail.shift is None else numerics.Gain(tail.gain, tail.shift)
+    with in_range():  # of the quotients, before they are formed in float32
+        numerics.multipliers(multiplier[multiplier != 0], 1.0, output.grid.scale)
+    spec, zero_point = output.grid.spec, output.grid.zero_point
+    steps = spec.qmin - zero_point, spec.qmax - zero_point
+    found = numerics.product_form(multiplier, bias, output.grid.scale, steps, most, gain=gain)
+    if found is None:
+        return formula, tail.gain is None
+    product, added = found
+    return {"multiplier": product, "bias": added if added.any() else None}, False
 
 
 def _bounds(tail: Tail, output: Output) -> tuple[float | None, float | None]:

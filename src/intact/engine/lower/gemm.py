@@ -21,7 +21,7 @@ from intact.engine.lower.volumes import (
     stacked,
     volume_window,
 )
-from intact.engine.lower.weights import Bias, Weight, bias_of, grouped, prove, prove_joined, weight_of
+from intact.engine.lower.weights import Weight, bias_of, grouped, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
 from intact.graph import Node, ops
@@ -219,7 +219,7 @@ def _repeated(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
     return replace(
         epilogue, multiplier=each(epilogue.multiplier), bias=each(epilogue.bias), slope=each(epilogue.slope),
         integer_bias=each(epilogue.integer_bias), factors=each(epilogue.factors),
-        offsets=each(epilogue.offsets),
+        offsets=each(epilogue.offsets), gain=each(epilogue.gain), shift=each(epilogue.shift),
     )  # fmt: skip
 
 
@@ -236,18 +236,23 @@ def _weighted(
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise NoMatch("it scales a bias that is part of its sum")
     shift = 0
+    most: NDArray[np.int64] | int = 2**31 - 1
     if read.low:
         shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer)
     else:
-        prove(weight, x, bias.integer)
-    tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
-    tail.shift = bias.real * beta
+        most = prove(weight, x, bias.integer)
+    tail = Tail([node], node.outputs[0], weight.codes.shape[0], alpha)
+    if bias.real is not None:
+        tail.bias = bias.real if beta == 1.0 else (bias.real * np.float64(beta)).astype(np.float32)
     left = _tail(builder, fused, tail)
     name = node.name or ""
     still = np.asarray(~weight.codes.any(axis=tuple(range(1, weight.codes.ndim))))
     if bias.integer is not None:
         still &= bias.integer == 0
-    epilogue, output = finish(builder, tail, (x.scale * 2**shift, weight.scale), bias, name, still=still)
+    epilogue, output = finish(
+        builder, tail, (x.scale * 2**shift, weight.scale), name,
+        most=most, integer_bias=bias.integer, still=still,
+    )  # fmt: skip
     w = builder.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
     for step in make(name, output.name, w, epilogue, done):
@@ -290,19 +295,21 @@ def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
     (a, first), (b, second) = (builder.wanted_codes(v) for v in node.inputs[:2])
     if min(len(builder.tensors[a].shape), len(builder.tensors[b].shape)) < 2:
         raise NoMatch("one of its operands is a vector")
-    _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])
+    most = _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])
     tail = Tail([node], node.outputs[0])
     left = _tail(builder, fused, tail)
-    epilogue, output = finish(builder, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
+    epilogue, output = finish(builder, tail, (first.scale, second.scale), node.name or "", most=most)
     done = tuple(n.name or "" for n in tail.nodes)
     builder.add(MatMul(node.name or "", done, a, b, output.name, epilogue), *tail.nodes)
     return left
 
 
-def _prove_product(a: Codes, b: Codes, *inner: Dim) -> None:
+def _prove_product(a: Codes, b: Codes, *inner: Dim) -> int:
+    """The largest magnitude of a sum."""
     size = next((n for n in inner if isinstance(n, int)), LONGEST)
     if _reach(a) * _reach(b) * size >= 2**31:
         raise NoMatch(f"sums of {size} products could leave int32")
+    return _reach(a) * _reach(b) * size
 
 
 def _reach(codes: Codes) -> int:

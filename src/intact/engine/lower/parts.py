@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds, take_slope
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.weights import Bias
 from intact.engine.steps import Binary, Conv, Pad
 from intact.graph import Node, Value, is_op, ops
 
@@ -38,10 +37,10 @@ def lower_batchnorm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if not (take_bounds(builder, tail, other) or take_slope(builder, tail, other)):
             raise NoMatch(f"{other.op_type} behind it is no bound")
     name, (source, codes) = node.name or "", found
-    channels = tail.gain.size
+    channels = tail.channels
     if not channels:
         raise NoMatch("it has no channels")
-    epilogue, output = finish(builder, tail, (codes.scale, 1.0), Bias(np.zeros(())), name)
+    epilogue, output = finish(builder, tail, (codes.scale, 1.0), name, most=255)
     ones = builder.hold(f"{name}.ones", np.ones((channels, 1, 1, 1), np.int8))
     done = tuple(n.name or "" for n in nodes)
     builder.add(Conv(name, done, source, output.name, ones, epilogue, groups=channels), *nodes)

@@ -35,11 +35,11 @@ class Bias:
     """A bias: floats that are added to the result, or integers that are added to the sum.
 
     Attributes:
-        real: float64: one, or [out]; zero where there is none.
+        real: float32: one, or [out]; None where there is none.
         integer: int32 [out], or None.
     """
 
-    real: NDArray[np.float64]
+    real: NDArray[np.float32] | None = None
     integer: NDArray[np.int32] | None = None
 
 
@@ -114,14 +114,14 @@ def bias_of(builder: PlanBuilder, value: Value | None, x_scale: float, weight: W
     """
     channels = weight.codes.shape[0]
     if value is None:
-        return Bias(np.zeros((), np.float64))
+        return Bias()
     stored = quantized_bias_of(value, builder.constants)
     if stored is not None and stored.codes.size == channels:
         with in_range():
             product = numerics.multipliers(np.float32(x_scale), weight.scale)
         if np.array_equal(np.broadcast_to(product, channels), np.broadcast_to(stored.scale, channels)):
-            return Bias(np.zeros((), np.float64), stored.codes.reshape(-1))
-    array = builder.constant(value, "its bias").astype(np.float64)
+            return Bias(integer=stored.codes.reshape(-1))
+    array = builder.constant(value, "its bias").astype(np.float32)
     if array.size not in (1, channels) or (array.size > 1 and array.shape[-1] != channels):
         raise NoMatch("its bias is not one number per output channel")
     return Bias(array.reshape(()) if array.size == 1 else array.reshape(-1))
@@ -130,8 +130,8 @@ def bias_of(builder: PlanBuilder, value: Value | None, x_scale: float, weight: W
 _ROWS = 16
 
 
-def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
-    """That no input makes a sum leave int32.
+def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> NDArray[np.int64]:
+    """That no input makes a sum leave int32; the largest magnitude of each output channel's sum.
 
     Raises:
         NoMatch: Some input could.
@@ -139,6 +139,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
     bound = _bound(weight, (x.low, x.high), x.zero_point, bias)
     if bound.size and bound.max() >= 2**31:
         raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
+    return bound
 
 
 def prove_joined(

@@ -12,7 +12,7 @@ from intact import numerics
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
 from intact.engine.steps.wiring import Const, Read
-from intact.numerics import Residual
+from intact.numerics import Gain, Residual
 from intact.numerics.functions import FUNCTIONS
 
 FILED = {"key": "ending"}
@@ -25,19 +25,25 @@ class Epilogue:
     """What happens to a sum.
 
     Attributes:
-        multiplier: Constant, float32 [channels] (or [1]): M.
-        bias: Constant, float32 [channels] (or [1]): B; "" for none.
+        multiplier: Constant, float32 [channels] (or [1]): ``fl32(s_x * s_w)``, or M where codes are those of
+            one product and one sum (N22).
+        bias: Constant, float32 [channels] (or [1]): the bias, or B; "" for none.
         integer_bias: Constant, int32 [channels], added to the sum: N30; "" for none.
-        residual: Tensor of codes that is added after B; "" for none.
-        residual_multiplier: R: float32; s_r / s_y, or s_r where the output is real.
-        activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...);
-            then M and B are those of a real output. "" for none: Relu and Clip are `low` and `high`.
+        residual: Tensor of codes that is added behind the gain; "" for none.
+        residual_multiplier: float32: the scale of these codes.
+        activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...).
+            "" for none: Relu and Clip are `low` and `high`.
         low, high: Bounds in codes of the output, or in floats where the output is real (None: unbounded).
         factors: Constant, float32 [channels] (or [1]), by which what `activation` gives is multiplied; "" for
             none.
         slope: Constant, float32 [channels] (or [1]), by which what is below 0 behind the residual is
             multiplied (N48): LeakyRelu and PRelu, in place of an activation; "" for none.
         offsets: Constant, float32 [channels] (or [1]), which are added behind the factors; "" for none.
+        gain, shift: Constants, float32 [channels] (or [1]): a factor behind the bias and what is added behind
+            that (N44); "" for none.
+        quotient: A number that reals are divided by in place of a gain, of a product of activations; 1: none.
+        divided: Codes are the real output divided by its scale, though nothing but a product and a bias stands
+            in front: `product_form` had no constants with the same codes.
     """
 
     multiplier: _Floats
@@ -51,11 +57,21 @@ class Epilogue:
     factors: _Floats = ""
     slope: _Floats = ""
     offsets: _Floats = ""
+    gain: _Floats = ""
+    shift: _Floats = ""
+    quotient: float = 1.0
+    divided: bool = False
+
+    @property
+    def divides(self) -> bool:
+        """Whether codes are a real output divided by its scale (N22), and not one product and one sum."""
+        return self.divided or self.quotient != 1 or bool(self.gain or self.residual or self.slope)
 
     def check(self, checker: Checker, channels: int) -> None:
         """Refuse an epilogue that does not fit a layer of so many channels."""
         behind = self.factors, self.offsets
-        for name in (self.multiplier, self.bias, self.integer_bias, self.slope, *behind):
+        own = self.multiplier, self.bias, self.integer_bias, self.slope, self.gain, self.shift
+        for name in (*own, *behind):
             if name:
                 (size,) = checker.sizes(name)
                 checker.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
@@ -63,6 +79,9 @@ class Epilogue:
             checker.codes(self.residual)
         checker.that(bool(self.activation) or not any(behind), "factors", "an activation before them")
         checker.that(not self.activation or not self.slope, "an activation and a slope", "one of them")
+        checker.that(bool(self.gain) or not self.shift, "a shift", "a gain before it")
+        checker.that(self.quotient == 1 or not self.gain, "a gain and a quotient", "one of them")
+        checker.that(self.quotient != 0, "a quotient of 0", "another number")
 
     def added(self, run: Run) -> NDArray[Any] | None:
         """The integers that are part of the sum."""
@@ -83,21 +102,29 @@ class Epilogue:
         """What sums become: codes, or floats, which y quantizes where a function made them."""
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
-        residual = self._residual(run)
-        slope = _channels(run.array(self.slope)) if self.slope else None
-        if (grid := run.grid(y)) is not None and not self.activation:
+        grid = run.grid(y)
+        codes = grid is not None and not self.activation
+        if grid is not None and codes and not self.divides:
+            bounds = self._bounds(grid.low, grid.high)
+            return numerics.requantize_by_product(
+                acc, m, bias, grid.zero_point, grid.spec, bounds=bounds, axis=axis
+            )
+        behind: dict[str, Any] = {
+            "gain": self._gain(run), "quotient": np.float32(self.quotient), "residual": self._residual(run), "axis": axis,
+            "slope": _channels(run.array(self.slope)) if self.slope else None,
+        }  # fmt: skip
+        if grid is not None and codes:
             bounds = self._bounds(grid.low, grid.high)
             return numerics.requantize(
-                acc, m, bias, grid.zero_point, grid.spec,
-                residual=residual, slope=slope, bounds=bounds, axis=axis,
-            )  # fmt: skip
-        real = numerics.to_real(acc, m, bias, axis=axis)
-        if residual is not None:
-            steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
-            real = real + steps * np.asarray(residual.multiplier, np.float32)
-        if slope is not None:
-            real = np.moveaxis(numerics.sloped(np.moveaxis(real, axis, -1), slope), -1, axis)
-        return self._activated(run, real, axis)
+                acc, m, bias, np.float32(grid.scale), grid.zero_point, grid.spec, bounds=bounds, **behind
+            )
+        return self._activated(run, numerics.to_real(acc, m, bias, **behind), axis)
+
+    def _gain(self, run: Run) -> Gain | None:
+        if not self.gain:
+            return None
+        gain = _channels(run.array(self.gain))
+        return Gain(gain, _channels(run.array(self.shift))) if self.shift else Gain(gain)
 
     def _activated(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
         if self.activation:

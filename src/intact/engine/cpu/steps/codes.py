@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.cpu.steps.views import broadcast, grid_of, move, operand, zero_of
+from intact.engine.cpu.steps.views import broadcast, grid_of, move, zero_of
 from intact.engine.steps import Add, Dequantize, Quantize, Reinterpret, Rescale, SplitQuantize, Table
 from intact.errors import FileFormatError
 from intact.kernels import moves, pointwise
@@ -76,5 +76,5 @@ def bind_add(step: Add, binding: Binding) -> list[NativeStep]:
     y, shape = binding.codes(step.y), binding.shape(step.y)
     grid = grid_of(y, step.low, step.high)
     a, b = (broadcast(binding, name, shape) for name in (step.a, step.b))
-    from_a, from_b = (operand(binding.codes(name), y) for name in (step.a, step.b))
-    return [pointwise.add(a, b, binding.view(step.y), from_a, from_b, grid, binding.kernels)]
+    from_a, from_b = ((zero_of(c), c.scale) for c in (binding.codes(step.a), binding.codes(step.b)))
+    return [pointwise.add(a, b, binding.view(step.y), from_a, from_b, y.scale, grid, binding.kernels)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from intact.engine.cpu.steps.views import grid_of, zero_of
 from intact.engine.steps import Epilogue
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import View
+from intact.numerics import NO_OFFSET
 
 
 def bound_epilogue(
@@ -53,4 +55,15 @@ def bound_epilogue(
         factors=each(epilogue.factors) if epilogue.factors else None,
         slopes=each(epilogue.slope) if epilogue.slope else None,
         offsets=each(epilogue.offsets) if epilogue.offsets else None,
+        divides=epilogue.divides and codes is not None and not epilogue.activation,
+        gains=each(epilogue.gain) if epilogue.gain else None,
+        shifts=_shifts(epilogue, each, channels),
+        quotient=epilogue.quotient,
     )
+
+
+def _shifts(epilogue: Epilogue, each: Callable[[str], NDArray[Any]], channels: int) -> NDArray[Any] | None:
+    """What stands behind the gains: a number that changes nothing where the plan has none."""
+    if epilogue.shift:
+        return each(epilogue.shift)
+    return np.full(channels, NO_OFFSET, np.float32) if epilogue.gain else None

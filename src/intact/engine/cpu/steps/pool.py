@@ -13,7 +13,6 @@ from intact.errors import QuantValueError
 from intact.kernels import moves, pool
 from intact.kernels.program import NativeStep, View
 from intact.kernels.window import PixelWindow
-from intact.numerics import ratio
 
 
 @binds(Pool)
@@ -36,14 +35,13 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
         pools = _largest(step, binding, window)
         return pools if binding.grid(step.x) is None else [*pools, *regrid(binding, step.x, step.y)]
     from_codes, to_codes = binding.codes(step.x), binding.codes(step.y)
-    multipliers = {n: float(ratio(from_codes.scale, to_codes.scale, n)) for n in sorted(counts)}
     return [
         pool.mean_pool(
             x,
             y,
             window,
-            zero_of(from_codes),
-            multipliers,
+            (zero_of(from_codes), from_codes.scale),
+            to_codes.scale,
             grid_of(to_codes),
             include_pads=step.count_include_pad,
             kernels=binding.kernels,

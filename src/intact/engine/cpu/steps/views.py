@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
 from intact.engine.cpu.binding import Binding, dense_strides
 from intact.engine.steps import Codes, Shape
 from intact.kernels import moves, pointwise
@@ -25,17 +29,24 @@ def grid_of(codes: Codes, low: float | None = None, high: float | None = None) -
     return Bytes(zero_of(codes), lowest + codes.offset, highest + codes.offset)
 
 
-def operand(codes: Codes, y: Codes) -> tuple[int, float]:
-    return zero_of(codes), float(ratio(codes.scale, y.scale))
-
-
 def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[NativeStep]:
     """Elements of one view into another of the same shape, on the grid of the second."""
     from_codes, to_codes = binding.grid(x_name), binding.grid(y_name)
     if from_codes is None or to_codes is None or _same_bytes(from_codes, to_codes):
         return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
-    zero, multiplier = operand(from_codes, to_codes)
-    return [pointwise.rescale(x, y, zero, multiplier, grid_of(to_codes), binding.kernels)]
+    zero, grid, table = zero_of(from_codes), grid_of(to_codes), _rescaled(from_codes, to_codes)
+    nearest = ratio(from_codes.scale, to_codes.scale)
+    for multiplier in (nearest, np.nextafter(nearest, np.float32(0)), np.nextafter(nearest, 2 * nearest)):
+        steps = np.rint((np.arange(256) - zero).astype(np.float32) * multiplier) + grid.zero
+        if (np.clip(steps, grid.low, grid.high) == table).all():
+            return [pointwise.rescale(x, y, zero, float(multiplier), grid, binding.kernels)]
+    return [pointwise.lookup(x, binding.hold(table), y, binding.kernels)]
+
+
+def _rescaled(codes: Codes, y: Codes) -> NDArray[np.uint8]:
+    """The byte of y for each byte (N28)."""
+    bytes_of = numerics.rescale(np.arange(256) - codes.offset, codes.affine, y.affine, y.spec) + y.offset
+    return np.clip(bytes_of, *y.byte_range).astype(np.uint8)
 
 
 def regrid(binding: Binding, x_name: str, y_name: str) -> list[NativeStep]:
