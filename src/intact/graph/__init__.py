@@ -16,6 +16,7 @@ from intact.graph.chosen import open_chosen
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.compounds import in_known_forms, open_compounds
 from intact.graph.constants import Constants
+from intact.graph.float_values import float_value, float_value_of
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs
@@ -62,6 +63,8 @@ __all__ = [
     "Branch",
     "Composer",
     "Constants",
+    "float_value",
+    "float_value_of",
     "DTYPES",
     "FORMAT_OPSETS",
     "ForeignNode",

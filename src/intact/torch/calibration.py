@@ -46,6 +46,7 @@ from intact.torch._collection import (
 )
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
+from intact.torch.exact import torch_functions
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 HELD_BATCHES = 4
@@ -249,6 +250,7 @@ def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str
     return method_by_name(method, [n for n in names if n not in computed]) | dict.fromkeys(computed, "max")
 
 
+@torch_functions()  # ranges need no last bits, and these take half the time
 def calibrate(
     model: nn.Module,
     data: Iterable[Any],

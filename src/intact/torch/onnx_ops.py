@@ -88,7 +88,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                way(),
+                _exact_constants(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -213,6 +213,31 @@ def _as_it_runs() -> Iterator[None]:
         yield
     finally:
         torch.onnx.is_in_onnx_export = known
+
+
+@contextmanager
+def _exact_constants() -> Iterator[None]:
+    """Functions of parameters, which the exporter folds, have the bits that module and engine compute.
+
+    ``-exp(A_log)`` and ``logit_scale.exp()`` are constants in a file.
+    """
+    from onnxscript.optimizer import _constant_folding
+
+    kind = getattr(_constant_folding, "ReferenceEvaluator", None)
+    known = getattr(kind, "evaluate", None)
+    if kind is None or known is None:
+        yield
+        return
+
+    def evaluate(self: Any, domain: str, op: str, version: int, *args: Any, **kwargs: Any) -> Any:
+        made = None if domain else graph.float_value(op, kwargs, args)
+        return known(self, domain, op, version, *args, **kwargs) if made is None else made
+
+    kind.evaluate = evaluate
+    try:
+        yield
+    finally:
+        kind.evaluate = known
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact import numerics
+from intact.torch import opened
 from intact.torch.exact import functions, products
 from intact.torch.exact.grids import Grids
 from intact.torch.exact.operator import exact
-from intact.torch import opened
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
 

@@ -112,14 +112,15 @@ _LAYERS: dict[str, Callable[..., Tensor]] = {
 }  # fmt: skip
 
 
-def _largest_sum(kind: str, a: Tensor, b: Tensor, reach: int, other: int, laid: Any) -> float:
-    """A bound of the magnitude of sums and of their parts."""
+def _fits_float32(kind: str, a: Tensor, b: Tensor, reach: int, other: int, laid: Any) -> bool:
+    """Whether sums and their parts, in any order, are whole numbers that float32 holds."""
     if kind == "matmul":
-        return float(reach) * other * a.shape[-1]
-    if kind == "linear":
-        return reach * float(b.abs().sum(1).max()) if b.numel() else 0.0
-    axes = [i for i in range(b.dim()) if i != (1 if laid["transposed"] else 0)]
-    return reach * float(b.abs().sum(axes).max()) if b.numel() else 0.0
+        return reach * other * a.shape[-1] < _EXACT_IN_FLOAT32
+    axis = 1 if laid.get("transposed") else 0
+    if reach * other * (b.numel() // max(b.shape[axis], 1)) < _EXACT_IN_FLOAT32:
+        return True
+    axes = [i for i in range(b.dim()) if i != axis]
+    return reach * float(b.abs().sum(axes).max()) < _EXACT_IN_FLOAT32
 
 
 def _register(kind: str) -> None:
@@ -131,8 +132,8 @@ def _register(kind: str) -> None:
     def run(
         a: Tensor, b: Tensor, one: Tensor, two: Tensor, step: Tensor, *, reach: int, other: int, **laid: Any
     ) -> Tensor:
-        a, b = torch.round(a / one), torch.round(b / two)
-        if _largest_sum(kind, a, b, reach, other, laid) < _EXACT_IN_FLOAT32:
+        a, b = (a / one).round_(), (b / two).round_()
+        if _fits_float32(kind, a, b, reach, other, laid):
             return layer(a, b, **laid) * step
         return layer(a.double(), b.double(), **laid).float() * step
 

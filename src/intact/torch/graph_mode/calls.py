@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from intact.torch.function_names import function_of
 from intact.torch.opened import BODIES, OPENED, writes_into
 
 _PROMOTING = {"add", "sub", "mul", "div"}
