@@ -35,7 +35,9 @@ class Grid:
         return torch.round(x / self.scale)
 
 
-def _grid_of(x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool) -> Grid | None:
+def _grid_of(
+    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool
+) -> Grid | None:
     """The grid of a call of `intact::fake_quantize`; None for what integer layers do not multiply."""
     grid = ops._grid(x, amax, amin, format, axis, narrow)
     spec = grid.spec
@@ -71,7 +73,9 @@ class Grids:
         if y.dtype == torch.float32:
             self.put(y, _grid_of(*args))
 
-    def moved(self, name: str, made: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
+    def moved(
+        self, name: str, made: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+    ) -> None:
         """`func` made something of `args`: what it only moved keeps its grid."""
         grid = _common([self.of(x) for x in args[0]]) if name in _JOINS else self.of(args[0])
         if grid is None or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
@@ -115,6 +119,7 @@ MOVES = _JOINS | _KEEPS_AXES | frozenset({
     "getitem", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow", "pad", "pixel_shuffle",
     "pixel_unshuffle", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll",
     "rot90", "select", "split", "split_with_sizes", "squeeze", "swapaxes", "take_along_dim", "tensor_split",
-    "tile", "unbind", "unflatten", "unfold", "view", "view_as", "zero_pad", "to", "float", "index",
+    "tile", "unbind", "unflatten", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "upsample_nearest_exact1d", "upsample_nearest_exact2d", "unfold", "view", "view_as", "zero_pad", "to", "float", "index",
 })  # fmt: skip
 """Functions whose every element is one of their operand, or 0, by the names of `function_of`."""

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from intact import numerics
 from intact.torch import opened
-from intact.torch.exact import functions, products
+from intact.torch.exact import functions, products, windows
 from intact.torch.exact.grids import Grids
 from intact.torch.exact.operator import exact
 
@@ -128,7 +128,12 @@ def _reduce(name: str) -> Handler:
     ) -> Tensor:  # fmt: skip
         if dtype not in (None, torch.float32) or not input.dim():
             raise Declined
-        return _reduced(grids, input, name, _axes(input, axis if dim is None else dim), keepdim or keepdims)
+        axes, stay = _axes(input, axis if dim is None else dim), keepdim or keepdims
+        if name == "mean" and axes == [2, 3]:
+            made = windows.mean_of_planes(grids, input, stay)
+            if made is not None:
+                return made
+        return _reduced(grids, input, name, axes, stay)
 
     return handler
 
@@ -348,6 +353,67 @@ def _sizes(value: Any, rank: int) -> list[int]:
     return given * rank if len(given) == 1 else given
 
 
+# ---- windows ----
+
+
+def _average_pool(rank: int) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        if input.dim() != rank + 2 or divisor_override is not None:
+            raise Declined
+        kernel = _sizes(kernel_size, rank)
+        given = _sizes(stride, rank) if stride is not None and stride != [] and stride != () else kernel
+        return _pooled(
+            windows.average_pool(
+                grids, input, kernel, given, _sizes(padding, rank), ceil_mode, count_include_pad
+            )
+        )
+
+    return handler
+
+
+def _pooled(made: Tensor | None) -> Tensor:
+    if made is None:
+        raise Declined
+    return made
+
+
+def _adaptive_average_pool(rank: int) -> Handler:
+    def handler(grids: Grids, input: Tensor, output_size: Any) -> Tensor:
+        sizes = [
+            n if out is None else out
+            for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
+        ]
+        if input.dim() != rank + 2 or any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
+            raise Declined
+        if set(sizes) == {1}:
+            made = windows.mean_of_planes(grids, input, True)
+            return _reduced(grids, input, "mean", list(range(2, rank + 2)), True) if made is None else made
+        kernel = [n // out for n, out in zip(input.shape[2:], sizes, strict=True)]
+        return _pooled(windows.average_pool(grids, input, kernel, kernel, [0] * rank, False, True))
+
+    return handler
+
+
+def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **given: Any
+    ) -> Tensor:
+        if given:
+            raise Declined
+        factors: list[float | None] = [None] * rank
+        if scales and isinstance(scales[0], (tuple, list)):
+            factors = list(scales[0])
+        sizes = output_size
+        if sizes is None:
+            sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=True)]  # type: ignore[arg-type]
+        return windows.resized(input, list(sizes), factors, mode, align_corners, antialias)
+
+    return handler
+
+
 # ---- functions that are several ----
 
 
@@ -375,7 +441,12 @@ HANDLERS: dict[str, Handler] = {
     )},
     "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
     "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
-    "addbmm": lambda grids, *args, **kwargs: _declined(),
+    "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
+    "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
+    "_upsample_bicubic2d_aa": _upsample("cubic", 2, True), "_upsample_bilinear2d_aa": _upsample("linear", 2, True),
+    "upsample_bicubic2d": _upsample("cubic", 2), "upsample_bilinear2d": _upsample("linear", 2),
+    "upsample_bicubic2d_aa": _upsample("cubic", 2, True), "upsample_bilinear2d_aa": _upsample("linear", 2, True),
+    "upsample_linear1d": _upsample("linear", 1), "upsample_trilinear3d": _upsample("linear", 3),
     "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _matmul, "celu": _celu,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
     "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,
@@ -390,10 +461,3 @@ HANDLERS: dict[str, Handler] = {
     "var_mean": _variance(False, True),
 }  # fmt: skip
 """Name of a function -> what it is in the engine's arithmetic."""
-
-
-def _declined() -> Any:
-    raise Declined
-
-
-math  # noqa: B018
