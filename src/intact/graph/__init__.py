@@ -16,7 +16,6 @@ from intact.graph.chosen import open_chosen
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.compounds import in_known_forms, open_compounds
 from intact.graph.constants import Constants
-from intact.graph.float_values import float_value, float_value_of
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs
@@ -29,6 +28,7 @@ from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.finishing import finish_layers
 from intact.graph.float16 import widen_float16
+from intact.graph.float_values import float_value, float_value_of
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable

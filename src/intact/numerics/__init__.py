@@ -73,9 +73,9 @@ from intact.numerics.normalization import (
 )
 from intact.numerics.operations import ELEMENTWISE, elementwise
 from intact.numerics.pooling import avg_pool, float_max_pool, max_pool
+from intact.numerics.product_form import product_form
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.recurrent import GATES, StateWeights, recurrence
-from intact.numerics.product_form import product_form
 from intact.numerics.requantize import (
     NO_OFFSET,
     Bounds,

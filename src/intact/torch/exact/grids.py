@@ -81,12 +81,22 @@ class Grids:
         if grid is None or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
             return
         if grid.scale.dim():
+            if name == "unbind":
+                self._unbound(made, grid, *args[1:], **kwargs)
+                return
             if name not in _KEEPS_AXES:
                 return
             grid = Grid(func(grid.scale, *args[1:], **kwargs), grid.reach)
         for y in made if isinstance(made, (tuple, list)) else (made,):
             if isinstance(y, Tensor) and y.dtype == torch.float32:
                 self.put(y, grid)
+
+
+    def _unbound(self, made: Any, grid: Grid, dim: int = 0) -> None:
+        """Parts along an axis have its scales, or all of them one."""
+        parts = grid.scale.unbind(dim)
+        for place, y in enumerate(made):
+            self.put(y, Grid(parts[place % len(parts)], grid.reach))
 
 
 def _version(x: Tensor) -> int:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from intact import numerics
 from intact.torch import opened
-from intact.torch.exact import functions, products, windows
+from intact.torch.exact import functions, products, recurrent, windows
 from intact.torch.exact.grids import Grids
 from intact.torch.exact.operator import exact
 
@@ -353,6 +353,27 @@ def _sizes(value: Any, rank: int) -> list[int]:
     return given * rank if len(given) == 1 else given
 
 
+def _recurrent(cell: str) -> Handler:
+    def handler(
+        grids: Grids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
+    ) -> Any:
+        if len(laid) != 4 or not isinstance(biases, bool):
+            raise Declined  # a packed sequence
+        dropout, train, bidirectional, batch_first = laid
+        states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
+        plain = len(params) == count * (2 if bidirectional else 1) * (4 if biases else 2)
+        if not plain or (dropout and train) or x.dim() != 3:
+            raise Declined
+        rows = x
+        if batch_first:
+            rows = x.transpose(0, 1)
+            grids.put(rows, grids.of(x))
+        y, ends = recurrent.layers(grids, cell, rows, states, params, biases, count, bidirectional)
+        return (y.transpose(0, 1) if batch_first else y, *ends)
+
+    return handler
+
+
 # ---- windows ----
 
 
@@ -441,6 +462,7 @@ HANDLERS: dict[str, Handler] = {
     )},
     "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
     "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
+    **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
     "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
     "_upsample_bicubic2d_aa": _upsample("cubic", 2, True), "_upsample_bilinear2d_aa": _upsample("linear", 2, True),
