@@ -112,9 +112,10 @@ def conv(
     w = weight if x.ndim == 4 else weight[:, :, None]
     pads = _pair(padding, 0)
     laid: dict[str, Any] = {
-        "strides": _pair(stride, 1), "dilations": _pair(dilation, 1), "pads": (*pads, *pads), "groups": groups,
+        "strides": _pair(stride, 1), "dilations": _pair(dilation, 1), "pads": (*pads, *pads),
+        "groups": groups,
     }  # fmt: skip
-    held = {"bias": np.ascontiguousarray(b) for b in bias}
+    held = {"bias": np.ascontiguousarray(bias[0])} if bias else {}
     if transposed:
         inputs, outputs = w.shape[:2]
         grouped = w.reshape(groups, inputs // groups, *w.shape[1:]).swapaxes(1, 2)

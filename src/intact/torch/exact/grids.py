@@ -91,7 +91,6 @@ class Grids:
             if isinstance(y, Tensor) and y.dtype == torch.float32:
                 self.put(y, grid)
 
-
     def _unbound(self, made: Any, grid: Grid, dim: int = 0) -> None:
         """Parts along an axis have its scales, or all of them one."""
         parts = grid.scale.unbind(dim)
@@ -128,8 +127,8 @@ MOVES = _JOINS | _KEEPS_AXES | frozenset({
     "channel_shuffle", "chunk", "diagonal", "dropout", "expand", "expand_as", "flatten", "flip", "gather",
     "getitem", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow", "pad", "pixel_shuffle",
     "pixel_unshuffle", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll",
-    "rot90", "select", "split", "split_with_sizes", "squeeze", "swapaxes", "take_along_dim", "tensor_split",
-    "tile", "unbind", "unflatten", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
-    "upsample_nearest_exact1d", "upsample_nearest_exact2d", "unfold", "view", "view_as", "zero_pad", "to", "float", "index",
+    "rot90", "select", "split", "split_with_sizes", "squeeze", "take_along_dim", "tensor_split", "tile",
+    "to", "unbind", "unflatten", "unfold", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "upsample_nearest_exact1d", "upsample_nearest_exact2d", "view", "view_as", "zero_pad", "float", "index",
 })  # fmt: skip
 """Functions whose every element is one of their operand, or 0, by the names of `function_of`."""

@@ -1,7 +1,7 @@
 """Torch functions in the engine's arithmetic, by the names of `function_of`.
 
-What IEEE 754 decides (sums and products of two numbers, quotients, roots, bounds) stays torch's own. Functions
-that the exporter writes as several operators are these operators here, each rounded by itself.
+What IEEE 754 decides (sums and products of two numbers, quotients, roots, bounds) stays torch's own.
+Functions of several operators in the exporter are these operators here, each rounded by itself.
 """
 
 from __future__ import annotations
@@ -465,10 +465,10 @@ HANDLERS: dict[str, Handler] = {
     **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
     "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
-    "_upsample_bicubic2d_aa": _upsample("cubic", 2, True), "_upsample_bilinear2d_aa": _upsample("linear", 2, True),
     "upsample_bicubic2d": _upsample("cubic", 2), "upsample_bilinear2d": _upsample("linear", 2),
-    "upsample_bicubic2d_aa": _upsample("cubic", 2, True), "upsample_bilinear2d_aa": _upsample("linear", 2, True),
-    "upsample_linear1d": _upsample("linear", 1), "upsample_trilinear3d": _upsample("linear", 3),
+    "upsample_bicubic2d_aa": _upsample("cubic", 2, True),
+    "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),
+    "upsample_trilinear3d": _upsample("linear", 3),
     "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _matmul, "celu": _celu,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
     "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,

@@ -100,7 +100,7 @@ def _written(writes: bool, args: tuple[Any, ...], made: Any) -> Any:
 
 
 def _is_real(args: tuple[Any, ...]) -> bool:
-    """Whether the first tensor among the operands is one that the engine's steps take, and no other differs."""
+    """Whether all floats among the operands are tensors that the engine's steps take."""
     tensors = [x for x in args if isinstance(x, Tensor)]
     if not tensors and args and isinstance(args[0], (tuple, list)):
         tensors = [x for x in args[0] if isinstance(x, Tensor)]

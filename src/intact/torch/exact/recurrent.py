@@ -92,7 +92,7 @@ def _like(start: Tensor, weights: Tensor, *rest: Tensor, cell: str, states: int,
 def _recurrence(
     start: NDArray[Any], weights: NDArray[Any], *rest: NDArray[Any], cell: str, states: int, apart: bool
 ) -> NDArray[Any]:
-    directions, rows, hidden = weights.shape
+    directions, rows, _ = weights.shape
     order = np.arange(rows).reshape(len(_GATES[cell]), -1)[list(_GATES[cell])].reshape(-1)
     places = (np.arange(directions)[:, None] * rows + order).reshape(-1)
     operands = {"x": np.ascontiguousarray(start[..., places])}
