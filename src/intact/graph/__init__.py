@@ -28,6 +28,7 @@ from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.finishing import finish_layers
 from intact.graph.float16 import widen_float16
+from intact.graph.float_values import float_value, float_value_of
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable
@@ -64,6 +65,8 @@ __all__ = [
     "Branch",
     "Composer",
     "Constants",
+    "float_value",
+    "float_value_of",
     "DTYPES",
     "FORMAT_OPSETS",
     "ForeignNode",

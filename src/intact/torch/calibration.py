@@ -49,6 +49,7 @@ from intact.torch._collection import (
 from intact.torch._nonfinite import nonfinite_explained, require_numbers, squared_error
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
+from intact.torch.exact import torch_functions
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 HELD_BATCHES = 4
@@ -266,6 +267,7 @@ def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> A
         return run(model, batch)
 
 
+@torch_functions()  # ranges need no last bits, and these take half the time
 def calibrate(
     model: nn.Module,
     data: Iterable[Any],

@@ -26,6 +26,7 @@ from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.torch.checks import without_check_nodes, without_checks
 from intact.torch.constant_folding import constants_folded
+from intact.torch.exact import torch_functions
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
@@ -92,7 +93,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                without_check_nodes(), constants_folded(), way(),
+                without_check_nodes(), constants_folded(), _exact_constants(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -192,7 +193,8 @@ def _quiet_exporter() -> Iterator[None]:
             warnings.filterwarnings(
                 "ignore", category=torch.jit._trace.TracerWarning, module=r"intact\."
             )  # our operator's face looks at sizes, which do not change within a file
-            yield
+            with torch_functions():
+                yield
     finally:
         log.setLevel(level)
         _translating.reset(token)
@@ -216,6 +218,31 @@ def _as_it_runs() -> Iterator[None]:
         yield
     finally:
         torch.onnx.is_in_onnx_export = known
+
+
+@contextmanager
+def _exact_constants() -> Iterator[None]:
+    """Functions of parameters, which the exporter folds, have the bits that module and engine compute.
+
+    ``-exp(A_log)`` and ``logit_scale.exp()`` are constants in a file.
+    """
+    from onnxscript.optimizer import _constant_folding
+
+    kind = getattr(_constant_folding, "ReferenceEvaluator", None)
+    known = getattr(kind, "evaluate", None)
+    if kind is None or known is None:
+        yield
+        return
+
+    def evaluate(self: Any, domain: str, op: str, version: int, *args: Any, **kwargs: Any) -> Any:
+        made = None if domain else graph.float_value(op, kwargs, args)
+        return known(self, domain, op, version, *args, **kwargs) if made is None else made
+
+    kind.evaluate = evaluate
+    try:
+        yield
+    finally:
+        kind.evaluate = known
 
 
 @contextmanager

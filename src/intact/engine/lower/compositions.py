@@ -184,7 +184,7 @@ def _lrn(builder: PlanBuilder, node: Node) -> None:
 
 
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
-    """A convolution of each channel; where windows reach over the rim, sums, and a factor for each."""
+    """Sums, by a convolution of each channel, divided by how many elements each of them counts."""
     x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
     shape, made = builder.tensors[x].shape, dims_of(value)
     if len(shape) == 5:
@@ -201,28 +201,23 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
             builder.add(step)
         shape, made = image_dims(shape), image_dims(made)
     plain = not said.ceil_mode and (bool(said.count_include_pad) or not any(laid.pads))
-    part = np.float32(1 / prod(kernel) if plain else 1)
-    weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+    weight = builder.hold(f"{node.name}.window", np.ones((channels, *kernel, 1), np.float32))
 
     def sums(y: str, pads: tuple[int, int, int, int]) -> str:
         conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, pads, channels)
         builder.add(conv, node)
         return y
 
-    if not flat and plain:
-        sums(builder.write_plain(value, "float32"), laid.pads)
-        return
     pooled = builder.scratch(f"{value.name}.sums", "float32", made)
-    if plain:
-        y = sums(pooled, laid.pads)
-    else:
+    counts, pads = np.float32(prod(kernel)), laid.pads
+    if not plain:
         counts, pads = _counted(said, kernel, shape[2:], made[2:], laid)
-        parts = builder.hold(f"{node.name}.parts", np.float32(1) / counts)
-        if flat:
-            y = builder.scratch(f"{value.name}.means", "float32", made)
-        else:
-            y = builder.write(builder.output(value), value)
-        builder.add(Binary(*who, "mul", sums(pooled, pads), parts, y))
+    held = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))
+    if flat:
+        y = builder.scratch(f"{value.name}.means", "float32", made)
+    else:
+        y = builder.write(builder.output(value), value)
+    builder.add(Binary(*who, "div", sums(pooled, pads), held, y))
     if flat:
         builder.add(Reshape(*who, y, builder.write_plain(value, "float32")))
 

@@ -148,7 +148,7 @@ def lower_function(
         NoMatch: It is neither.
     """
     if builder.codes(entry) is not None and builder.asked(output) is not None:
-        lower_table(builder, nodes, entry, output)
+        lower_table(builder, nodes, entry, output, function_of(nodes, label) or "")
         return
     name = function_of(nodes, label)
     if name is None:

@@ -48,12 +48,10 @@ def _interpolate(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
     if not changed:
         builder.add(Reshape(*who(node), x, builder.write_plain(node.outputs[0], "float32")), node)
     for axis, size, wanted, scale in changed:
-        at = _coordinates(said, np.float64, size, wanted, scale)
-        smooth = bool(said.antialias) and scale < 1
-        places, weights = _smoothed(at, size, said, scale) if smooth else _SAMPLES[said.mode](at, size, said)
+        places, weights = samples(said, size, wanted, scale)
         held = [
             builder.hold(f"{node.name}.axis{axis}.{key}", array)
-            for key, array in (("places", places), ("weights", weights.astype(np.float32)))
+            for key, array in (("places", places), ("weights", weights))
         ]
         shape = tuple(wanted if i == axis else n for i, n in enumerate(shape))
         last = axis == changed[-1][0]
@@ -61,6 +59,16 @@ def _interpolate(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
         y = y or builder.scratch(f"{node.outputs[0].name}.axis{axis}", "float32", shape)
         builder.add(Interpolate(*who(node), x, y, axis, *held), *[node] * last)
         x = y
+
+
+def samples(
+    said: ops.Resize, size: int, wanted: int, scale: float
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Which of `size` elements each of `wanted` is a sum of, and their weights: [wanted, terms] each."""
+    at = _coordinates(said, np.float64, size, wanted, scale)
+    smooth = bool(said.antialias) and scale < 1
+    places, weights = _smoothed(at, size, said, scale) if smooth else _SAMPLES[said.mode](at, size, said)
+    return places, weights.astype(np.float32)
 
 
 def _changed(

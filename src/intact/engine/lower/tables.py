@@ -12,12 +12,16 @@ from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.grids import Grid
 from intact.engine.steps import Codes, Reinterpret, Table
-from intact.graph import Node, Value, ops
+from intact.graph import Node, Value, float_value_of, ops
 
 
-def lower_table(builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value) -> None:
+def lower_table(
+    builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value, function: str = ""
+) -> None:
     """`nodes`, which make `output` of `entry` and constants of one element, as one table.
 
+    Args:
+        function: What `numerics` calls the function that they compute; "" where each is one of its own.
     Raises:
         NoMatch: It does not stand between codes, or one of its operators is not known here.
     """
@@ -27,12 +31,16 @@ def lower_table(builder: PlanBuilder, nodes: Sequence[Node], entry: Value, outpu
         raise NoMatch("its output goes on in float")
     inside = codes_of(codes)
     grid = Grid.of(codes)
-    floats = numerics.dequantize(inside, *grid.affine, grid.spec).astype(np.float64)  # what the file means
-    known: dict[Value, NDArray[Any] | float] = {entry: floats}
-    with np.errstate(all="ignore"):
-        for node in nodes:
-            known[node.outputs[0]] = _evaluate(builder, node, known)
-    floats = np.broadcast_to(np.asarray(known[output], np.float64), inside.shape)
+    floats = numerics.dequantize(inside, *grid.affine, grid.spec)  # what the file means
+    if function:
+        made_floats = numerics.FUNCTIONS[function](floats)
+    else:
+        known: dict[Value, NDArray[Any]] = {entry: floats}
+        with np.errstate(all="ignore"):
+            for node in nodes:
+                known[node.outputs[0]] = _evaluate(builder, node, known)
+        made_floats = known[output]
+    floats = np.broadcast_to(made_floats, inside.shape)
     if np.isnan(floats).any():
         raise NoMatch("it is not a number for some codes")
     made = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
@@ -67,17 +75,20 @@ def _bytes(
     return np.asarray(made[places - codes.offset - inside[0]] + out.offset, np.uint8)
 
 
-def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any] | float]) -> NDArray[Any]:
-    operands: list[NDArray[Any] | float] = []
+def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any]]) -> NDArray[Any]:
+    """What one node makes, rounded to float32: as its step in floats, or of float64."""
+    operands: list[NDArray[Any]] = []
     for index, value in enumerate(node.inputs):
         if value is None:
-            operands.append(_left_out(node, index))
+            operands.append(np.asarray(_left_out(node, index), np.float32))
         else:
             operands.append(known[value] if value in known else _number(builder, value))
-    made = ops.curve(node, *operands)
+    if (step := float_value_of(node, operands)) is not None:
+        return step
+    made = ops.curve(node, *(x.astype(np.float64) for x in operands))
     if made is None:
         raise NoMatch(f"no curve is known for {node.op_type}")
-    return made
+    return np.asarray(made, np.float32)
 
 
 def _left_out(node: Node, index: int) -> float:
@@ -87,8 +98,8 @@ def _left_out(node: Node, index: int) -> float:
     return -np.inf if index == 1 else np.inf
 
 
-def _number(builder: PlanBuilder, value: Value) -> float:
+def _number(builder: PlanBuilder, value: Value) -> NDArray[np.float32]:
     array = builder.constant(value, "one of its operands")
     if array.size != 1:
         raise NoMatch("one of its operands has more than one element")
-    return float(array.reshape(-1)[0])
+    return np.asarray(array.reshape(-1)[0], np.float32)

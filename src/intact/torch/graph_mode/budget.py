@@ -26,6 +26,7 @@ from intact.ptq.unit_groups import RUNS, Form, UnitTrials, pays, within
 from intact.torch._bias import undo_bias_correction
 from intact.torch._collection import enabled_quantizers
 from intact.torch.calibration import CalibrationResult
+from intact.torch.exact import torch_functions
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.plan import QuantizerPlan
 from intact.torch.graph_mode.report import GraphModeReport
@@ -77,6 +78,7 @@ def checked_budget(given: float | None, profile: str, formats: set[str]) -> floa
     return float(given)
 
 
+@torch_functions()
 def spend(
     found: Analysis,
     plan: QuantizerPlan,

@@ -17,18 +17,19 @@ from torch import Tensor, fx, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
+from intact.torch.exact import exact_functions
+from intact.torch.function_names import function_of
 from intact.torch.graph_mode.calls import (
     Calls,
     ModelCall,
     exchanged,
-    function_of,
     reads_floats,
     site_of_call,
 )
 from intact.torch.graph_mode.checkpointing import resume_checkpoints
-from intact.torch.graph_mode.opened import is_opened
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.opened import is_opened
 from intact.torch.runs_graph import Blank, RunsGraph
 
 _local = threading.local()
@@ -268,7 +269,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
             with running.inside(self._scope):
                 return own(*args, **kwargs)
         running = _Pass()
-        with _as_running(running), running.inside(self._scope):
+        with exact_functions(self), _as_running(running), running.inside(self._scope):
             answer = own(*args, **kwargs)
         running.check()
         return answer

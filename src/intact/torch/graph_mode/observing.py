@@ -10,18 +10,18 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from intact.torch.function_names import function_of
 from intact.torch.graph_mode.calls import (
     Calls,
     ModelCall,
     exchanged,
-    function_of,
     promoted,
     reads_floats,
     site_of_call,
 )
-from intact.torch.graph_mode.opened import is_opened
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.opened import is_opened
 
 _QUESTIONS = {
     "get",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from intact.errors import QuantValueError, UnsupportedError
+from intact.torch.exact import exact_functions
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QUANT_DESC_8BIT_PER_TENSOR, QuantDescriptor
 
@@ -187,7 +188,8 @@ class QuantizedInput(_FloatSignature, QuantInputMixin):
         self.init_quantizer(desc_input)  # type: ignore[arg-type]
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
+        with exact_functions(self):  # type: ignore[arg-type]
+            return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
 
 
 class QuantizedLayer(_FloatSignature, QuantMixin):

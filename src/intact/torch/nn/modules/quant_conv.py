@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from intact.torch import tensor_quant
+from intact.torch.exact import exact_functions
 from intact.torch.nn.modules._utils import QuantizedLayer
 
 __all__ = [
@@ -36,8 +37,9 @@ class _QuantConvNd(QuantizedLayer):
     """The part that the three convolutions share; padding, of any mode, pads the quantized input."""
 
     def forward(self, input: Tensor) -> Tensor:
-        quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(self.weight)  # type: ignore[attr-defined]
-        return self._conv_forward(quant_input, quant_weight, self.bias)  # type: ignore[attr-defined, no-any-return]
+        with exact_functions(self):  # type: ignore[arg-type]
+            quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(self.weight)  # type: ignore[attr-defined]
+            return self._conv_forward(quant_input, quant_weight, self.bias)  # type: ignore[attr-defined, no-any-return]
 
 
 class QuantConv1d(_QuantConvNd, nn.Conv1d):
@@ -74,10 +76,11 @@ class _QuantConvTransposeNd(QuantizedLayer):
             len(m.kernel_size),
             m.dilation,  # type: ignore[arg-type]
         )
-        quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(m.weight)
-        return self._function(
-            quant_input, quant_weight, m.bias, m.stride, m.padding, output_padding, m.groups, m.dilation
-        )
+        with exact_functions(m):
+            quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(m.weight)
+            return self._function(
+                quant_input, quant_weight, m.bias, m.stride, m.padding, output_padding, m.groups, m.dilation
+            )
 
 
 class QuantConvTranspose1d(_QuantConvTransposeNd, nn.ConvTranspose1d):

@@ -1,0 +1,144 @@
+"""What operators make of constant floats: the same bits as the steps that compute them in an engine (N66).
+
+Constants are folded with it, by torch's exporter too, and tables of codes are made with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact import numerics
+
+Reals = NDArray[np.float32]
+Attributes = Mapping[str, Any]
+_MOST_TERMS = 2**12
+_MOST_POWER = 64
+
+
+def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -> Reals | None:
+    """What an operator makes of float32 arrays.
+
+    Args:
+        op_type: Of ONNX's own operators.
+        attributes: Its attributes by name; what is left out has ONNX's default.
+        operands: Arrays; None where an operand is left out.
+    Returns:
+        float32; None for operators whose result IEEE 754 decides and for those that are not known here.
+    """
+    first = operands[0] if operands else None
+    if not isinstance(first, np.ndarray) or first.dtype != np.float32:
+        return None
+    rule = _RULES.get(op_type)
+    with np.errstate(all="ignore"):
+        made = None if rule is None else rule(attributes, *operands)
+    return None if made is None else np.asarray(made, np.float32)
+
+
+def float_value_of(node: ir.Node, operands: Sequence[Any]) -> Reals | None:
+    """`float_value` of a node."""
+    if node.domain or any(one.is_ref() for one in node.attributes.values()):
+        return None
+    return float_value(node.op_type, {name: one.value for name, one in node.attributes.items()}, operands)
+
+
+def _function(name: str) -> Callable[..., Reals]:
+    return lambda attributes, x: numerics.FUNCTIONS[name](x)
+
+
+def _gelu(attributes: Attributes, x: Reals) -> Reals:
+    kind = attributes.get("approximate", "none")
+    return numerics.gelu(x) if kind in ("none", b"none") else numerics.gelu_tanh(x)
+
+
+def _elu(attributes: Attributes, x: Reals) -> Reals:
+    alpha = attributes.get("alpha", 1.0)
+    return numerics.elu(x) if alpha == 1 else numerics.sloped(numerics.elu(x), np.float32(alpha))
+
+
+def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
+    alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
+    if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5:
+        return numerics.hard_sigmoid(x)
+    return np.clip(x * np.float32(alpha) + np.float32(beta), np.float32(0), np.float32(1))
+
+
+def _leaky_relu(attributes: Attributes, x: Reals) -> Reals:
+    return numerics.sloped(x, np.float32(attributes.get("alpha", 0.01)))
+
+
+def _swish(attributes: Attributes, x: Reals) -> Reals | None:
+    return numerics.silu(x) if attributes.get("alpha", 1.0) == 1 else None
+
+
+def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
+    """By a constant: a chain of squares and products, a root, or ``exp(log(x) * exponent)``."""
+    if exponent.size != 1 or x.dtype != np.float32:
+        return None
+    power = float(exponent.reshape(-1)[0])
+    if power == 0.5:
+        return np.asarray(np.sqrt(x))
+    if power == 0 or not abs(power) <= _MOST_POWER:
+        return None
+    if not power.is_integer():
+        return numerics.exp(numerics.FUNCTIONS["log"](x) * np.float32(power))
+    made = x
+    for bit in bin(abs(int(power)))[3:]:
+        made = made * made
+        made = made * x if bit == "1" else made
+    return np.float32(1) / made if power < 0 else made
+
+
+def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
+    """A reduction: of elements, squares or magnitudes, and a function of their sum."""
+
+    def rule(attributes: Attributes, x: Reals, axes: Any = None) -> Reals | None:
+        given = attributes.get("axes") if axes is None else axes.reshape(-1).tolist()
+        if not given and attributes.get("noop_with_empty_axes", 0):
+            return None
+        every = [axis % x.ndim for axis in (given or range(x.ndim))] if x.ndim else []
+        if not every or prod(x.shape[axis] for axis in every) > _MOST_TERMS**2:
+            return None
+        terms = {"square": x * x, "magnitude": np.abs(x)}.get(before, x)
+        over = numerics.mean_over if behind == "mean" else numerics.sum_over
+        made = over(terms, every, bool(attributes.get("keepdims", 1)))
+        return np.asarray(np.sqrt(made)) if behind == "sqrt" else made
+
+    return rule
+
+
+def _softmax(attributes: Attributes, x: Reals) -> Reals | None:
+    return numerics.softmax(x, attributes.get("axis", -1)) if x.ndim else None
+
+
+def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
+    if b.dtype != np.float32 or min(a.ndim, b.ndim) < 2 or a.shape[-1] > _MOST_TERMS:
+        return None
+    return numerics.float_product(a, b)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    **{name: _function(name.lower()) for name in (
+        "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Log", "Mish",
+        "Sigmoid", "Sin", "Sinh", "Softplus", "Softsign", "Tanh",
+    )},
+    "Elu": _elu,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _function("hard_swish"),
+    "LeakyRelu": _leaky_relu,
+    "MatMul": _product,
+    "Pow": _power,
+    "ReduceL1": _sum_of("magnitude", ""),
+    "ReduceL2": _sum_of("square", "sqrt"),
+    "ReduceMean": _sum_of("", "mean"),
+    "ReduceSum": _sum_of("", ""),
+    "ReduceSumSquare": _sum_of("square", ""),
+    "Softmax": _softmax,
+    "Swish": _swish,
+}  # fmt: skip

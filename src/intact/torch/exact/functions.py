@@ -1,0 +1,136 @@
+"""Functions that the engine has a step for, on arrays, with the torch functions that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from intact.engine.steps import (
+    CumSum,
+    FloatConv,
+    FloatConvTranspose,
+    FloatLinear,
+    FloatMatMul,
+    Function,
+    LayerNorm,
+    Reduce,
+    Softmax,
+)
+from intact.torch.exact.operator import register
+from intact.torch.exact.steps import run_step
+
+__all__ = ["FUNCTIONS"]
+
+Reals = NDArray[np.float32]
+
+FUNCTIONS: dict[str, Any] = {
+    "acos": torch.acos, "acosh": torch.acosh, "asin": torch.asin, "asinh": torch.asinh, "atan": torch.atan,
+    "atanh": torch.atanh, "cos": torch.cos, "cosh": torch.cosh, "elu": F.elu, "erf": torch.erf,
+    "exp": torch.exp, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "log": torch.log, "mish": F.mish,
+    "sigmoid": torch.sigmoid, "silu": F.silu, "sin": torch.sin, "sinh": torch.sinh, "softplus": F.softplus,
+    "tanh": torch.tanh,
+}  # fmt: skip
+"""Name in `numerics.FUNCTIONS` -> torch's function."""
+
+
+def _like_function(x: Tensor, *, name: str) -> Tensor:
+    return FUNCTIONS[name](x)  # type: ignore[no-any-return]
+
+
+@register("function", _like_function)
+def function(x: Reals, *, name: str) -> Reals:
+    """A function of one real (N38)."""
+    return run_step(Function, {"x": x}, {"y": x.ndim}, function=name)[0]
+
+
+@register("softmax", lambda x, *, axis: torch.softmax(x, axis))
+def softmax(x: Reals, *, axis: int) -> Reals:
+    """Along an axis (N40)."""
+    return run_step(Softmax, {"x": x}, {"y": x.ndim}, axis=axis)[0]
+
+
+@register("normalize", lambda x, *, epsilon: F.layer_norm(x, x.shape[-1:], eps=epsilon))
+def normalize(x: Reals, *, epsilon: float) -> Reals:
+    """Over the last axis, without weight and bias (N41)."""
+    return run_step(LayerNorm, {"x": x}, {"y": x.ndim}, weight="", bias="", epsilon=epsilon)[0]
+
+
+def _like_reduce(x: Tensor, *, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+    return {"sum": torch.sum, "mean": torch.mean}[name](x, tuple(axes), keepdim=keepdims)
+
+
+@register("reduce", _like_reduce)
+def reduce(x: Reals, *, name: str, axes: Sequence[int], keepdims: bool) -> Reals:
+    """A sum or a mean along axes (N50)."""
+    rank = x.ndim if keepdims else x.ndim - len(axes)
+    laid = {"function": name, "axes": tuple(axes), "keepdims": keepdims}
+    return run_step(Reduce, {"x": x}, {"y": rank}, **laid)[0]
+
+
+@register("cum_sum", lambda x, *, axis: torch.cumsum(x, axis))
+def cum_sum(x: Reals, *, axis: int) -> Reals:
+    """Running sums (N54)."""
+    return run_step(CumSum, {"x": x}, {"y": x.ndim}, axis=axis)[0]
+
+
+@register("product", torch.matmul)
+def product(a: Reals, b: Reals) -> Reals:
+    """Matrices, at least of rank 2 (N51)."""
+    return run_step(FloatMatMul, {"a": a, "b": b}, {"y": max(a.ndim, b.ndim)})[0]
+
+
+@register("linear", F.linear)
+def linear(x: Reals, weight: Reals, bias: Reals) -> Reals:
+    """Rows times a matrix [outputs, inputs], from a bias on (N51)."""
+    held = {"weight": np.ascontiguousarray(weight.T), "bias": np.ascontiguousarray(bias)}
+    return run_step(FloatLinear, {"x": x}, {"y": x.ndim}, held)[0]
+
+
+def _like_conv(x: Tensor, weight: Tensor, *bias: Tensor, **laid: Any) -> Tensor:
+    rank = x.dim() - 2
+    return torch.convolution(
+        x, weight, bias[0] if bias else None, laid["stride"], laid["padding"], laid["dilation"],
+        laid["transposed"], laid.get("output_padding", [0] * rank), laid["groups"],
+    )  # fmt: skip
+
+
+@register("conv", _like_conv)
+def conv(
+    x: Reals, weight: Reals, *bias: Reals, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], groups: int, transposed: bool, output_padding: Sequence[int] = (),
+) -> Reals:  # fmt: skip
+    """A convolution over a sequence or an image (N51); over sequences as over images of one row."""
+    image = x if x.ndim == 4 else x[:, :, None]
+    w = weight if x.ndim == 4 else weight[:, :, None]
+    pads = _pair(padding, 0)
+    laid: dict[str, Any] = {
+        "strides": _pair(stride, 1), "dilations": _pair(dilation, 1), "pads": (*pads, *pads),
+        "groups": groups,
+    }  # fmt: skip
+    held = {"bias": np.ascontiguousarray(bias[0])} if bias else {}
+    if transposed:
+        inputs, outputs = w.shape[:2]
+        grouped = w.reshape(groups, inputs // groups, *w.shape[1:]).swapaxes(1, 2)
+        w = grouped.reshape(groups * outputs, inputs // groups, *w.shape[2:])
+        laid["output_padding"] = _pair(output_padding, 0)
+    filters = {"weight": np.ascontiguousarray(np.moveaxis(w, 1, -1)), **held}
+    kind = FloatConvTranspose if transposed else FloatConv
+    y = run_step(kind, {"x": image}, {"y": 4}, filters, **laid)[0]
+    return y if x.ndim == 4 else y[:, :, 0]
+
+
+def _pair(sizes: Sequence[int], row: int) -> tuple[int, int]:
+    return (sizes[0], sizes[1]) if len(sizes) == 2 else (row, sizes[0])
+
+
+def elements(x: Tensor, axes: Sequence[int]) -> int:
+    """How many there are along axes."""
+    return prod(x.shape[axis] for axis in axes)

@@ -1,0 +1,134 @@
+"""Which tensors of a run hold multiples of a step: what quantizers made, and what only moved it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intact.torch import ops
+
+__all__ = ["Grid", "Grids", "MOVES"]
+
+_BITS = 8
+"""Codes that integer layers multiply."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Elements of a tensor are ``n * scale``, n whole.
+
+    Attributes:
+        scale: float32 that broadcasts to the tensor: 0-D, or with as many axes.
+        reach: The largest \\|n\\|.
+    """
+
+    scale: Tensor
+    reach: int
+
+    def numbers(self, x: Tensor) -> Tensor:
+        """n of each element, float32."""
+        return torch.round(x / self.scale)
+
+
+def _grid_of(
+    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool
+) -> Grid | None:
+    """The grid of a call of `intact::fake_quantize`; None for what integer layers do not multiply."""
+    grid = ops._grid(x, amax, amin, format, axis, narrow)
+    spec = grid.spec
+    if spec.format.is_float or spec.format.bits > _BITS:
+        return None
+    zero = grid.zero_point
+    reach = int(max((spec.qmax - zero).max(), (zero - spec.qmin).max()))
+    scale = torch.tensor(grid.scale)
+    return Grid(scale if scale.numel() == 1 and not spec.axes else scale.reshape(grid.keepdims), reach)
+
+
+class Grids:
+    """The grids of tensors while these live and are not written to."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Tensor], int, Grid]] = {}
+
+    def of(self, x: Any) -> Grid | None:
+        """The grid of a tensor; None where none is known."""
+        known = self._known.get(id(x))
+        if known is None or known[0]() is not x or known[1] != _version(x):
+            return None
+        return known[2]
+
+    def put(self, x: Tensor, grid: Grid | None) -> None:
+        """`x` holds multiples of a grid's step."""
+        if grid is not None:
+            key = id(x)
+            self._known[key] = weakref.ref(x, lambda _: self._known.pop(key, None)), _version(x), grid
+
+    def quantized(self, y: Tensor, args: tuple[Any, ...]) -> None:
+        """`y` is what `intact::fake_quantize` made of `args`."""
+        if y.dtype == torch.float32:
+            self.put(y, _grid_of(*args))
+
+    def moved(
+        self, name: str, made: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+    ) -> None:
+        """`func` made something of `args`: what it only moved keeps its grid."""
+        grid = _common([self.of(x) for x in args[0]]) if name in _JOINS else self.of(args[0])
+        if grid is None or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
+            return
+        if grid.scale.dim():
+            if name == "unbind":
+                self._unbound(made, grid, *args[1:], **kwargs)
+                return
+            if name not in _KEEPS_AXES:
+                return
+            grid = Grid(func(grid.scale, *args[1:], **kwargs), grid.reach)
+        for y in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(y, Tensor) and y.dtype == torch.float32:
+                self.put(y, grid)
+
+    def _unbound(self, made: Any, grid: Grid, dim: int = 0) -> None:
+        """Parts along an axis have its scales, or all of them one."""
+        parts = grid.scale.unbind(dim)
+        for place, y in enumerate(made):
+            self.put(y, Grid(parts[place % len(parts)], grid.reach))
+
+
+def _version(x: Tensor) -> int:
+    return 0 if x.is_inference() else x._version
+
+
+def _common(grids: list[Grid | None]) -> Grid | None:
+    first = grids[0] if grids else None
+    alike = all(
+        g is not None and first is not None and g.scale.shape == first.scale.shape == ()
+        and torch.equal(g.scale, first.scale) for g in grids
+    )  # fmt: skip
+    if not alike or first is None:
+        return None
+    return Grid(first.scale, max(g.reach for g in grids if g is not None))
+
+
+def _pads_zeros(pad: Any = (), mode: str = "constant", value: float | None = None) -> bool:
+    return mode != "constant" or not value
+
+
+_JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
+_KEEPS_AXES = frozenset({
+    "transpose", "swapaxes", "swapdims", "permute", "t", "T", "mT", "movedim", "moveaxis", "unsqueeze",
+    "detach", "clone", "contiguous",
+})  # fmt: skip
+MOVES = _JOINS | _KEEPS_AXES | frozenset({
+    "H", "mH", "adaptive_max_pool1d", "adaptive_max_pool2d", "atleast_2d", "atleast_3d", "broadcast_to",
+    "channel_shuffle", "chunk", "diagonal", "dropout", "expand", "expand_as", "flatten", "flip", "gather",
+    "getitem", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow", "pad", "pixel_shuffle",
+    "pixel_unshuffle", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll",
+    "rot90", "select", "split", "split_with_sizes", "squeeze", "take_along_dim", "tensor_split", "tile",
+    "to", "unbind", "unflatten", "unfold", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "upsample_nearest_exact1d", "upsample_nearest_exact2d", "view", "view_as", "zero_pad", "float", "index",
+})  # fmt: skip
+"""Functions whose every element is one of their operand, or 0, by the names of `function_of`."""

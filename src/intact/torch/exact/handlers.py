@@ -1,0 +1,485 @@
+"""Torch functions in the engine's arithmetic, by the names of `function_of`.
+
+What IEEE 754 decides (sums and products of two numbers, quotients, roots, bounds) stays torch's own.
+Functions of several operators in the exporter are these operators here, each rounded by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from intact import numerics
+from intact.torch import opened
+from intact.torch.exact import functions, products, recurrent, windows
+from intact.torch.exact.grids import Grids
+from intact.torch.exact.operator import exact
+
+__all__ = ["HANDLERS", "OPENED", "Declined"]
+
+Handler = Callable[..., Any]
+
+
+class Declined(Exception):
+    """A call that no step of the engine stands for: torch's function runs."""
+
+
+def _function(name: str) -> Handler:
+    def handler(grids: Grids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if args or any(value for key, value in kwargs.items() if key != "inplace"):
+            raise Declined
+        return exact("function", input, name=name)
+
+    return handler
+
+
+def _of(name: str, x: Tensor) -> Tensor:
+    return exact("function", x, name=name)
+
+
+# ---- functions of one real ----
+
+
+def _gelu(grids: Grids, input: Tensor, *, approximate: str = "none") -> Tensor:
+    return _of("gelu" if approximate == "none" else "gelu_tanh", input)
+
+
+def _elu(
+    grids: Grids, input: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *,
+    inplace: bool = False,
+) -> Tensor:  # fmt: skip
+    if scale != 1 or input_scale != 1:
+        raise Declined
+    curve = _of("elu", input)
+    return curve if alpha == 1 else _sloped(curve, alpha)
+
+
+def _sloped(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x < 0, x * slope, x)
+
+
+def _selu(grids: Grids, input: Tensor, inplace: bool = False) -> Tensor:
+    curve = _sloped(_of("elu", input), 1.6732632423543772)
+    return curve * 1.0507009873554805
+
+
+def _celu(grids: Grids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if alpha == 1:
+        return _of("elu", input)
+    return input.clamp(min=0) + _of("elu", input.clamp(max=0) / alpha) * alpha
+
+
+def _softplus(grids: Grids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    scaled = input if beta == 1 else input * beta
+    smooth = _of("softplus", scaled)
+    return torch.where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
+
+
+def _log_sigmoid(grids: Grids, input: Tensor) -> Tensor:
+    return _of("log", _of("sigmoid", input))
+
+
+def _log_base(base: float) -> Handler:
+    below = torch.from_numpy(np.asarray(numerics.FUNCTIONS["log"](np.float32(base))))
+    return lambda grids, input: _of("log", input) / below
+
+
+def _tan(grids: Grids, input: Tensor) -> Tensor:
+    return _of("sin", input) / _of("cos", input)
+
+
+def _power(grids: Grids, input: Any, exponent: Any) -> Tensor:
+    if not isinstance(input, Tensor) or isinstance(exponent, Tensor):
+        raise Declined
+    power = float(exponent)
+    if power in (0.5, 1.0, 2.0, -1.0) or power == 0 or not abs(power) <= 64:
+        raise Declined  # torch rounds these once, as the engine does
+    if not power.is_integer():
+        return _of("exp", _of("log", input) * power)
+    made = input
+    for bit in bin(abs(int(power)))[3:]:
+        made = made * made
+        made = made * input if bit == "1" else made
+    return 1 / made if power < 0 else made
+
+
+# ---- along axes ----
+
+
+def _axes(x: Tensor, dim: Any) -> list[int]:
+    if dim is None or dim == () or dim == []:
+        return list(range(x.dim()))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    if not all(isinstance(axis, int) for axis in given):
+        raise Declined
+    return sorted(axis % max(x.dim(), 1) for axis in given)
+
+
+def _reduce(name: str) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+        axis: Any = None, keepdims: bool = False,
+    ) -> Tensor:  # fmt: skip
+        if dtype not in (None, torch.float32) or not input.dim():
+            raise Declined
+        axes, stay = _axes(input, axis if dim is None else dim), keepdim or keepdims
+        if name == "mean" and axes == [2, 3]:
+            made = windows.mean_of_planes(grids, input, stay)
+            if made is not None:
+                return made
+        return _reduced(grids, input, name, axes, stay)
+
+    return handler
+
+
+def _reduced(grids: Grids, x: Tensor, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+    return exact("reduce", x, name=name, axes=list(axes), keepdims=keepdims)
+
+
+def _softmax(grids: Grids, input: Tensor, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
+    if dtype not in (None, torch.float32) or not input.dim():
+        raise Declined
+    return exact("softmax", input, axis=dim % input.dim())
+
+
+def _log_softmax(grids: Grids, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    if dtype not in (None, torch.float32) or not input.dim():
+        raise Declined
+    axis = dim % input.dim()
+    below = input - input.amax(axis, keepdim=True)
+    return below - _of("log", _reduced(grids, _of("exp", below), "sum", [axis], True))
+
+
+def _logsumexp(grids: Grids, input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    axes = _axes(input, dim)
+    largest = input.amax(axes, keepdim=True)
+    total = _reduced(grids, _of("exp", input - largest), "sum", axes, keepdim)
+    return _of("log", total) + largest.reshape(total.shape)
+
+
+def _cumsum(grids: Grids, input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    if dtype not in (None, torch.float32) or not input.dim():
+        raise Declined
+    return exact("cum_sum", input, axis=dim % input.dim())
+
+
+def _norm(
+    grids: Grids, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    if dtype not in (None, torch.float32) or ord not in (1, 2) or not x.dim():
+        raise Declined
+    axes = _axes(x, dim)
+    if ord == 1:
+        return _reduced(grids, x.abs(), "sum", axes, keepdim)
+    return _reduced(grids, x * x, "sum", axes, keepdim).sqrt()
+
+
+def _variance(root: bool, mean_too: bool) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+        correction: Any = None,
+    ) -> Any:  # fmt: skip
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        axes = _axes(input, dim)
+        lost = 1 if unbiased is None and correction is None else correction if unbiased is None else unbiased
+        count = functions.elements(input, axes)
+        mean = _reduced(grids, input, "mean", axes, True)
+        apart = input - mean
+        made = _reduced(grids, apart * apart, "sum", axes, keepdim) / max(count - float(lost), 0.0)
+        made = made.sqrt() if root else made
+        return (made, mean if keepdim else mean.reshape(made.shape)) if mean_too else made
+
+    return handler
+
+
+# ---- norms ----
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _layer_norm(
+    grids: Grids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    before = input.shape[: input.dim() - len(normalized_shape)]
+    rows = exact("normalize", input.reshape(*before, -1), epsilon=eps)
+    return _affine(rows.reshape(input.shape), weight, bias)
+
+
+def _group_norm(
+    grids: Grids, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    rows = exact("normalize", input.reshape(input.shape[0], num_groups, -1), epsilon=eps)
+    each = [-1, *[1] * (input.dim() - 2)]
+    factors, offsets = (None if x is None else x.reshape(each) for x in (weight, bias))
+    return _affine(rows.reshape(input.shape), factors, offsets)
+
+
+def _instance_norm(
+    grids: Grids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
+    if not use_input_stats:
+        return _batch_norm(
+            grids, input, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled
+        )
+    return _group_norm(grids, input, input.shape[1], weight, bias, eps)
+
+
+def _batch_norm(
+    grids: Grids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+    momentum: float, eps: float, cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
+    if training or running_mean is None or running_var is None:
+        raise Declined
+    deviation = (running_var.double() + float(np.float32(eps))).sqrt()
+    gain = 1 / deviation if weight is None else weight.double() / deviation
+    shift = -running_mean.double() * gain
+    shift = shift if bias is None else shift + bias.double()
+    each = [-1, *[1] * (input.dim() - 2)]
+    return input * gain.float().reshape(each) + shift.float().reshape(each)
+
+
+def _rms_norm(
+    grids: Grids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:  # fmt: skip
+    axes = list(range(input.dim() - len(normalized_shape), input.dim()))
+    mean = _reduced(grids, input * input, "mean", axes, True)
+    epsilon = torch.finfo(input.dtype).eps if eps is None else eps
+    made = input * (mean + epsilon).rsqrt()
+    return made if weight is None else made * weight
+
+
+# ---- products ----
+
+
+def _linear(grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return products.linear(grids, input, weight, bias)
+
+
+def _matmul(grids: Grids, input: Tensor, other: Tensor) -> Tensor:
+    return products.matmul(grids, input, other)
+
+
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1 else x * factor
+
+
+def _baddbmm(
+    grids: Grids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    return _scaled(products.matmul(grids, a, b), alpha) + _scaled(input, beta)
+
+
+def _addmm(grids: Grids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """A Gemm: one row that is added is where sums begin."""
+    if alpha == 1 and beta == 1 and input.dim() == 1:
+        weight = b.t()
+        grid = grids.of(b)
+        if grid is not None:
+            grids.moved("t", weight, Tensor.t, (b,), {})
+        return products.linear(grids, a, weight, input)
+    return _baddbmm(grids, input, a, b, beta=beta, alpha=alpha)
+
+
+def _conv(rank: int) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
+        stride, dilation = _sizes(stride, rank), _sizes(dilation, rank)
+        if isinstance(padding, str):
+            input, padding = _padded(grids, input, weight, padding, dilation)
+        laid: Any = {
+            "stride": stride, "padding": _sizes(padding, rank), "dilation": dilation, "groups": groups,
+        }  # fmt: skip
+        return _batched(grids, rank, input, weight, bias, laid)
+
+    return handler
+
+
+def _conv_transpose(rank: int) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+        padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    ) -> Tensor:  # fmt: skip
+        laid: Any = {
+            "stride": _sizes(stride, rank), "padding": _sizes(padding, rank), "groups": groups,
+            "dilation": _sizes(dilation, rank), "transposed": True,
+            "output_padding": _sizes(output_padding, rank),
+        }  # fmt: skip
+        return _batched(grids, rank, input, weight, bias, laid)
+
+    return handler
+
+
+def _batched(grids: Grids, rank: int, x: Tensor, weight: Tensor, bias: Any, laid: Any) -> Tensor:
+    if x.dim() == rank + 2:
+        return products.convolve(grids, x, weight, bias, **laid)
+    batch = x[None]
+    grids.put(batch, grids.of(x))
+    return products.convolve(grids, batch, weight, bias, **laid)[0]
+
+
+def _padded(
+    grids: Grids, x: Tensor, weight: Tensor, padding: str, dilation: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """What "same" means: where an end gets one more it is the last one."""
+    rank = len(dilation)
+    if padding == "valid":
+        return x, [0] * rank
+    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if all(n % 2 == 0 for n in total):
+        return x, [n // 2 for n in total]
+    wide = F.pad(x, [n for whole in reversed(total) for n in (whole // 2, whole - whole // 2)])
+    grids.put(wide, grids.of(x))
+    return wide, [0] * rank
+
+
+def _sizes(value: Any, rank: int) -> list[int]:
+    given = [value] if isinstance(value, int) else list(value)
+    return given * rank if len(given) == 1 else given
+
+
+def _recurrent(cell: str) -> Handler:
+    def handler(
+        grids: Grids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
+    ) -> Any:
+        if len(laid) != 4 or not isinstance(biases, bool):
+            raise Declined  # a packed sequence
+        dropout, train, bidirectional, batch_first = laid
+        states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
+        plain = len(params) == count * (2 if bidirectional else 1) * (4 if biases else 2)
+        if not plain or (dropout and train) or x.dim() != 3:
+            raise Declined
+        rows = x
+        if batch_first:
+            rows = x.transpose(0, 1)
+            grids.put(rows, grids.of(x))
+        y, ends = recurrent.layers(grids, cell, rows, states, params, biases, count, bidirectional)
+        return (y.transpose(0, 1) if batch_first else y, *ends)
+
+    return handler
+
+
+# ---- windows ----
+
+
+def _average_pool(rank: int) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        if input.dim() != rank + 2 or divisor_override is not None:
+            raise Declined
+        kernel = _sizes(kernel_size, rank)
+        given = _sizes(stride, rank) if stride is not None and stride != [] and stride != () else kernel
+        return _pooled(
+            windows.average_pool(
+                grids, input, kernel, given, _sizes(padding, rank), ceil_mode, count_include_pad
+            )
+        )
+
+    return handler
+
+
+def _pooled(made: Tensor | None) -> Tensor:
+    if made is None:
+        raise Declined
+    return made
+
+
+def _adaptive_average_pool(rank: int) -> Handler:
+    def handler(grids: Grids, input: Tensor, output_size: Any) -> Tensor:
+        sizes = [
+            n if out is None else out
+            for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
+        ]
+        if input.dim() != rank + 2 or any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
+            raise Declined
+        if set(sizes) == {1}:
+            made = windows.mean_of_planes(grids, input, True)
+            return _reduced(grids, input, "mean", list(range(2, rank + 2)), True) if made is None else made
+        kernel = [n // out for n, out in zip(input.shape[2:], sizes, strict=True)]
+        return _pooled(windows.average_pool(grids, input, kernel, kernel, [0] * rank, False, True))
+
+    return handler
+
+
+def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
+    def handler(
+        grids: Grids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **given: Any
+    ) -> Tensor:
+        if given:
+            raise Declined
+        factors: list[float | None] = [None] * rank
+        if scales and isinstance(scales[0], (tuple, list)):
+            factors = list(scales[0])
+        sizes = output_size
+        if sizes is None:
+            sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=True)]  # type: ignore[arg-type]
+        return windows.resized(input, list(sizes), factors, mode, align_corners, antialias)
+
+    return handler
+
+
+# ---- functions that are several ----
+
+
+def _run(part: Any, *args: Any, **kwargs: Any) -> Any:
+    return part(*args, **kwargs)
+
+
+def _opened(name: str) -> Handler:
+    return lambda *args, **kwargs: opened.OPENED[name](_run, *args, **kwargs)
+
+
+def _add(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
+    return torch.add(input, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+
+
+OPENED: dict[str, Handler] = {
+    name: _opened(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
+}
+"""Functions that are calls of others, which are looked at by themselves."""
+
+HANDLERS: dict[str, Handler] = {
+    **{name: _function(name) for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "mish",
+        "sigmoid", "silu", "sin", "sinh", "tanh",
+    )},
+    "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
+    "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
+    **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
+    "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
+    "upsample_bicubic2d": _upsample("cubic", 2), "upsample_bilinear2d": _upsample("linear", 2),
+    "upsample_bicubic2d_aa": _upsample("cubic", 2, True),
+    "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),
+    "upsample_trilinear3d": _upsample("linear", 3),
+    "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _matmul, "celu": _celu,
+    "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
+    "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,
+    "elu": _elu, "expit": _function("sigmoid"), "gelu": _gelu, "group_norm": _group_norm,
+    "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
+    "instance_norm": _instance_norm, "layer_norm": _layer_norm, "linalg_vector_norm": _norm,
+    "linear": _linear, "log10": _log_base(10.0), "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
+    "logsigmoid": _log_sigmoid, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "matmul": _matmul,
+    "mean": _reduce("mean"), "mm": _matmul, "pow": _power, "rms_norm": _rms_norm, "selu": _selu,
+    "softmax": _softmax, "softplus": _softplus, "std": _variance(True, False), "sum": _reduce("sum"),
+    "std_mean": _variance(True, True), "tan": _tan, "var": _variance(False, False),
+    "var_mean": _variance(False, True),
+}  # fmt: skip
+"""Name of a function -> what it is in the engine's arithmetic."""

@@ -1,0 +1,44 @@
+"""Constants of floats have the bits of the steps that an engine would compute them with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from intact import graph, numerics
+
+X = (np.random.default_rng(0).standard_normal((40, 70)) * 3).astype(np.float32)
+
+NODES: dict[str, tuple[dict[str, Any], list[np.ndarray], np.ndarray]] = {
+    "Exp": ({}, [], numerics.exp(X)),
+    "Tanh": ({}, [], numerics.tanh(X)),
+    "Sigmoid": ({}, [], numerics.sigmoid(X)),
+    "Softmax": ({"axis": 1}, [], numerics.softmax(X, 1)),
+    "MatMul": ({}, [X.T.copy()], numerics.float_product(X, X.T)),
+    "Pow": ({}, [np.array(3.0, np.float32)], X * X * X),
+    "ReduceSum": ({"keepdims": 0}, [np.array([1])], numerics.sum_over(X, (1,))),
+    "ReduceMean": ({"keepdims": 1}, [np.array([-1])], numerics.mean_over(X, (1,), True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op_type", NODES)
+def test_constants_have_the_bits_of_steps(op_type: str) -> None:
+    attributes, others, want = NODES[op_type]
+    held = [numpy_helper.from_array(x, f"c{i}") for i, x in enumerate([X, *others])]
+    node = helper.make_node(op_type, [x.name for x in held], ["y"], **attributes)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)]
+    made = helper.make_graph([node], "g", [], outputs, held)
+    model = graph.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    found = graph.Constants(model.graph)(model.graph.outputs[0])
+    assert found is not None
+    assert found.tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
+
+
+def test_others_are_left_to_the_reference() -> None:
+    assert graph.float_value("Add", {}, [X, X]) is None
+    assert graph.float_value("Exp", {}, [X.astype(np.float64)]) is None
+    assert onnx.__version__

@@ -1,0 +1,184 @@
+"""Torch functions of modules in evaluation mode equal `numerics` in every bit; gradients are torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from intact import numerics
+from intact.torch.exact import exact_functions, torch_functions
+from intact.torch.ops import fake_quantize
+
+EVALUATED = nn.Identity().eval()
+
+
+def floats(*shape: int, seed: int = 0) -> Tensor:
+    """Of sizes so far apart that the order of sums counts."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator) * 2.0 ** torch.randint(-4, 4, shape, generator=generator)
+
+
+def same_bits(made: Tensor, want: np.ndarray) -> None:
+    assert made.shape == want.shape
+    assert made.detach().numpy().tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "cos": torch.cos, "elu": F.elu, "erf": torch.erf, "exp": torch.exp, "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hard_sigmoid": F.hardsigmoid,
+    "hard_swish": F.hardswish, "mish": F.mish, "sigmoid": torch.sigmoid, "silu": F.silu, "sin": torch.sin,
+    "softplus": F.softplus, "tanh": Tensor.tanh,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_one_real_are_those_of_numerics(name: str) -> None:
+    x = floats(5, 300)
+    with exact_functions(EVALUATED):
+        made = FUNCTIONS[name](x)
+    same_bits(made, numerics.FUNCTIONS[name](x.numpy()))
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "exp", "tanh"])
+def test_functions_in_place_write_what_others_return(name: str) -> None:
+    x = floats(3, 50)
+    want = numerics.FUNCTIONS[name](x.numpy())
+    with exact_functions(EVALUATED):
+        made = getattr(x, f"{name}_")()
+    assert made is x
+    same_bits(x, want)
+
+
+X, A, B = floats(4, 6, 50), floats(50, seed=1), floats(50, seed=2)
+IMAGE, FILTERS, BIAS = floats(2, 6, 9, 9), floats(8, 3, 3, 3, seed=3), floats(8, seed=4)
+
+CALLS: dict[str, tuple[Callable[[], Tensor], Callable[[], Any]]] = {
+    "softmax": (lambda: X.softmax(-1), lambda: numerics.softmax(X, -1)),
+    "softmax of another axis": (lambda: F.softmax(X, dim=1), lambda: numerics.softmax(X, 1)),
+    "layer_norm": (lambda: F.layer_norm(X, (50,), A, B), lambda: numerics.layer_norm(X, A, B)),
+    "sum": (lambda: X.sum((0, 2)), lambda: numerics.sum_over(X, (0, 2))),
+    "mean": (lambda: X.mean(-1, keepdim=True), lambda: numerics.mean_over(X, (2,), True)),
+    "cumsum": (lambda: X.cumsum(2), lambda: numerics.cum_sum(X.numpy(), 2)),
+    "matmul": (lambda: X @ X.mT, lambda: numerics.float_product(X, X.mT)),
+    "linear": (
+        lambda: F.linear(X, FILTERS.reshape(8, -1)[:, :].repeat(1, 2)[:, :50], BIAS),
+        lambda: numerics.float_product(X, FILTERS.reshape(8, -1).repeat(1, 2)[:, :50].T, BIAS),
+    ),
+    "conv2d": (
+        lambda: F.conv2d(IMAGE, FILTERS, BIAS, 2, 1, 1, 2),
+        lambda: numerics.float_conv(IMAGE, FILTERS, BIAS, stride=2, padding=1, groups=2),
+    ),
+    "conv_transpose2d": (
+        lambda: F.conv_transpose2d(IMAGE, FILTERS[:6], None, 2, 1),
+        lambda: numerics.float_conv_transpose(
+            IMAGE, FILTERS[:6].transpose(0, 1), stride=(2, 2), padding=((1, 1), (1, 1)), dilation=(1, 1),
+            output_padding=(0, 0),
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_sums_products_and_norms_have_one_order(name: str) -> None:
+    call, want = CALLS[name]
+    with exact_functions(EVALUATED):
+        made = call()
+    same_bits(made, want())
+
+
+def test_a_batch_norm_is_a_product_and_a_sum_rounded_by_themselves() -> None:
+    norm = nn.BatchNorm2d(6).eval()
+    norm.running_mean.copy_(floats(6, seed=5))
+    norm.running_var.copy_(floats(6, seed=6).abs() + 0.1)
+    with exact_functions(norm):
+        made = norm(IMAGE)
+    gain = norm.weight.double() / (norm.running_var.double() + float(np.float32(norm.eps))).sqrt()
+    shift = norm.bias.double() - norm.running_mean.double() * gain
+    want = IMAGE * gain.float()[:, None, None] + shift.float()[:, None, None]
+    same_bits(made, want.detach().numpy())
+
+
+def quantized(x: Tensor, amax: float, **grid: Any) -> Tensor:
+    return fake_quantize(x, amax, **grid)
+
+
+@pytest.mark.parametrize("width", [40, 3000])  # sums that float32 holds, and longer ones
+def test_products_of_quantized_tensors_are_exact_sums_times_one_scale(width: int) -> None:
+    x, w, bias = floats(7, width), floats(5, width, seed=1), floats(5, seed=2)
+    with exact_functions(EVALUATED):
+        made = F.linear(quantized(x, 3.3), quantized(w, 2.7), bias)
+    steps = [np.float32(3.3) / np.float32(127), np.float32(2.7) / np.float32(127)]
+    codes = [np.clip(np.rint(t.numpy() / s), -128, 127) for t, s in zip((x, w), steps, strict=True)]
+    total = (codes[0].astype(np.int64) @ codes[1].astype(np.int64).T).astype(np.float32)
+    same_bits(made, total * np.float32(np.float64(steps[0]) * steps[1]) + bias.numpy())
+
+
+def test_grids_go_through_what_only_moves_data() -> None:
+    x, w = floats(4, 6, 8), floats(5, 48, seed=1)
+    with exact_functions(EVALUATED):
+        weight = quantized(w, 2.7)
+        straight = F.linear(quantized(x, 3.3).flatten(1), weight)
+        moved = F.linear(quantized(x.transpose(1, 2), 3.3).transpose(1, 2).reshape(4, 48), weight)
+        lost = F.linear((quantized(x, 3.3) + 0.1).flatten(1), weight)
+    assert torch.equal(straight, moved)
+    want = numerics.float_product((quantized(x, 3.3) + 0.1).flatten(1), quantized(w, 2.7).T)
+    same_bits(lost, want)
+
+
+def test_a_tensor_that_is_written_to_has_no_grid() -> None:
+    x, w = floats(4, 48), floats(5, 48, seed=1)
+    with exact_functions(EVALUATED):
+        written = quantized(x, 3.3)
+        written.add_(0.1)
+        made = F.linear(written, quantized(w, 2.7))
+    same_bits(made, numerics.float_product(quantized(x, 3.3) + 0.1, quantized(w, 2.7).T))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.softmax(x, -1), lambda x: F.layer_norm(x, (50,), A, B), lambda x: x @ A, F.gelu, F.silu,
+        lambda x: F.linear(fake_quantize(x, 4.0), fake_quantize(A[None], 3.0)), lambda x: x.mean(1),
+    ],
+)  # fmt: skip
+def test_gradients_are_those_of_torch(call: Callable[[Tensor], Tensor]) -> None:
+    found = []
+    for way in (exact_functions(EVALUATED), torch_functions()):
+        x = X.clone().requires_grad_()
+        with way:
+            call(x).square().sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def test_training_and_exports_have_torchs_own_functions() -> None:
+    x = floats(3, 64)
+    with exact_functions(nn.Identity().train()):
+        assert torch.equal(x.softmax(-1), torch.softmax(x, -1))
+    with torch_functions(), exact_functions(EVALUATED):
+        made = x.exp()
+    assert torch.equal(made, torch.exp(x))
+
+
+def test_other_dtypes_stay_with_torch() -> None:
+    x = floats(3, 64).double()
+    with exact_functions(EVALUATED):
+        made = x.exp(), x.bfloat16().softmax(-1)
+    assert torch.equal(made[0], torch.exp(x))
+    assert torch.equal(made[1], torch.softmax(x.bfloat16(), -1))
+
+
+def test_export_and_compile_see_one_operator() -> None:
+    x = floats(3, 8)
+    made = torch.ops.intact.exact.default([x], "softmax", '{"axis": 1}')
+    same_bits(made, numerics.softmax(x.numpy(), 1))
+    torch.library.opcheck(
+        torch.ops.intact.exact.default, ([x.requires_grad_()], "softmax", '{"axis": 1}'),
+        test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
+    )  # fmt: skip
