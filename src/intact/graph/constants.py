@@ -101,9 +101,22 @@ class Constants:
             node = value.producer()
             assert node is not None
             arrays = evaluate_node(node, [None if v is None else self._known[v] for v in node.inputs])
+            _check_types(node, arrays)
             self._known.update(
                 zip(node.outputs, arrays, strict=False)
             )  # outputs left out at the end have none
+
+
+def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
+    """
+    Raises:
+        FileFormatError: A file says of what `node` makes another type than it makes.
+    """
+    for output, array in zip(node.outputs, arrays, strict=False):
+        if output.dtype in _PLAIN and array.dtype.kind in "fiub" and output.dtype.numpy() != array.dtype:
+            where = f"node '{node.name}' ({node.op_type}): output '{output.name}'"
+            raise FileFormatError(where, str(array.dtype), f"{output.dtype.numpy()}, as the file says of it",
+                                  "export the model again")  # fmt: skip
 
 
 def foldable(node: ir.Node) -> bool:

@@ -88,6 +88,8 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
         if tensor.data_type == _T.STRING or used:
             raise FileFormatError(where, f"raw data and {used or 'strings'}", "one kind of data", _FIX)
         _compare(where, len(tensor.raw_data), byte_size(tensor), "bytes", tensor)
+        if _BITS[tensor.data_type] == 6 and (over := 6 * count % 8) and tensor.raw_data[-1] >> over:
+            raise FileFormatError(where, "numbers of 6 bits with bits behind the last", "zeros there", _FIX)
     else:
         if used not in ([], [field]):
             raise FileFormatError(where, f"data in {', '.join(used)}", f"data in {field}", _FIX)

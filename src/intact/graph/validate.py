@@ -44,6 +44,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
     versions = _checked_versions(proto.opset_import, any_opset)
     check_expansion(proto)
     _check_functions(proto, _Rules(check, versions), any_opset)
+    _refuse_twice([info.name for info in proto.graph.output], "output")
     if proto.graph.HasField("name") or proto.graph.node or proto.graph.output:
         _check_graph(proto.graph, None, _Rules(check, versions))
     else:
