@@ -96,6 +96,17 @@ class FileAccessError(IntactError, OSError):
         return type(self), self.args, {**vars(self), "errno": self.errno}
 
 
+def require_path(path: object) -> None:
+    """
+    Raises:
+        QuantValueError: `path` is nothing that names a file.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise QuantValueError(
+            "path", f"a {type(path).__name__}", "the name of a file", "give a str or a Path"
+        )
+
+
 class MissingExtraError(IntactError, ImportError):
     """An optional dependency is not installed."""
 

@@ -214,3 +214,30 @@ def test_bits_behind_the_last_number_of_six_are_refused() -> None:
     proto.graph.initializer.add(name="six", data_type=TensorProto.FLOAT6E3M2, dims=[1], raw_data=b"\xff")
     with pytest.raises(FileFormatError, match="numbers of 6 bits"):
         load(proto)
+
+
+def test_graphs_beside_an_attributes_graph_are_refused() -> None:
+    inner = helper.make_tensor_value_info("i", TensorProto.FLOAT, None)
+    body = helper.make_graph([helper.make_node("Relu", ["a"], ["i"])], "body", [], [inner])
+    node = helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)
+    node.attribute[0].graphs.append(body)
+    with pytest.raises(FileFormatError, match="graphs beside its value"):
+        load(model(node, constants={"yes": np.array(True)}))
+
+
+def test_what_onnx_finds_outside_its_arrays_is_an_error_of_ours() -> None:
+    """Its inference of STFT asks for an element of an empty tensor: an IndexError in Python."""
+    names = ["s", "step", "w", "n"]
+    constants = {
+        "s": np.zeros((2, 0, 2, 1), np.float32), "step": np.zeros(0, np.int32),
+        "w": np.zeros((5, 2), np.float32), "n": np.full((1, 1), -1, np.int32),
+    }  # fmt: skip
+    with pytest.raises(FileFormatError, match="do not fit"):
+        load(model(helper.make_node("STFT", names, ["y"]), opset=17, constants=constants))
+
+
+def test_a_recurrent_layer_of_no_direction_is_refused() -> None:
+    node = helper.make_node("LSTM", ["x3", "w", "r3"], ["y"], hidden_size=2, direction="\0")
+    arrays = {"w": np.zeros((1, 8, 2), np.float32), "r3": np.zeros((1, 8, 2), np.float32)}
+    with pytest.raises(FileFormatError, match="'direction'"):
+        lower(model(helper.make_node("Squeeze", ["a"], ["x3"]), node, constants=arrays))

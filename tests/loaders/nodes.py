@@ -5,6 +5,7 @@ Unlike mutated files these reach every operator: empty names, repeated outputs, 
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 from typing import Any
@@ -192,10 +193,9 @@ def tensor(dice: random.Random, name: str, dtype: int) -> onnx.TensorProto:
         return helper.make_tensor(name, dtype, sizes, [dice.choice(pool) for _ in range(count)])
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE):
         pool = (1.0, 2.0, 0.5, 0.1, -1.0) if dice.random() < 0.7 else REALS
-        reals = [dice.choice(pool) for _ in range(count)]
-        return helper.make_tensor(
-            name, dtype, sizes, [r if abs(r) < 3.4e38 or r != r else r * 10 for r in reals]
-        )
+        most = 3.4e38 if dtype == TensorProto.FLOAT else math.inf
+        reals = [r if abs(r := dice.choice(pool)) < most else math.inf for _ in range(count)]
+        return helper.make_tensor(name, dtype, sizes, reals)
     if dtype == TensorProto.STRING:
         return helper.make_tensor(name, dtype, sizes, [b"a"] * count)
     made = onnx.TensorProto(name=name, data_type=dtype, dims=sizes)

@@ -219,6 +219,8 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         raise FileFormatError(at, "no type", "an attribute with its type", FIX)
     is_graph = attribute.type == onnx.AttributeProto.GRAPH
+    if attribute.graphs and attribute.type != onnx.AttributeProto.GRAPHS:
+        raise FileFormatError(at, "graphs beside its value", "graphs in an attribute of type GRAPHS", FIX)
     if not attribute.ref_attr_name and attribute.HasField("g") != is_graph:
         got = (
             "no graph" if is_graph else f"a graph in {onnx.AttributeProto.AttributeType.Name(attribute.type)}"

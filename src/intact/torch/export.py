@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph
-from intact.errors import QuantValueError, UnsupportedError
-from intact.torch._modules import unwrapped
+from intact.errors import QuantValueError, UnsupportedError, require_path
+from intact.torch._modules import require_module, unwrapped
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import evaluating
@@ -130,6 +130,8 @@ def export(
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
     """
+    require_module(model, "export")
+    require_path(path)
     model = unwrapped(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)
