@@ -100,7 +100,8 @@ class Constants:
 
     def _compute(self, value: ir.Value) -> None:
         if value.const_value is not None:
-            self._known[value] = value.const_value.numpy()
+            array = value.const_value.numpy()
+            self._known[value] = array.astype(object) if array.dtype.kind == "S" else array
         elif value not in self._known:
             node = value.producer()
             assert node is not None

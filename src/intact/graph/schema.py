@@ -169,7 +169,14 @@ def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool
     )
 
 
-_OWN_CHECKS = {"Einsum": _check_equation, "Split": _check_split}
+def _check_batch(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse fewer than no batch axes: ONNX's inference reads in front of its array."""
+    attribute = given.get("batch_dims")
+    if attribute is not None and not attribute.ref_attr_name and attribute.i < 0:
+        raise FileFormatError(f"{where}: attribute 'batch_dims'", str(attribute.i), "0 or more", FIX)
+
+
+_OWN_CHECKS = {"Einsum": _check_equation, "GatherND": _check_batch, "Split": _check_split}
 
 
 def _name(kind: int) -> str:

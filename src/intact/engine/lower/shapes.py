@@ -239,7 +239,7 @@ def _convolved(walk: _Walk, node: Node) -> Sizes | None:
 def _pooled(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
     said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    if x is None or said.ceil_mode:
+    if x is None or said.ceil_mode or len(x) != 2 + len(said.kernel_shape):
         return None
     return [*x[:2], *said.positions(x[2:], said.kernel_shape)]
 
