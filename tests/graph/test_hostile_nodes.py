@@ -241,3 +241,11 @@ def test_a_recurrent_layer_of_no_direction_is_refused() -> None:
     arrays = {"w": np.zeros((1, 8, 2), np.float32), "r3": np.zeros((1, 8, 2), np.float32)}
     with pytest.raises(FileFormatError, match="'direction'"):
         lower(model(helper.make_node("Squeeze", ["a"], ["x3"]), node, constants=arrays))
+
+
+@pytest.mark.parametrize("batch_dims", [-1, -3, -(2**40)])
+def test_fewer_than_no_batch_axes_are_refused(batch_dims: int) -> None:
+    """ONNX's inference reads in front of its array of sizes, and crashes."""
+    node = helper.make_node("GatherND", ["a", "i"], ["y"], batch_dims=batch_dims)
+    with pytest.raises(FileFormatError, match="'batch_dims'"):
+        load(model(node, constants={"i": np.zeros((1, 1), np.int64)}))

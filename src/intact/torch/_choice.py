@@ -34,8 +34,9 @@ def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
         QuantValueError: There is no such method, or a pattern fits no name.
     """
     names = list(names)
-    if not isinstance(method, str | Mapping):
-        require_method(method, "auto")
+    given: object = method  # of callers without a type checker, too
+    if not isinstance(given, str | Mapping):
+        require_method(repr(given), "auto")
     patterns = {"*": method} if isinstance(method, str) else dict(method)
     for pattern, one in patterns.items():
         require_method(one, "auto")

@@ -392,10 +392,15 @@ class _Run:
 def _require_finite(model: nn.Module, epoch: int) -> None:
     """One wait for the device: each parameter's sum is finite where it is."""
     named = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
-    finite = [torch.isfinite(p.detach().to_local() if is_dealt(p) else p.detach()).all() for _, p in named]
+    finite = [torch.isfinite(_part(p.detach())).all() for _, p in named]
     if finite and not torch.stack([f.to(finite[0].device) for f in finite]).all():
         name = next(name for (name, _), f in zip(named, finite, strict=True) if not f)
         raise _diverged(f"epoch {epoch + 1}: '{name}'", math.nan)
+
+
+def _part(x: Tensor) -> Tensor:
+    """What this process has of `x`."""
+    return x.to_local() if is_dealt(x) else x  # type: ignore[no-any-return,attr-defined]
 
 
 def _diverged(where: str, number: float) -> CalibrationError:
