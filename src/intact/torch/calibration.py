@@ -44,7 +44,6 @@ from intact.torch._collection import (
     weights_of,
     working_quantizers,
 )
-from intact.torch._modules import require_module
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -305,7 +304,6 @@ def calibrate(
     Distributed: under torchrun the batches are dealt over the processes (a `DistributedSampler` has dealt
         them already; `num_batches` counts those of all). The scales are bit for bit those of one process.
     """
-    require_module(model, "calibrate")
     group = distributed.join()
     require_whole(model, "calibrate", "calibrate first, and shard what came out")
     quantizers = enabled_quantizers(model)
