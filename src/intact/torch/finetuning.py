@@ -400,7 +400,7 @@ def _require_finite(model: nn.Module, epoch: int) -> None:
 
 def _part(x: Tensor) -> Tensor:
     """What this process has of `x`."""
-    return x.to_local() if is_dealt(x) else x  # type: ignore[no-any-return,attr-defined]
+    return x.to_local() if is_dealt(x) else x  # type: ignore[attr-defined]
 
 
 def _diverged(where: str, number: float) -> CalibrationError:
