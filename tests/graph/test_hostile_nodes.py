@@ -249,3 +249,12 @@ def test_fewer_than_no_batch_axes_are_refused(batch_dims: int) -> None:
     node = helper.make_node("GatherND", ["a", "i"], ["y"], batch_dims=batch_dims)
     with pytest.raises(FileFormatError, match="'batch_dims'"):
         load(model(node, constants={"i": np.zeros((1, 1), np.int64)}))
+
+
+def test_an_empty_tensor_of_sizes_that_no_array_has_is_refused() -> None:
+    proto = onnx.ModelProto.FromString(model(helper.make_node("Relu", ["a"], ["y"])))
+    proto.graph.initializer.add(
+        name="none", data_type=TensorProto.FLOAT, dims=[0, 2**40, 2**40], raw_data=b""
+    )
+    with pytest.raises(FileFormatError, match="dimensions of 0 or more"):
+        load(proto)

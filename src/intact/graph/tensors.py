@@ -35,7 +35,8 @@ def element_count(dims: list[int], where: str) -> int:
         FileFormatError: One is negative, or the product is above the limit.
     """
     count = math.prod(dims)
-    if min(dims, default=0) < 0 or count >= 2**48:
+    # NumPy has no array, not even an empty one, whose other sizes are of more than its memory.
+    if min(dims, default=0) < 0 or math.prod(n for n in dims if n) >= 2**48:
         raise FileFormatError(where, f"shape {dims}", "dimensions of 0 or more that fit in memory", _FIX)
     TENSOR_ELEMENTS.check(count, where)
     return count
