@@ -24,7 +24,7 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
-from intact.errors import FileAccessError, IntactError
+from intact.errors import FileAccessError, IntactError, require_path
 
 _UNSYNCABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 """What file systems answer that have nothing to sync."""
@@ -129,6 +129,7 @@ class _New:
     file: BufferedWriter
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        require_path(path)
         self.path = path
         with _told(path):
             self.target, self.before, self.direct = _resolved(Path(path))

@@ -104,6 +104,17 @@ class ClashingInstallationError(IntactError, ImportError):
     """Another project's files lie in the folder of this package."""
 
 
+def require_path(path: object) -> None:
+    """
+    Raises:
+        QuantValueError: `path` is nothing that names a file.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise QuantValueError(
+            "path", f"a {type(path).__name__}", "the name of a file", "give a str or a Path"
+        )
+
+
 class MissingExtraError(IntactError, ImportError):
     """An optional dependency is not installed."""
 

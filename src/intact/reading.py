@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from intact.errors import FileAccessError, FileFormatError, IntactError
+from intact.errors import FileAccessError, FileFormatError, IntactError, require_path
 
 _KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
@@ -50,6 +50,7 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         FileFormatError: It is no regular file, nor a link to one; names the path.
         OSError: There is no such file.
     """
+    require_path(path)
     where = f"file '{os.fspath(path)}'"
     try:
         mode = Path(path).stat().st_mode

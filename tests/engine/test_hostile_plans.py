@@ -197,3 +197,26 @@ def test_what_is_no_file_is_refused_and_no_pipe_is_waited_for(read, tmp_path):
             read(path)
     with pytest.raises((IntactError, OSError), match="missing"):
         read(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "float64", "bool"])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_part_for_onnx_runtime_makes_what_the_plan_says(tmp_path, qdq_class, dtype, backend):
+    content, arrays, step = fallback_plan(tmp_path, qdq_class)
+    for tensor in content["tensors"]:
+        if tensor["name"] == step["ys"][0]:
+            tensor["dtype"] = dtype
+    content["steps"] = content["steps"][: content["steps"].index(step) + 1]
+    content["outputs"] = step["ys"]
+    path = rewritten(tmp_path / "other.plan", content, arrays)
+    with pytest.raises(FileFormatError, match=f"got float32 in the model, want {dtype}"):
+        intact.load(path, threads=1, backend=backend)
+
+
+def test_a_part_for_onnx_runtime_has_the_outputs_that_its_step_names(tmp_path, qdq_class):
+    content, arrays, step = fallback_plan(tmp_path, qdq_class)
+    model = onnx.ModelProto.FromString(arrays[f"constant/{step['model']}"].tobytes().rstrip(b"\0"))
+    model.graph.node[-1].output[0] = model.graph.output[0].name = "other"
+    with_model(content, arrays, step, model.SerializeToString())
+    with pytest.raises(FileFormatError, match="got none in the model"):
+        intact.load(rewritten(tmp_path / "renamed.plan", content, arrays), threads=1)

@@ -36,6 +36,43 @@ def test_few_that_lie_apart_are_folded_in_the_order_of_their_lanes(qdq, lowered,
     assert "reduce" in lowered(g, y).agree(1e-4).exact().kinds
 
 
+ROWS = [
+    [np.inf, 1, 2], [-np.inf] * 3, [np.inf, -np.inf, 0], [np.inf, np.inf, 1], [-np.inf, 0, 1],
+    [np.nan, 1, np.inf], [3e38, 3e38, 0], [-3e38, -3e38, -3.4e38], [1, 2, 3],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_sum_of_exponentials_of_infinities_is_what_onnx_runtime_gives(qdq, backend, keepdims):
+    g = qdq()
+    y = g.node("ReduceLogSumExp", g.input("x", [len(ROWS), 3]), g.constant(np.array([1])), keepdims=keepdims)
+    data, x = g.proto(y).SerializeToString(), np.array(ROWS, np.float32)
+    plan = lower(data)
+    assert not any(step.kind == "onnx" for step in plan.steps)
+    (want,) = Session(data).run({"x": x}).values()
+    (got,) = Engine(plan, threads=1, backend=backend).run({"x": x}).values()
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert np.isinf(want).sum() == 4
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_a_gemm_of_beta_0_does_not_read_what_it_adds(qdq, codes):
+    g = qdq()
+    x = g.input("x", [4, 16])
+    weight = g.weight(8, 16) if codes else g.floats(8, 16)
+    bias = g.constant(np.array([np.nan, np.inf, 1, 2, 3, 4, 5, 6], np.float32))
+    data = g.proto(
+        g.node("Gemm", g.pair(x) if codes else x, weight, bias, transB=1, beta=0.0)
+    ).SerializeToString()
+    plan = lower(data)
+    x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
+    (want,) = Session(data).run({"x": x}).values()
+    (got,) = Engine(plan, threads=1).run({"x": x}).values()
+    assert not any(step.kind == "onnx" for step in plan.steps) and np.isfinite(want).all()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_a_sum_of_exponentials_does_not_overflow(qdq, lowered):
     g = qdq()
     x = g.node("Mul", g.input("x", [3, 50]), g.constant(np.float32(1000)))

@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
-from tests.loaders import mutate
+from tests.loaders import mutate, nodes
 from tests.loaders.entries import folder
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -36,6 +36,8 @@ def good(kind: str) -> list[bytes]:
 def make(kind: str, number: int) -> bytes:
     """File `number` of a kind: the same for the same number and corpus."""
     dice = random.Random(f"{kind} {number}")
+    if kind == "onnx" and dice.random() < 0.5:
+        return nodes.model(dice)
     base = dice.choice(good(kind))
     return change(kind, dice, base)
 
@@ -131,7 +133,10 @@ def _change_onnx(dice: random.Random, data: bytes) -> bytes:
         model = onnx.ModelProto.FromString(data)
     except Exception:
         return mutate.data(dice, data)
-    mutate.message(dice, model)
+    if dice.random() < 0.3:
+        nodes.disturb(dice, model)
+    else:
+        mutate.message(dice, model)
     try:
         return bytes(model.SerializeToString())
     except Exception:  # text that is none

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import intact.torch
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import CalibrationError, FileFormatError, QuantValueError
 from intact.numerics import short_amax
 from intact.spec import QuantSpec
 from intact.torch.finetuning import cosine_lr, distillation_loss
@@ -306,3 +306,27 @@ def test_a_model_without_ranges_is_refused_by_name() -> None:
     intact.torch.replace_modules(model)
     with pytest.raises(QuantValueError, match=r"quantizer '0\._input_quantizer': got no range"):
         finetune(model)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_before_it_reaches_the_weights(bad: float, tmp_path: Path) -> None:
+    x, losses = torch.randn(2, 32), iter([1.0, bad])
+    model = intact.torch.quantize(nn.Sequential(nn.Linear(32, 16)), [x]).model
+    with pytest.raises(CalibrationError, match=f"finetune, step 1: loss: got {bad}, want a finite number"):
+        intact.torch.finetune(
+            model, [(x, x), (x, x)], epochs=1, lr=0.01, loss=lambda y, _: y.square().sum() * next(losses),
+            checkpoint=tmp_path / "state", progress=False,
+        )  # fmt: skip
+    assert all(p.isfinite().all() for p in model.parameters()) and not (tmp_path / "state").exists()
+
+
+def test_weights_that_are_no_numbers_behind_an_epoch_are_an_error_and_no_checkpoint(tmp_path: Path) -> None:
+    """The last loss was finite, and its gradient was not."""
+    x = torch.randn(2, 32)
+    model = intact.torch.quantize(nn.Sequential(nn.Linear(32, 16)), [x]).model
+    with pytest.raises(CalibrationError, match=r"finetune, epoch 1: '0\.\w+': got nan"):
+        intact.torch.finetune(
+            model, [(x, x)], epochs=1, lr=0.01, loss=lambda y, _: (y - y).sum().sqrt(),
+            checkpoint=tmp_path / "state", progress=False,
+        )  # fmt: skip
+    assert not (tmp_path / "state").exists()

@@ -26,6 +26,7 @@ _UsageError: Any = typer.BadParameter.__base__  # click's; newer versions of typ
 
 def told(arguments: Sequence[str] | None) -> int:
     """Run one verb, print what went wrong, and return the exit status."""
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that this terminal cannot show is no error
             stream.reconfigure(errors="backslashreplace")
@@ -54,6 +55,21 @@ def told(arguments: Sequence[str] | None) -> int:
         complain("intact: this is a fault of INTact, not of its user: please report it with the lines above")
         return FAULT
     return status if isinstance(status, int) else 0
+
+
+def _open_closed() -> None:
+    """Stand in for streams that the caller closed (``>&-``): else a file gets the number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+        setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def _failed(error: object) -> int:

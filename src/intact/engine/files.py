@@ -28,7 +28,7 @@ from intact.engine.codec import decode, encode, unexpected
 from intact.engine.limits import check_limits
 from intact.engine.plan import Plan
 from intact.engine.steps import KINDS, Step, Tensor
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, checked
@@ -197,6 +197,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
             the place in it. Of arrays this is found when they are first asked for.
         FileAccessError: The file cannot be read.
     """
+    require_path(path)
     where = f"file '{os.fspath(path)}'"
     metadata, views = container.read(path, copy=copy)
     content = _content(where, metadata)

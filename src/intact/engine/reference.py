@@ -95,7 +95,7 @@ class ReferenceBackend:
         """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
         for step in plan.steps:
             if isinstance(step, FallbackSubgraph):
-                step.check_model(plan.constants)
+                step.check_model(plan.constants, plan.tensors)
 
     def compile(
         self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
@@ -106,7 +106,9 @@ class ReferenceBackend:
         def fallback(step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
             if found := {name: sizes[name] for name in writes(step) if name in sizes}:
                 return found
-            return fallback_shapes(plan, step, known, lambda one: one.session(plan.constants, threads=1))
+            return fallback_shapes(
+                plan, step, known, lambda one: one.session(plan.constants, plan.tensors, 1)
+            )
 
         found = infer_shapes(plan, shapes, fallback)
         return ReferenceExecutable(plan, found)

@@ -9,6 +9,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import ArrayLike, DTypeLike
 
+from intact.errors import FileFormatError
+from intact.graph.attributes import FIX
 from intact.graph.proto import INFERRED, values_of, with_subgraphs
 
 
@@ -32,7 +34,11 @@ class Namer:
 def new_constant(graph: ir.Graph, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
     """A new initializer of `graph` that holds `array`; nothing may have its name yet."""
     array = np.asarray(array)
-    tensor = ir.Tensor(array, dtype=dtype, name=name)
+    try:
+        tensor = ir.Tensor(array, dtype=dtype, name=name)
+    except TypeError as error:  # the file says of a constant another type than its nodes make
+        want = "constants of the types that the file says"
+        raise FileFormatError(f"'{name}'", f"{array.dtype} of type {dtype}", want, FIX) from error
     value = ir.Value(
         name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
     )

@@ -51,6 +51,10 @@ _NEVER_CONSTANT = {
 _GROWING = {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
 _PRODUCTS = {"MatMul", "Gemm", "MatMulInteger"}
 _PER_ELEMENT = 2**10  # products that cost what an element of another operator costs
+_NUMPY = {
+    dtype for dtype in ir.DataType
+    if dtype not in (ir.DataType.UNDEFINED, ir.DataType.STRING) and dtype.numpy().isbuiltin == 1
+}  # fmt: skip
 _PLAIN = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
 _SAFE = 2**12  # elements of inputs of which no other operator makes too much
 _IR_VERSION = 10  # which every ONNX Runtime that we run in reads
@@ -97,14 +101,28 @@ class Constants:
 
     def _compute(self, value: ir.Value) -> None:
         if value.const_value is not None:
-            self._known[value] = value.const_value.numpy()
+            array = value.const_value.numpy()
+            self._known[value] = array.astype(object) if array.dtype.kind == "S" else array
         elif value not in self._known:
             node = value.producer()
             assert node is not None
             arrays = evaluate_node(node, [None if v is None else self._known[v] for v in node.inputs])
+            _check_types(node, arrays)
             self._known.update(
                 zip(node.outputs, arrays, strict=False)
             )  # outputs left out at the end have none
+
+
+def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
+    """
+    Raises:
+        FileFormatError: A file says of what `node` makes another type than it makes.
+    """
+    for output, array in zip(node.outputs, arrays, strict=False):
+        if output.dtype in _NUMPY and array.dtype.kind in "fiub" and output.dtype.numpy() != array.dtype:
+            where = f"node '{node.name}' ({node.op_type}): output '{output.name}'"
+            raise FileFormatError(where, str(array.dtype), f"{output.dtype.numpy()}, as the file says of it",
+                                  "export the model again")  # fmt: skip
 
 
 def foldable(node: ir.Node) -> bool:
@@ -231,7 +249,11 @@ def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str
     told.CopyFrom(model)
     small = {name: array for name, array in feeds.items() if array.size <= SMALL and array.dtype.kind in "if"}
     told.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in small.items())
-    found = onnx.shape_inference.infer_shapes(told, data_prop=True)
+    try:
+        found = onnx.shape_inference.infer_shapes(told, data_prop=True)
+    except (RuntimeError, ValueError, IndexError) as error:
+        want = "an operator that fits its inputs"
+        raise FileFormatError(where, first_line(root(error)), want, "export the model again") from error
     for info in (*found.graph.output, *found.graph.value_info):
         dims = info.type.tensor_type.shape.dim
         FOLDED.check(math.prod(dim.dim_value for dim in dims if dim.HasField("dim_value")), where)

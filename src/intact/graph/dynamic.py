@@ -201,6 +201,8 @@ def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
     """Parameters for each column of a weight, or for each of its matrices, so that they broadcast."""
     if array.size == 1:
         return array.reshape(())
+    if weight.ndim < 2:
+        raise _Stays("its weight is no matrix")
     if array.ndim == 1 and array.size == weight.shape[-1]:
         return array
     if array.ndim == weight.ndim - 1 and weight.shape[-1] == array.shape[-1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -14,12 +16,14 @@ from intact.graph.validate import check_structure
 from intact.graph.wording import unreadable
 
 
-def check_fallback(data: bytes, where: str) -> None:
-    """Refuse a model that reads other files, contradicts itself, or asks for more than the limits.
+def check_fallback(data: bytes, where: str, outputs: Mapping[str, str]) -> None:
+    """Refuse a model that reads other files, contradicts itself, asks for more than the limits, or makes
+    something else than its step says.
 
     Args:
         data: The bytes of a ModelProto.
         where: The step of the plan, for errors.
+        outputs: What the step makes, by name: NumPy's name of its type.
     Raises:
         FileFormatError: It is no model, or damaged; a tensor's data lie in another file.
         UnsupportedError: An IR version or opset that we do not read.
@@ -32,11 +36,23 @@ def check_fallback(data: bytes, where: str) -> None:
         check_structure(proto, _within, any_opset=True)
         if proto.training_info:
             raise FileFormatError("training_info", "a graph for training", "none", "build the plan again")
+        made = {info.name: info.type.tensor_type.elem_type for info in proto.graph.output}
+        for name, dtype in outputs.items():
+            _check_output(name, made.get(name), dtype)
         for graph in proto_graphs(inferred(proto)):
             for info in (*graph.input, *graph.output, *graph.value_info):
                 check_shape(info, "")
     except FileFormatError as error:
         raise error.at(where) from error
+
+
+def _check_output(name: str, made: int | None, dtype: str) -> None:
+    if made is None:
+        raise FileFormatError(
+            f"output '{name}'", "none in the model", "one of its outputs", "build the plan again"
+        )
+    if made and (held := onnx.helper.tensor_dtype_to_np_dtype(made).name) != dtype:
+        raise FileFormatError(f"output '{name}'", f"{held} in the model", dtype, "build the plan again")
 
 
 def _within(tensor: onnx.TensorProto, where: str) -> None:

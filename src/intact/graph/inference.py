@@ -139,7 +139,7 @@ def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelPro
     raise _wrong(text) from problem
 
 
-_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
+_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
 
 
 def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool, checked: bool = True) -> onnx.ModelProto:

@@ -1,8 +1,14 @@
-"""A node against what its operator says: types of attributes, their presence and windows, how many inputs."""
+"""A node against what its operator says: types of attributes, their presence and windows, inputs and outputs.
+
+ONNX's inference believes that a node fits its operator, and reads outside its arrays where one does not. What
+is refused here, ONNX's checker and ONNX Runtime refuse, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,6 +16,7 @@ import onnx
 
 from intact.errors import FileFormatError
 from intact.graph.attributes import FIX
+from intact.graph.contrib_ports import contrib_ports
 
 _A = onnx.AttributeProto
 _TYPES = dict(_A.AttributeType.items())
@@ -20,8 +27,8 @@ _FAR = 2**31  # of a number that says where pixels lie: above what any tensor ha
 
 
 def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: str) -> None:
-    """Refuse attributes of other types than the node's operator wants, windows that are none, and inputs that
-    no operator of its name takes.
+    """Refuse attributes of other types than the node's operator wants, windows that are none, and inputs and
+    outputs that no operator of its name has, or that it has to have and the node leaves out.
 
     Args:
         node: Of any domain; of operators that ONNX does not know nothing is known.
@@ -38,10 +45,11 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
         raise FileFormatError(where, "an attribute twice", "each attribute once", FIX)
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
-    fewest, most = _inputs(node.op_type, domain, version)
-    if len(node.input) < fewest or any(node.input[most:]):
-        want = f"at least {fewest}" if len(node.input) < fewest else f"at most {most}"
-        raise FileFormatError(where, f"{len(node.input)} inputs", want, FIX)
+    inputs, outputs = _ports(node.op_type, domain, version)
+    inputs.check(node.input, where, "input")
+    outputs.check(node.output, where, "output")
+    if not domain and node.op_type in _OWN_CHECKS:
+        _OWN_CHECKS[node.op_type](node, given, where)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
         found = given.get(name)
@@ -66,10 +74,85 @@ def _schema(op_type: str, domain: str, version: int) -> Any:
     return None
 
 
-def _inputs(op_type: str, domain: str, version: int) -> tuple[int, int]:
-    """How many inputs an operator takes, at least and at most."""
+@dataclass(frozen=True)
+class _Ports:
+    """What an operator says about its inputs, or about its outputs."""
+
+    fewest: int = 0
+    most: int = 2**31 - 1
+    needed: frozenset[int] = frozenset()
+    """Places that have to have a name; the last place stands for all behind it where `repeats`."""
+    last: int = 0
+    repeats: bool = False
+
+    @staticmethod
+    def of(formals: Sequence[Any], fewest: int, most: int) -> _Ports:
+        """Those of a schema's formal parameters."""
+        options = [str(formal.option).rpartition(".")[2] for formal in formals]
+        needed = {
+            place for place, (option, formal) in enumerate(zip(options, formals, strict=True))
+            if option == "Single" or (option == "Variadic" and formal.is_homogeneous)
+        }  # fmt: skip
+        last = len(formals) - 1
+        return _Ports(fewest, most, frozenset(needed), last, bool(options) and options[-1] == "Variadic")
+
+    @staticmethod
+    def written(signs: str) -> _Ports:
+        """Those of a word of `contrib_ports`."""
+        needed = frozenset(place for place, sign in enumerate(signs) if sign != "?")
+        repeats, last = signs.endswith("+"), len(signs) - 1
+        return _Ports(
+            max(needed, default=-1) + 1, 2**31 - 1 if repeats else len(signs), needed, last, repeats
+        )
+
+    def check(self, names: Sequence[str], where: str, what: str) -> None:
+        """Refuse names that are too few, too many, or empty where there has to be one."""
+        if len(names) < self.fewest or any(names[self.most :]):
+            want = f"at least {self.fewest}" if len(names) < self.fewest else f"at most {self.most}"
+            raise FileFormatError(where, f"{len(names)} {what}s", want, FIX)
+        for place, name in enumerate(names):
+            at = min(place, self.last) if self.repeats else place
+            if not name and at in self.needed:
+                raise FileFormatError(f"{where}: {what} {place}", "no name", f"the name of an {what}", FIX)
+
+
+@cache
+def _ports(op_type: str, domain: str, version: int) -> tuple[_Ports, _Ports]:
+    """The inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
+    if domain == "com.microsoft" and (signs := contrib_ports(op_type)) is not None:
+        return _Ports.written(signs[0]), _Ports.written(signs[1])
     schema = _schema(op_type, domain, version)
-    return (0, 2**31 - 1) if schema is None else (int(schema.min_input), int(schema.max_input))
+    if schema is None:
+        return _Ports(), _Ports()
+    return (
+        _Ports.of(schema.inputs, int(schema.min_input), int(schema.max_input)),
+        _Ports.of(schema.outputs, int(schema.min_output), int(schema.max_output)),
+    )
+
+
+def _check_equation(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse an equation with other signs than ONNX's: its inference looks for the end of some for good."""
+    attribute = given.get("equation")
+    if attribute is None or attribute.ref_attr_name:
+        return
+    text = attribute.s.decode("latin-1").replace(" ", "")
+    terms = text.partition("->")[0].split(",")
+    if not _EQUATION.fullmatch(text) or len(terms) != len(node.input):
+        want = f"letters for the axes of {len(node.input)} inputs, as in 'ij,jk->ik'"
+        raise FileFormatError(f"{where}: attribute 'equation'", f"{attribute.s!r}"[:80], want, FIX)
+
+
+_TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
+_EQUATION = re.compile(f"{_TERM}(,{_TERM})*(->{_TERM})?")
+
+
+def _check_split(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse a Split into other parts than it has outputs: ONNX's inference writes to all of them."""
+    said = given.get("num_outputs"), given.get("split")
+    for attribute, count in ((said[0], said[0] and said[0].i), (said[1], said[1] and len(said[1].ints))):
+        if attribute is not None and not attribute.ref_attr_name and count != len(node.output):
+            at = f"{where}: attribute '{attribute.name}'"
+            raise FileFormatError(at, f"{count} parts", f"one for each of {len(node.output)} outputs", FIX)
 
 
 @cache
@@ -84,6 +167,16 @@ def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool
             for name, one in schema.attributes.items()
         }
     )
+
+
+def _check_batch(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse fewer than no batch axes: ONNX's inference reads in front of its array."""
+    attribute = given.get("batch_dims")
+    if attribute is not None and not attribute.ref_attr_name and attribute.i < 0:
+        raise FileFormatError(f"{where}: attribute 'batch_dims'", str(attribute.i), "0 or more", FIX)
+
+
+_OWN_CHECKS = {"Einsum": _check_equation, "GatherND": _check_batch, "Split": _check_split}
 
 
 def _name(kind: int) -> str:

@@ -197,7 +197,7 @@ class _Walk:
             found = onnx.shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=self._imports
             )
-        except (*_REFUSALS, RuntimeError, ValueError, TypeError):
+        except (*_REFUSALS, RuntimeError, ValueError, TypeError, IndexError):
             return {}
         return {name: shape for name, type_ in found.items() if (shape := _shape_in(type_)) is not None}
 

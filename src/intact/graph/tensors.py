@@ -35,7 +35,8 @@ def element_count(dims: list[int], where: str) -> int:
         FileFormatError: One is negative, or the product is above the limit.
     """
     count = math.prod(dims)
-    if min(dims, default=0) < 0 or count >= 2**48:
+    # NumPy has no array, not even an empty one, whose other sizes are of more than its memory.
+    if min(dims, default=0) < 0 or math.prod(n for n in dims if n) >= 2**48:
         raise FileFormatError(where, f"shape {dims}", "dimensions of 0 or more that fit in memory", _FIX)
     TENSOR_ELEMENTS.check(count, where)
     return count
@@ -88,6 +89,8 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
         if tensor.data_type == _T.STRING or used:
             raise FileFormatError(where, f"raw data and {used or 'strings'}", "one kind of data", _FIX)
         _compare(where, len(tensor.raw_data), byte_size(tensor), "bytes", tensor)
+        if _BITS[tensor.data_type] == 6 and (over := 6 * count % 8) and tensor.raw_data[-1] >> over:
+            raise FileFormatError(where, "numbers of 6 bits with bits behind the last", "zeros there", _FIX)
     else:
         if used not in ([], [field]):
             raise FileFormatError(where, f"data in {', '.join(used)}", f"data in {field}", _FIX)

@@ -44,6 +44,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
     versions = _checked_versions(proto.opset_import, any_opset)
     check_expansion(proto)
     _check_functions(proto, _Rules(check, versions), any_opset)
+    _refuse_twice([info.name for info in proto.graph.output], "output")
     if proto.graph.HasField("name") or proto.graph.node or proto.graph.output:
         _check_graph(proto.graph, None, _Rules(check, versions))
     else:
@@ -218,6 +219,8 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         raise FileFormatError(at, "no type", "an attribute with its type", FIX)
     is_graph = attribute.type == onnx.AttributeProto.GRAPH
+    if attribute.graphs and attribute.type != onnx.AttributeProto.GRAPHS:
+        raise FileFormatError(at, "graphs beside its value", "graphs in an attribute of type GRAPHS", FIX)
     if not attribute.ref_attr_name and attribute.HasField("g") != is_graph:
         got = (
             "no graph" if is_graph else f"a graph in {onnx.AttributeProto.AttributeType.Name(attribute.type)}"

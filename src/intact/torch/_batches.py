@@ -116,8 +116,15 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """`value` with every tensor in its tuples, lists and dicts on `device`."""
+    """`value` with every tensor in its tuples, lists and dicts on `device`.
+
+    Raises:
+        QuantValueError: One has no values.
+    """
     if isinstance(value, Tensor):
+        if value.is_meta and device.type != "meta":
+            raise QuantValueError("data", "a tensor on the meta device", "tensors with values",
+                                  "make the batch on the CPU")  # fmt: skip
         return value.to(device)
     if isinstance(value, Mapping):
         return {key: moved(item, device) for key, item in value.items()}

@@ -35,6 +35,9 @@ def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
         QuantValueError: There is no such method, or a pattern fits no name.
     """
     names = list(names)
+    given: object = method  # of callers without a type checker, too
+    if not isinstance(given, str | Mapping):
+        require_method(repr(given), "auto")
     patterns = {"*": method} if isinstance(method, str) else dict(method)
     known = {place for name in names for place in _around(name)}
     found = {pattern: exact(pattern, known) for pattern in patterns}

@@ -9,10 +9,30 @@ from typing import TypeVar
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from intact.errors import QuantValueError
+
 _M = TypeVar("_M", bound=nn.Module)
 
 when_quantized: list[Callable[[nn.Module], None]] = []
 """Called with each model that graph mode has given its quantizers."""
+
+
+def require_module(model: object, what: str) -> None:
+    """Refuse what cannot be run: anything but a module, and a module without values.
+
+    Raises:
+        QuantValueError: Says what `what` got.
+    """
+    if not isinstance(model, nn.Module):
+        inner = " (its .model is one)" if isinstance(getattr(model, "model", None), nn.Module) else ""
+        raise QuantValueError(f"{what}: model", f"a {type(model).__name__}", f"a torch.nn.Module{inner}",
+                              "pass the module itself")  # fmt: skip
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise QuantValueError(
+                f"{what}: '{name}'", "a tensor on the meta device", "one with values",
+                "load the weights first: model.to_empty(device='cpu'), then model.load_state_dict(...)",
+            )  # fmt: skip
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -16,6 +16,7 @@ from torch import distributed as dist
 from torch.optim import Optimizer
 
 from intact.errors import QuantValueError
+from intact.torch._modules import require_module
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -30,8 +31,9 @@ def is_sharded(model: nn.Module) -> bool:
 def require_whole(model: nn.Module, where: str, fix: str) -> None:
     """
     Raises:
-        QuantValueError: A part of `model` is dealt over the processes.
+        QuantValueError: `model` is no module, has no values, or a part of it is dealt over the processes.
     """
+    require_module(model, where)
     if is_sharded(model):
         raise QuantValueError(f"{where}: model", "one sharded by fully_shard", "a whole model", fix)
 

@@ -13,6 +13,7 @@ from intact.engine import Engine
 from intact.engine import compile as build
 from intact.errors import QuantValueError
 from intact.torch._batches import device_of, moved
+from intact.torch._modules import require_module
 from intact.torch.graph_mode import GraphModeResult
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.qdq_model import Call, example_arguments, qdq_model
@@ -50,6 +51,7 @@ def compile(
     """
     if isinstance(model, GraphModeResult):
         model = model.model
+    require_module(model, "compile")
     if example is None:
         raise QuantValueError(
             "compile: example", "none", "one input, to trace the module with",

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph, placement
-from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.torch._modules import unwrapped
+from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
+from intact.torch._modules import require_module, unwrapped
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import evaluating
@@ -147,6 +147,8 @@ def export(
     Warns:
         UserWarning: The model answers objects that are no tensors, as a cache of keys and values.
     """
+    require_module(model, "export")
+    require_path(path)
     model = unwrapped(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from intact.errors import QuantValueError
+from intact.errors import CalibrationError, QuantValueError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress
 from intact.torch import distributed
@@ -31,7 +31,8 @@ from intact.torch._learning import (
     learning_quantizers,
     shorten,
 )
-from intact.torch._sharded import average_gradients, equalize, is_sharded, reshard
+from intact.torch._modules import require_module
+from intact.torch._sharded import average_gradients, equalize, is_dealt, is_sharded, reshard
 from intact.torch._training_state import read_state, restore, write_state
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
@@ -141,12 +142,15 @@ def finetune(
         The model, trained in place, each module in the mode it was in, and the history.
     Raises:
         QuantValueError: (a ValueError) Arguments that contradict each other; data without a length.
+        CalibrationError: (a RuntimeError) The loss, or a weight behind an epoch, is NaN or infinite. No step
+            is taken on such a loss, and no checkpoint written of such weights.
         FileFormatError: (a ValueError) `checkpoint` is damaged or of a run with other settings.
     Distributed: under torchrun batches are dealt over the processes as by `calibrate` and gradients are
         averaged (DistributedDataParallel): N processes take 1/N of the steps, each with N batches. A model
         that ``torch.distributed.fsdp.fully_shard`` has dealt over them, once calibrated, stays so; its ranges
         are whole, and equal, in every process.
     """
+    require_module(model, "finetune")
     _check(epochs, base_lr, lr, batchnorm, checkpoint_steps)
     _check_learning(learn, learn_start, range_decay, scale_bits)
     group = distributed.join()
@@ -309,6 +313,7 @@ class _Run:
         for epoch in range(self.step // self.steps_per_epoch, self.epochs):
             started = time.monotonic()
             self._one_epoch(epoch, bar)
+            _require_finite(self.model, epoch)
             record = {
                 "epoch": epoch + 1,
                 "loss": math.fsum(self.losses) / len(self.losses),
@@ -359,6 +364,8 @@ class _Run:
             equalize(self.model.buffers())
         outputs = forward_batch(self.network, batch)
         loss = self.loss(outputs, self._targets(batch))
+        if not math.isfinite(number := float(loss.detach())):
+            raise _diverged(f"step {self.step}: loss", number)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.sharded:
             average_gradients(self.model.parameters())
@@ -366,7 +373,7 @@ class _Run:
         self.optimizer.step()
         self.ranges.keep(before)
         self.step += 1
-        self.losses.append(float(loss.detach()))
+        self.losses.append(number)
 
     def _targets(self, batch: Any) -> Any:
         if self.teacher is not None:
@@ -380,6 +387,27 @@ class _Run:
                 "or pass teacher=",
             )
         return moved(batch[1], device_of(self.model))
+
+
+def _require_finite(model: nn.Module, epoch: int) -> None:
+    """One wait for the device: each parameter's sum is finite where it is."""
+    named = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
+    finite = [torch.isfinite(_part(p.detach())).all() for _, p in named]
+    if finite and not torch.stack([f.to(finite[0].device) for f in finite]).all():
+        name = next(name for (name, _), f in zip(named, finite, strict=True) if not f)
+        raise _diverged(f"epoch {epoch + 1}: '{name}'", math.nan)
+
+
+def _part(x: Tensor) -> Tensor:
+    """What this process has of `x`."""
+    return x.to_local() if is_dealt(x) else x  # type: ignore[attr-defined]
+
+
+def _diverged(where: str, number: float) -> CalibrationError:
+    return CalibrationError(
+        f"finetune, {where}", f"{number}", "a finite number",
+        "lower the learning rate, look for NaN in the batches, or clip gradients in the optimizer",
+    )  # fmt: skip
 
 
 def cosine_lr(start: float, step: int, steps: int) -> float:

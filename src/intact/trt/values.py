@@ -167,7 +167,7 @@ class WholeEngine:
     def _session(self) -> Any:
         step = self.plan.steps[0]
         assert isinstance(step, FallbackSubgraph)
-        return step.session(self.plan.constants, threads=0)
+        return step.session(self.plan.constants, self.plan.tensors, threads=0)
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, NDArray]:
         """Run once; outputs that are given arrays are written there.

@@ -11,11 +11,23 @@ from numpy.typing import NDArray
 from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesDiffer, fallback_shapes
-from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step
+from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step, Tensor
 from intact.engine.steps.wiring import writes
+from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
     from intact.graph import Session
+
+
+def _check_dtype(where: str, made: np.dtype[Any], tensor: Tensor) -> None:
+    """Refuse what is of another kind than the plan says; numbers of one kind are converted.
+
+    Raises:
+        QuantValueError: It is; names `where`.
+    """
+    wanted = np.dtype(tensor.stored_dtype)
+    if made != wanted and (tensor.codes is not None or not np.can_cast(made, wanted, "same_kind")):
+        raise QuantValueError(where, str(made), str(wanted), "build the plan again, or mend the operator")
 
 
 class FallbackSessions:
@@ -44,7 +56,9 @@ class FallbackSessions:
             into = at(name)
             if made[name].shape != into.shape:
                 raise SizesDiffer(name, into.shape, {y: made[y].shape for y in writes(step)})
-            np.copyto(into, to_bytes(made[name], self.plan.tensors[name].codes))
+            tensor = self.plan.tensors[name]
+            _check_dtype(f"step '{step.name}': tensor '{name}'", made[name].dtype, tensor)
+            np.copyto(into, to_bytes(made[name], tensor.codes))
 
     def _run(self, subgraph: FallbackSubgraph, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
         codes = {name: self.plan.tensors[name].codes for name in subgraph.xs}
@@ -70,7 +84,7 @@ class FallbackSessions:
         """
         models = {step.model: step for step in self.plan.steps if isinstance(step, FallbackSubgraph)}
         for step in models.values():
-            step.check_model(self.plan.constants)
+            step.check_model(self.plan.constants, self.plan.tensors)
 
     def shapes(self, step: Step, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
         """The shapes of what a step makes: as registered, or found by running it on zeros."""
@@ -78,5 +92,5 @@ class FallbackSessions:
 
     def _session(self, step: FallbackSubgraph) -> Session:
         if step.model not in self._sessions:
-            self._sessions[step.model] = step.session(self.plan.constants, self._threads)
+            self._sessions[step.model] = step.session(self.plan.constants, self.plan.tensors, self._threads)
         return self._sessions[step.model]

@@ -147,7 +147,7 @@ def _gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """``alpha * A @ B + beta * C``: a constant B takes alpha in, a C that is a constant row beta."""
     node, said, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
     a, b = node.inputs[:2]
-    c = node.inputs[2] if len(node.inputs) > 2 else None
+    c = node.inputs[2] if len(node.inputs) > 2 and said.beta else None  # a C times 0 is not read: N51
     x = _turned(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
     weight, bias = None, None
     if b in builder.constants:

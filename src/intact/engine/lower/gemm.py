@@ -235,7 +235,8 @@ def _weighted(
 ) -> list[Node]:  # fmt: skip
     node = fused.root
     x = read.codes
-    bias = bias_of(builder, node.inputs[2] if len(node.inputs) > 2 else None, x.scale, weight)
+    added = node.inputs[2] if len(node.inputs) > 2 and beta else None  # times 0 it is not read: N51
+    bias = bias_of(builder, added, x.scale, weight)
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise NoMatch("it scales a bias that is part of its sum")
     shift = 0

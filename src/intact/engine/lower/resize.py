@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.moves import Rule, data, moved, who
+from intact.engine.lower.shapes import check_scales
 from intact.engine.steps import Dim, Interpolate, Reshape, Resize
 from intact.graph import Node, ops
 from intact.limits import RESIZED
@@ -99,6 +100,7 @@ def _scales(builder: PlanBuilder, node: Node, said: ops.Resize, rank: int) -> di
     if len(node.inputs) < 3 or node.inputs[2] is None or not node.inputs[2].name:
         return {}
     scales = builder.constant(node.inputs[2], "its scales")
+    check_scales(node, scales)
     if scales.size == 0:
         return {}
     axes = [axis % rank for axis in said.axes] if said.axes is not None else range(rank)

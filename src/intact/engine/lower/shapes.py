@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intact.engine.steps import Dim
+from intact.errors import FileFormatError
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, refresh_shapes, set_shape
 
 Size = Dim | None
@@ -299,7 +301,7 @@ def _convolved(walk: _Walk, node: Node) -> Sizes | None:
 def _pooled(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
     said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    if x is None or said.ceil_mode:
+    if x is None or said.ceil_mode or len(x) != 2 + len(said.kernel_shape):
         return None
     return [*x[:2], *said.positions(x[2:], said.kernel_shape)]
 
@@ -309,10 +311,24 @@ def _resized(walk: _Walk, node: Node) -> Sizes | None:
     scales = walk.constants(node.inputs[2]) if len(node.inputs) > 2 else None
     if x is None or scales is None or scales.size != len(x):
         return None
+    check_scales(node, scales)
     return [
         n if s == 1 else int(np.floor(n * s)) if isinstance(n, int) else None
         for n, s in zip(x, scales.astype(np.float64), strict=True)
     ]
+
+
+def check_scales(node: Node, scales: NDArray) -> None:
+    """
+    Raises:
+        FileFormatError: A factor of a Resize is not above 0, or larger than any tensor's size.
+    """
+    if not np.all((scales > 0) & (scales < _MOST)):  # false for NaN
+        where, got = f"node '{node.name}' ({node.op_type}): scales", f"{scales}"[:80]
+        raise FileFormatError(where, got, f"numbers above 0 and below {_MOST}", "export the model again")
+
+
+_MOST = 2**31
 
 
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {

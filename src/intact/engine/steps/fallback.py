@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
 from intact.engine.steps.step import Step
+from intact.engine.steps.tensors import Tensor
 from intact.engine.steps.wiring import Const, Reads, Writes
 
 if TYPE_CHECKING:
@@ -39,12 +40,14 @@ class FallbackSubgraph(Step):
 
     def evaluate(self, run: Run) -> None:
         """On one thread, with graph optimizations off."""
-        made = self.session(run.constants, threads=1).run({name: run.array(name) for name in self.xs})
+        made = self.session(run.constants, run.tensors, threads=1).run(
+            {name: run.array(name) for name in self.xs}
+        )
         for name in self.ys:
             run.bind(name, made[name])
 
-    def check_model(self, constants: Mapping[str, NDArray[Any]]) -> bytes:
-        """Its model, found to be one that a plan of ours may hold.
+    def check_model(self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor]) -> bytes:
+        """Its model, found to be one that a plan of ours may hold, and to make what the plan says.
 
         Raises:
             FileFormatError: As for `intact.graph.check_fallback`; names the step.
@@ -52,11 +55,13 @@ class FallbackSubgraph(Step):
         from intact.graph import check_fallback  # plans without such parts run without ONNX
 
         model = constants[self.model].tobytes()
-        check_fallback(model, f"step '{self.name}'")
+        check_fallback(model, f"step '{self.name}'", {y: tensors[y].stored_dtype for y in self.ys})
         return model
 
-    def session(self, constants: Mapping[str, NDArray[Any]], threads: int) -> Session:
+    def session(
+        self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor], threads: int
+    ) -> Session:
         """What runs it, on so many threads within one operator."""
         from intact.graph import Session
 
-        return Session(self.check_model(constants), threads=threads)
+        return Session(self.check_model(constants, tensors), threads=threads)

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from intact.errors import FileFormatError
 from intact.graph.ops.record import Kind, Look, Operator
 from intact.graph.ops.window import Windowed
 
@@ -68,7 +69,14 @@ class Transpose(Rearrangement):
     perm: tuple[int, ...] | None = None
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """The axis of the input that each axis of the output is."""
+        """The axis of the input that each axis of the output is.
+
+        Raises:
+            FileFormatError: `perm` is not one of `rank` axes.
+        """
+        if self.perm is not None and sorted(self.perm) != list(range(rank)):
+            raise FileFormatError("Transpose: attribute 'perm'", f"{self.perm}"[:80],
+                                  f"{rank} axes, each once", "export the model again")  # fmt: skip
         return tuple(reversed(range(rank))) if self.perm is None else self.perm
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from intact.errors import FileFormatError
 from intact.graph.ops.record import Kind, Operator
 
 
@@ -39,8 +40,15 @@ class Recurrent(Operator, shared=True):
 
     @property
     def reversed(self) -> tuple[bool, ...]:
-        """Of each direction, whether it begins at the last step."""
+        """Of each direction, whether it begins at the last step.
+
+        Raises:
+            FileFormatError: There is no such direction.
+        """
         both = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+        if self.direction not in both:
+            got, want = f"{self.direction!r}"[:60], f"one of {', '.join(both)}"
+            raise FileFormatError("attribute 'direction'", got, want, "export the model again")
         return both[self.direction]
 
     def unusual(self, node: ir.Node) -> str:

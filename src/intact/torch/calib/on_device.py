@@ -58,19 +58,20 @@ class DeviceStatistics:
                 f"{self._shape}, as in what was collected before",
                 "use one statistic per tensor, and axes whose sizes never change",
             )
-        rows = rows.to(torch.float32)
-        finite = torch.isfinite(rows)
-        counted = finite.sum(1)
-        self._nonfinite += rows.shape[1] - counted
-        self._count += counted
-        self._low = torch.minimum(self._low, torch.where(finite, rows, math.inf).amin(1) + 0.0)
-        self._high = torch.maximum(self._high, torch.where(finite, rows, -math.inf).amax(1) + 0.0)
-        if not isinstance(self._axis, tuple):
-            self._widen(bin_exponent(torch.maximum(-self._low, self._high)))
-            self._add(rows)
-
-    def _add(self, rows: Tensor) -> None:
-        if (kernels := ops.kernels_for(rows)) is not None and kernels.fits(rows):
+        kernels = ops.kernels_for(rows)
+        if kernels is None or not kernels.fits(rows.numel()):
+            kernels = None
+        if kernels is None or rows.dtype not in ops.DTYPES:
+            rows = rows.to(torch.float32)
+        low, high, nonfinite = (kernels.finite_range if kernels else finite_range)(rows)
+        self._nonfinite += nonfinite
+        self._count += rows.shape[1] - nonfinite
+        self._low = torch.minimum(self._low, low + 0.0)
+        self._high = torch.maximum(self._high, high + 0.0)
+        if isinstance(self._axis, tuple):
+            return
+        self._widen(bin_exponent(torch.maximum(-self._low, self._high)))
+        if kernels:
             kernels.count_pow2(rows, self._exponent, self._bins)
             return
         for part in torch.split(rows, max(_PART // len(rows), 1), dim=1):
@@ -127,6 +128,16 @@ def bin_exponent(amax: Tensor) -> Tensor:
     """The bin width, as a power of two, that puts `amax` into the upper half of a histogram; int32."""
     field = amax.clamp(min=0).view(torch.int32) >> 23  # amax < 2**(field - 126), as frexp has it
     return (field - 126 - (BINS.bit_length() - 1)).clamp(min=MIN_EXPONENT)
+
+
+def finite_range(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ends of each row's finite values (float32), and how many others it has (int64).
+
+    A row without finite values has the ends (inf, -inf).
+    """
+    finite = torch.isfinite(rows)
+    low, high = torch.where(finite, rows, math.inf).amin(1), torch.where(finite, rows, -math.inf).amax(1)
+    return low, high, rows.shape[1] - finite.sum(1)
 
 
 def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
@@ -204,9 +215,12 @@ class DeviceBins:
             torch.where(known, new, old) for new, old in ((bins, self._bins), (more, self._top))
         )
         self._bins = self._bins.to(torch.int64)
-        counted = (x != 0) & known if skip_zeros else None
         last = self._bins.clamp(max=len(self._counts)) - 1
-        count_fixed(x, torch.where(known, self._width, math.inf), last, self._counts, counted)
+        width = torch.where(known, self._width, math.inf)
+        if (kernels := ops.kernels_for(x)) and kernels.fits(x.numel()) and x.dtype in ops.DTYPES:
+            kernels.count_fixed(x, width, last, self._counts, skip_zeros)
+            return
+        count_fixed(x, width, last, self._counts, (x != 0) & known if skip_zeros else None)
 
     def fetch(self) -> tuple[NDArray[np.int64], float, float, int, float, int]:
         """Counts, width of a bin, last edge, zeros before there was a width, largest |x|, number of bins."""

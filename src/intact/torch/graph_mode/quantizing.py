@@ -22,7 +22,7 @@ from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
 from intact.torch._collection import enabled_quantizers, working_quantizers
-from intact.torch._modules import copied, unwrapped, when_quantized
+from intact.torch._modules import copied, require_module, unwrapped, when_quantized
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.graph_mode.analysis import Analysis, analyse
@@ -105,6 +105,7 @@ def quantize(
             format or profile, or a budget below 0.
         CalibrationError: As `calibrate`.
     """
+    require_module(model, "quantize")
     model = _own(model)
     _refuse_quantized(model)
     grid = activations or profile_of(profile).grid

@@ -17,6 +17,7 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch
 from intact.torch._collection import enabled_quantizers
+from intact.torch._modules import require_module
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.onnx_ops import is_dynamic
@@ -123,6 +124,7 @@ def reconstruct(
     Distributed: under torchrun every process needs the same model and all batches, and has the result. With
         ``inputs="float"`` the parts are dealt over them; else each does all the work.
     """
+    require_module(model, "reconstruct")
     settings = _settings(method, steps, batch_size, qdrop, learn_scales)
     _require(inputs in ("reconstructed", "float"), "inputs", repr(inputs), "'reconstructed' or 'float'")
     alone = inputs == "float"

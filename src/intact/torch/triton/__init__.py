@@ -7,6 +7,14 @@
 
 from intact.torch.triton.elementwise import fake_quantize, fake_quantize_backward
 from intact.torch.triton.layout import fits
-from intact.torch.triton.statistics import count_pow2, min_max
+from intact.torch.triton.statistics import count_fixed, count_pow2, finite_range, min_max
 
-__all__ = ["count_pow2", "fake_quantize", "fake_quantize_backward", "fits", "min_max"]
+__all__ = [
+    "count_fixed",
+    "count_pow2",
+    "fake_quantize",
+    "fake_quantize_backward",
+    "finite_range",
+    "fits",
+    "min_max",
+]

@@ -2,7 +2,8 @@
 
 # Annotations are values here, that Triton reads: no `from __future__ import annotations`.
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -18,18 +19,54 @@ BLOCK = 1024
 
 
 @triton.jit
+def granules_of_block(granules, inner, BLOCK: tl.constexpr):
+    """The granule where a block begins, the next, and which elements lie there; inner >= BLOCK."""
+    start = tl.program_id(0) * BLOCK
+    row = start // inner
+    return row % granules, (row + 1) % granules, start - row * inner + tl.arange(0, BLOCK) >= inner
+
+
+@triton.jit
+def grid_at(
+    granule, high_ptr, low_ptr, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr
+):  # fmt: skip
+    """Scale and zero point of a granule."""
+    high = tl.load(high_ptr + granule)
+    low = high if SYMMETRIC else tl.load(low_ptr + granule)
+    return scale_and_zero_point(high, low, QMIN, QMAX, SYMMETRIC)
+
+
+@triton.jit
+def bounds_at(
+    granule, high_ptr, low_ptr, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr
+):  # fmt: skip
+    """`composed.bounds` of a granule."""
+    if SYMMETRIC:
+        high = tl.load(high_ptr + granule)
+        return -high, high
+    else:
+        scale, zero_point = grid_at(granule, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
+        return (QMIN - zero_point) * scale, (QMAX - zero_point) * scale
+
+
+@triton.jit
 def forward_kernel(
     x_ptr, high_ptr, low_ptr, out_ptr, size, granules, inner,
     QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, MANTISSA: tl.constexpr,
-    LOWEST: tl.constexpr, ONE: tl.constexpr, BLOCK: tl.constexpr,
+    LOWEST: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`composed.fake_quantize`; ONE says that there is one range."""
+    """`composed.fake_quantize`; ONE says that there is one range, LONG that a block meets two at most."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    granule = tl.program_id(0) * 0 if ONE else at // inner % granules
-    high = tl.load(high_ptr + granule)
-    low = high if SYMMETRIC else tl.load(low_ptr + granule)
-    scale, zero_point = scale_and_zero_point(high, low, QMIN, QMAX, SYMMETRIC)
+    if LONG:  # scales are divided once a block, and no offset is
+        first, second, is_second = granules_of_block(granules, inner, BLOCK)
+        scale, zero_point = grid_at(first, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
+        other_scale, other_zero_point = grid_at(second, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
+        scale = tl.where(is_second, other_scale, scale)
+        zero_point = tl.where(is_second, other_zero_point, zero_point)
+    else:
+        granule = tl.program_id(0) * 0 if ONE else at // inner % granules
+        scale, zero_point = grid_at(granule, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
     x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
     y = codes(x, scale, zero_point, QMIN, QMAX, MANTISSA, LOWEST) * scale
     y = tl.where(x != x, x, y)
@@ -39,35 +76,44 @@ def forward_kernel(
 @triton.jit
 def backward_kernel(
     grad_ptr, x_ptr, high_ptr, low_ptr, out_ptr, size, granules, inner,
-    QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, ONE: tl.constexpr, BLOCK: tl.constexpr,
+    QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`composed.fake_quantize_backward`."""
+    """`composed.fake_quantize_backward`; ONE and LONG as for `forward_kernel`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    granule = tl.program_id(0) * 0 if ONE else at // inner % granules
-    high = tl.load(high_ptr + granule)
-    if SYMMETRIC:
-        least, most = -high, high
+    if LONG:
+        first, second, is_second = granules_of_block(granules, inner, BLOCK)
+        least, most = bounds_at(first, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
+        other_least, other_most = bounds_at(second, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
+        least, most = tl.where(is_second, other_least, least), tl.where(is_second, other_most, most)
     else:
-        scale, zero_point = scale_and_zero_point(high, tl.load(low_ptr + granule), QMIN, QMAX, SYMMETRIC)
-        least, most = (QMIN - zero_point) * scale, (QMAX - zero_point) * scale
+        granule = tl.program_id(0) * 0 if ONE else at // inner % granules
+        least, most = bounds_at(granule, high_ptr, low_ptr, QMIN, QMAX, SYMMETRIC)
     x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
     grad = tl.load(grad_ptr + at, mask=inside, other=0.0)
     tl.store(out_ptr + at, tl.where((x >= least) & (x <= most), grad, 0.0), mask=inside)
+
+
+class Call(NamedTuple):
+    """What one call needs besides its tensors; the same for all of a quantizer's calls of one shape."""
+
+    spec: QuantSpec
+    layout: GranuleLayout | None
+    constants: dict[str, Any]
+    float_layout: dict[str, int]
 
 
 def fake_quantize(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Sequence[int] | None, narrow: bool
 ) -> Tensor:
     """`composed.fake_quantize`, by one kernel where the granules lie as it needs them."""
-    spec = composed.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
     out = torch.empty_like(x)
-    found = layout_of(out, spec.axes)
-    if found is None:
+    call = _call(out, amax, amin, format, axis, narrow)
+    if call.layout is None:
         return composed.fake_quantize(x, amax, amin, format, axis, narrow)
-    tensors = composed.laid_out_like(x, out), *_ends(x, amax, amin, spec), out
-    mantissa, lowest = composed.float_layout(spec.format) if spec.format.is_float else (-1, 0)
-    _launch(forward_kernel, tensors, found, spec, MANTISSA=mantissa, LOWEST=lowest)
+    tensors = composed.laid_out_like(x, out), *_ends(x, amax, amin, call.spec), out
+    _launch(forward_kernel, tensors, call, **call.float_layout)
     return out
 
 
@@ -81,14 +127,31 @@ def fake_quantize_backward(
     narrow: bool,
 ) -> Tensor:
     """`composed.fake_quantize_backward`, by one kernel where the granules lie as it needs them."""
-    spec = composed.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
     out = torch.empty_like(x, dtype=grad.dtype)
-    found = layout_of(out, spec.axes)
-    if found is None:
+    call = _call(out, amax, amin, format, axis, narrow)
+    if call.layout is None:
         return composed.fake_quantize_backward(grad, x, amax, amin, format, axis, narrow)
     read = composed.laid_out_like(grad, out), composed.laid_out_like(x, out)
-    _launch(backward_kernel, (*read, *_ends(x, amax, amin, spec), out), found, spec)
+    _launch(backward_kernel, (*read, *_ends(x, amax, amin, call.spec), out), call)
     return out
+
+
+def _call(
+    out: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Sequence[int] | None, narrow: bool
+) -> Call:
+    grid = amax.numel(), amin is None, format, tuple(axis or ()), narrow
+    return _cached_call(tuple(out.shape), out.stride(), *grid)
+
+
+@lru_cache(4096)  # without it, half of the host's time for a call
+def _cached_call(shape: tuple[int, ...], strides: tuple[int, ...], *grid: Any) -> Call:
+    spec = composed.spec_of(shape, *grid)
+    layout = layout_of(shape, strides, spec.axes)
+    constants = {"QMIN": float(spec.qmin), "QMAX": float(spec.qmax), "SYMMETRIC": spec.symmetric}
+    if layout is not None:
+        constants |= {"ONE": layout.granules == 1, "LONG": layout.granules > 1 and layout.inner >= BLOCK}
+    mantissa, lowest = composed.float_layout(spec.format) if spec.format.is_float else (-1, 0)
+    return Call(spec, layout, constants, {"MANTISSA": mantissa, "LOWEST": lowest})
 
 
 def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tuple[Tensor, Tensor]:
@@ -96,12 +159,10 @@ def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tupl
     return high, high if amin is None else composed.range_on(x, amin, spec).contiguous()
 
 
-def _launch(
-    kernel: Any, tensors: Sequence[Tensor], found: GranuleLayout, spec: QuantSpec, **constants: int
-) -> None:
+def _launch(kernel: Any, tensors: Sequence[Tensor], call: Call, **constants: int) -> None:
     size = tensors[0].numel()
+    assert call.layout is not None
     with torch.cuda.device_of(tensors[0]):
         kernel[(triton.cdiv(size, BLOCK),)](
-            *tensors, size, *found, QMIN=float(spec.qmin), QMAX=float(spec.qmax), SYMMETRIC=spec.symmetric,
-            ONE=found.granules == 1, BLOCK=BLOCK, **OPTIONS, **constants,
-        )  # fmt: skip
+            *tensors, size, *call.layout, BLOCK=BLOCK, **OPTIONS, **call.constants, **constants
+        )

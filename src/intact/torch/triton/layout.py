@@ -6,14 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
 LARGEST = 2**31 - 2**16  # elements that 32-bit offsets reach, with room for the last block
 
 
-def fits(x: Tensor) -> bool:
-    """Whether kernels can reach all of `x`, which is not empty."""
-    return 0 < x.numel() < LARGEST
+def fits(size: int) -> bool:
+    """Whether kernels can reach all of so many elements, and there are some."""
+    return 0 < size < LARGEST
 
 
 class GranuleLayout(NamedTuple):
@@ -23,16 +21,15 @@ class GranuleLayout(NamedTuple):
     inner: int
 
 
-def layout_of(x: Tensor, axes: Sequence[int]) -> GranuleLayout | None:
-    """How the granules of kept `axes` (from the front) lie in a dense `x`.
+def layout_of(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> GranuleLayout | None:
+    """How the granules of kept `axes` (from the front) lie in a dense tensor.
 
-    None where kept axes are not neighbours in memory, in ascending order, or `x` is empty or too large.
+    None where kept axes are not neighbours in memory, in ascending order, or it is empty or too large.
     """
-    strides = x.stride()
-    order = [d for d in sorted(range(x.dim()), key=lambda d: -strides[d]) if x.shape[d] > 1]
+    order = [d for d in sorted(range(len(shape)), key=lambda d: -strides[d]) if shape[d] > 1]
     kept = [d for d in order if d in axes]
     first = order.index(kept[0]) if kept else 0
-    if order[first : first + len(kept)] != kept or kept != sorted(kept) or not fits(x):
+    if order[first : first + len(kept)] != kept or kept != sorted(kept) or not fits(math.prod(shape)):
         return None
-    inner = math.prod(x.shape[d] for d in order[first + len(kept) :])
-    return GranuleLayout(math.prod(x.shape[d] for d in kept), inner)
+    inner = math.prod(shape[d] for d in order[first + len(kept) :])
+    return GranuleLayout(math.prod(shape[d] for d in kept), inner)
