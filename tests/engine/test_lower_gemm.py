@@ -253,7 +253,8 @@ def test_attention_takes_its_scale_into_the_multiplier(qdq, lowered):
     scores = g.node("MatMul", a, g.node("Transpose", b, perm=[0, 1, 3, 2]))
     weights = g.node("Softmax", g.node("Div", scores, g.constant(np.float32(8**0.5))), axis=-1)
     y = g.node("MatMul", g.pair(weights, 1 / 127), b)
-    found = lowered(g, last(g, y), sizes={"batch": 2, "seq": 9}).agree()
+    # At this scale no sum lies midway between two codes, where float sums in another order decide.
+    found = lowered(g, last(g, y, 0.09), sizes={"batch": 2, "seq": 9}).agree()
     assert found.kinds == ["quantize", "quantize", "transpose", "matmul", "softmax", "matmul"]
     assert found.plan.tensors[found.step("softmax").y].codes.low == 0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from intact.graph import Model, Node, Value, ops, own_graphs, part, size_inputs
 
 _SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
-_INDEXED = frozenset({"Gather", "GatherElements", "GatherND"})
+_INDEXED = "Gather"  # and GatherElements, GatherND
 _SCATTERED = frozenset({"ScatterElements", "ScatterND"})
 _SIZED = frozenset({"Shape", "Size"})
 _LAYERS: tuple[ops.Kind, ...] = ("attention", "convolution", "product", "quantized", "recurrent")
@@ -144,7 +144,7 @@ class _Flow:
             return True
         if any(self._decides(node, index) for index in size_inputs(node)):
             return True
-        if known in _INDEXED:
+        if known.startswith(_INDEXED):
             return self._decides(node, 0) and self._decides(node, 1)
         return known == "Cast" and not _is_float(node.inputs[0]) and _is_float(node.outputs[0])
 

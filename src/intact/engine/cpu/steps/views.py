@@ -14,7 +14,7 @@ from intact.engine.steps import Codes, Shape
 from intact.kernels import moves, pointwise
 from intact.kernels.epilogue import Bytes
 from intact.kernels.program import NativeStep, View
-from intact.numerics import ratio
+from intact.numerics.multipliers import MULTIPLIER_LIMIT
 
 
 def zero_of(codes: Codes) -> int:
@@ -35,8 +35,15 @@ def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[N
     if from_codes is None or to_codes is None or _same_bytes(from_codes, to_codes):
         return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
     zero, grid, table = zero_of(from_codes), grid_of(to_codes), _rescaled(from_codes, to_codes)
-    nearest = ratio(from_codes.scale, to_codes.scale)
-    for multiplier in (nearest, np.nextafter(nearest, np.float32(0)), np.nextafter(nearest, 2 * nearest)):
+    with np.errstate(over="ignore"):
+        nearest = np.float32(from_codes.scale / to_codes.scale)
+    for multiplier in (
+        nearest,
+        np.nextafter(nearest, np.float32(0)),
+        np.nextafter(nearest, np.float32(np.inf)),
+    ):
+        if not multiplier < MULTIPLIER_LIMIT:
+            continue
         steps = np.rint((np.arange(256) - zero).astype(np.float32) * multiplier) + grid.zero
         if (np.clip(steps, grid.low, grid.high) == table).all():
             return [pointwise.rescale(x, y, zero, float(multiplier), grid, binding.kernels)]
