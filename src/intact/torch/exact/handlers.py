@@ -248,7 +248,7 @@ def _batch_norm(
     shift = -running_mean.double() * gain
     shift = shift if bias is None else shift + bias.double()
     each = [-1, *[1] * (input.dim() - 2)]
-    return input * gain.float().reshape(each) + shift.float().reshape(each)
+    return input * gain.float().reshape(each) + shift.float().reshape(each)  # type: ignore[no-any-return]
 
 
 def _rms_norm(
@@ -447,7 +447,7 @@ def _opened(name: str) -> Handler:
 
 
 def _add(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
-    return torch.add(input, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+    return torch.add(input, other if alpha == 1 else other * alpha)
 
 
 OPENED: dict[str, Handler] = {
