@@ -59,6 +59,7 @@ X, A, B = floats(4, 6, 50), floats(50, seed=1), floats(50, seed=2)
 IMAGE, FILTERS, BIAS = floats(2, 6, 9, 9), floats(8, 3, 3, 3, seed=3), floats(8, seed=4)
 
 CALLS: dict[str, tuple[Callable[[], Tensor], Callable[[], Any]]] = {
+    "a sum with alpha": (lambda: torch.add(X, A, alpha=0.3), lambda: X.numpy() + A.numpy() * np.float32(0.3)),
     "softmax": (lambda: X.softmax(-1), lambda: numerics.softmax(X, -1)),
     "softmax of another axis": (lambda: F.softmax(X, dim=1), lambda: numerics.softmax(X, 1)),
     "layer_norm": (lambda: F.layer_norm(X, (50,), A, B), lambda: numerics.layer_norm(X, A, B)),

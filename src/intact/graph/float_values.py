@@ -65,7 +65,7 @@ def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
     alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
     if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5:
         return numerics.hard_sigmoid(x)
-    return np.clip(x * np.float32(alpha) + np.float32(beta), np.float32(0), np.float32(1))
+    return np.clip(x * np.float32(alpha) + np.float32(beta), np.float32(0), np.float32(1))  # type: ignore[no-any-return]
 
 
 def _leaky_relu(attributes: Attributes, x: Reals) -> Reals:

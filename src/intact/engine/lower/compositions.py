@@ -213,7 +213,8 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
         return y
 
     pooled = builder.scratch(f"{value.name}.sums", "float32", made)
-    counts, pads = np.float32(prod(kernel)), laid.pads
+    counts: NDArray[np.float32] = np.array(prod(kernel), np.float32)
+    pads = laid.pads
     if not plain:
         counts, pads = _counted(said, kernel, shape[2:], made[2:], laid)
     held = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))

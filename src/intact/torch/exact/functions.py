@@ -71,7 +71,7 @@ def _like_reduce(x: Tensor, *, name: str, axes: Sequence[int], keepdims: bool) -
 def reduce(x: Reals, *, name: str, axes: Sequence[int], keepdims: bool) -> Reals:
     """A sum or a mean along axes (N50)."""
     rank = x.ndim if keepdims else x.ndim - len(axes)
-    laid = {"function": name, "axes": tuple(axes), "keepdims": keepdims}
+    laid: dict[str, Any] = {"function": name, "axes": tuple(axes), "keepdims": keepdims}
     return run_step(Reduce, {"x": x}, {"y": rank}, **laid)[0]
 
 

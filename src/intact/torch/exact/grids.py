@@ -58,7 +58,7 @@ class Grids:
     def of(self, x: Any) -> Grid | None:
         """The grid of a tensor; None where none is known."""
         known = self._known.get(id(x))
-        if known is None or known[0]() is not x or known[1] != _version(x):
+        if known is None or known[0]() is not x or known[1] != _version(x):  # type: ignore[arg-type]
             return None
         return known[2]
 

@@ -248,7 +248,7 @@ def _batch_norm(
     shift = -running_mean.double() * gain
     shift = shift if bias is None else shift + bias.double()
     each = [-1, *[1] * (input.dim() - 2)]
-    return input * gain.float().reshape(each) + shift.float().reshape(each)
+    return input * gain.float().reshape(each) + shift.float().reshape(each)  # type: ignore[no-any-return]
 
 
 def _rms_norm(
@@ -446,8 +446,15 @@ def _opened(name: str) -> Handler:
     return lambda *args, **kwargs: opened.OPENED[name](_run, *args, **kwargs)
 
 
-def _add(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
-    return torch.add(input, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
+    """A sum or difference: torch fuses the product with alpha, which is a Mul of its own in a file."""
+
+    def handler(grids: Grids, input: Any, other: Any, *, alpha: float = 1) -> Tensor:
+        if alpha == 1:
+            raise Declined
+        return function(input, other * alpha)
+
+    return handler
 
 
 OPENED: dict[str, Handler] = {
@@ -469,6 +476,7 @@ HANDLERS: dict[str, Handler] = {
     "upsample_bicubic2d_aa": _upsample("cubic", 2, True),
     "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),
     "upsample_trilinear3d": _upsample("linear", 3),
+    "add": _with_alpha(torch.add), "sub": _with_alpha(torch.sub), "subtract": _with_alpha(torch.sub),
     "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _matmul, "celu": _celu,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
     "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,

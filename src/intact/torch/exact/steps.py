@@ -44,7 +44,7 @@ def run_step(
         kind, tuple((field, x.dtype.name, x.ndim) for field, x in operands.items()), tuple(makes.items()),
         tuple(sorted(fields.items())), torch.get_num_threads(),
     )  # fmt: skip
-    engine = _with_constants.engine(key, constants) if constants else _engine(*key)
+    engine = _with_constants.engine(key, constants) if constants else _engine(*key)  # type: ignore[arg-type]
     made = engine.run(operands)
     return [made[field] for field in makes]
 
@@ -98,7 +98,7 @@ class _WithConstants:
                 self._kept[full] = self._kept.pop(full)  # the last used is the last in line
                 return engine
         own = {name: x.copy() for name, x in constants.items()}
-        engine = _built(*key, own)
+        engine = _built(*key, own)  # type: ignore[call-arg]
         self._held += sum(x.nbytes for x in own.values())
         while self._held > _MOST_HELD and self._kept:
             for other, _ in self._kept.pop(next(iter(self._kept))):
