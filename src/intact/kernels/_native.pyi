@@ -228,6 +228,10 @@ class EpilogueSpec:
         factors: _Array,
         slopes: _Array,
         offsets: _Array,
+        divides: bool,
+        gains: _Array,
+        shifts: _Array,
+        quotient: float,
     ) -> None: ...
 
 def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...
@@ -331,9 +335,10 @@ def step_add(
     b: View,
     y: View,
     a_zero: int,
-    a_multiplier: float,
+    a_scale: float,
     b_zero: int,
-    b_multiplier: float,
+    b_scale: float,
+    scale: float,
     grid: _Grid,
 ) -> Step: ...
 def step_rescale(kernel: str, x: View, y: View, zero: int, multiplier: float, grid: _Grid) -> Step: ...
@@ -359,8 +364,8 @@ def step_mean_pool(
     dilations: _Pair,
     pads: _Pads,
     include_pads: bool,
-    counts: Sequence[int],
-    multipliers: Sequence[float],
+    x_scale: float,
+    y_scale: float,
     zero: int,
     grid: _Grid,
 ) -> Step: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,12 +25,14 @@ class _Layer:
     factor: NDArray[np.float32]
     offset: NDArray[np.float32]
     most: NDArray[np.float64]
-    scale: np.float32
+    scale: NDArray[np.float32]
     has_gain: bool
 
     def of(self, channels: NDArray[np.intp]) -> _Layer:
-        parts = (a[channels] for a in (self.multiplier, self.bias, self.factor, self.offset, self.most))
-        return _Layer(*parts, self.scale, self.has_gain)  # type: ignore[arg-type]
+        parts = {
+            name: getattr(self, name)[channels] for name in ("multiplier", "bias", "factor", "offset", "most")
+        }
+        return replace(self, **parts)
 
     def steps(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
         """The formula: a sum of each channel in steps of the output."""
@@ -89,8 +91,9 @@ def _layer(
     constants = [np.atleast_1d(np.asarray(a, np.float32)) for a in (multiplier, bias, factor, offset)]
     ends = np.atleast_1d(np.asarray(most, np.float64))
     shape = np.broadcast_shapes(*(a.shape for a in constants), ends.shape)
-    parts = [np.broadcast_to(a, shape) for a in constants]
-    return _Layer(*parts, np.broadcast_to(ends, shape), np.float32(y_scale), gain is not None)
+    m, b, g, o = (np.broadcast_to(a, shape) for a in constants)
+    scale = np.asarray(y_scale, np.float32)
+    return _Layer(m, b, g, o, np.broadcast_to(ends, shape), scale, gain is not None)
 
 
 def _neighbours(m: np.float32, b: np.float32) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:

@@ -136,7 +136,7 @@ def to_real(
     """
     acc = np.asarray(acc)
     product = acc.astype(np.float32) * _along(multiplier, acc.shape, axis, "multiplier")
-    real = product + _along(bias, acc.shape, axis, "bias")
+    real: NDArray[Any] = product + _along(bias, acc.shape, axis, "bias")
     if gain is not None:
         real = real * _along(gain.factor, acc.shape, axis, "gain")
         real = real + _along(gain.offset, acc.shape, axis, "offset")

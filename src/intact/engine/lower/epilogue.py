@@ -64,7 +64,7 @@ class Tail:
     def divide(self, divisor: NDArray[np.float32]) -> bool:
         """Divide by numbers, as `multiply`; a power of two is a factor, too."""
         if (np.abs(np.frexp(divisor)[0]) == 0.5).all():
-            return self.multiply(1 / divisor)
+            return self.multiply(np.reciprocal(divisor))
         if self.channels is not None or self.gain is not None or self.quotient != 1 or not divisor.all():
             return False
         self.quotient = float(divisor)
@@ -207,7 +207,7 @@ def _constants(
     with in_range():  # of the quotients, before they are formed in float32
         numerics.multipliers(multiplier[multiplier != 0], 1.0, output.grid.scale)
     spec, zero_point = output.grid.spec, output.grid.zero_point
-    steps = spec.qmin - zero_point, spec.qmax - zero_point
+    steps = int(spec.qmin) - zero_point, int(spec.qmax) - zero_point
     found = numerics.product_form(multiplier, bias, output.grid.scale, steps, most, gain=gain)
     if found is None:
         return formula, tail.gain is None
