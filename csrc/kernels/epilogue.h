@@ -19,9 +19,9 @@ namespace intact {
 struct FunctionCells;
 
 // How sums become codes where no function and no slope stands in between; kernels have a loop for each.
-enum class Ending { product, divided, divided_with_residual };
-constexpr bool reads_residual(Ending ending) { return ending == Ending::divided_with_residual; }
-constexpr bool divides(Ending ending) { return ending != Ending::product; }
+enum class CodeForm { product, divided, divided_with_residual };
+constexpr bool reads_residual(CodeForm form) { return form == CodeForm::divided_with_residual; }
+constexpr bool divides(CodeForm form) { return form != CodeForm::product; }
 
 // What is one for the whole layer; M, B, G, H, S, O and slopes are one for each channel and go to kernels by
 // panel.
@@ -45,8 +45,8 @@ struct Epilogue {
   const SmoothFunction* smooth = nullptr;  // what is known of it, or nullptr
   const FunctionCells* cells = nullptr;  // bounds of its codes (gemm/cells.h), or nullptr
 
-  INTACT_INLINE Ending ending() const {
-    return has_residual ? Ending::divided_with_residual : divides ? Ending::divided : Ending::product;
+  INTACT_INLINE CodeForm code_form() const {
+    return has_residual ? CodeForm::divided_with_residual : divides ? CodeForm::divided : CodeForm::product;
   }
   ByteGrid grid() const { return {zero_point, low, high}; }
   CurveCodes curve_codes() const { return {factor, offset, scale, grid()}; }

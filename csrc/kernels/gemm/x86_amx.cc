@@ -68,7 +68,7 @@ class Join {
 };
 
 // Codes of 32 channels, two rows at a time. kPlain: zero points and `low` are 0.
-template <Ending kEnding, bool kPlain, bool kJoins>
+template <CodeForm kForm, bool kPlain, bool kJoins>
 class Codes {
  public:
   explicit Codes(const TilePending& p) : Codes(p, *p.epilogue, p.rows) {}
@@ -112,14 +112,14 @@ class Codes {
                                     : _mm512_add_epi32(_mm512_load_si512(at), correction_[kVector]);
     const __m512 sums = _mm512_cvtepi32_ps(products);
     __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier_[kVector]), bias_[kVector]);
-    if constexpr (reads_residual(kEnding)) {
+    if constexpr (reads_residual(kForm)) {
       const uint8_t* const codes = t_.residual[row] + t_.residual_offset + kUnit * kVector;
       const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
       __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
       if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point_);
       real = _mm512_add_ps(real, _mm512_mul_ps(branch, residual_multiplier_));
     }
-    if constexpr (divides(kEnding)) {  // base/divisor.h
+    if constexpr (divides(kForm)) {  // base/divisor.h
       real = _mm512_fmadd_ps(real, high_inverse_, _mm512_mul_ps(real, low_inverse_));
     }
     return _mm512_cvtps_epi32(real);
@@ -133,9 +133,9 @@ class Codes {
   __m512i zero_point_, low_, high_, order_;
 };
 
-template <Ending kEnding, bool kPlain, bool kJoins>
+template <CodeForm kForm, bool kPlain, bool kJoins>
 void finish_codes(const TilePending& p, int first, int count) {
-  const Codes<kEnding, kPlain, kJoins> codes(p);
+  const Codes<kForm, kPlain, kJoins> codes(p);
   for (int row = first; row < first + count; row += 2) codes.write(row);
 }
 
@@ -183,13 +183,13 @@ void finish_any(const TilePending& p, int first, int count) {
 
 template <bool kJoins>
 TileEpilogue epilogue_by(const Epilogue& e, const GemmRows& rows) {
-  using enum Ending;
+  using enum CodeForm;
   const bool plainly =
       e.function == nullptr && rows.slopes == nullptr && !e.has_gain && rows.channels == kWidest * kUnit;
   if (plainly && e.floats && !e.has_residual) return finish_floats<kJoins>;
   if (!plainly || e.floats || !e.bounded) return finish_any<kJoins>;
   const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.ending()) {
+  switch (e.code_form()) {
     case product: return plain ? finish_codes<product, true, kJoins> : finish_codes<product, false, kJoins>;
     case divided: return plain ? finish_codes<divided, true, kJoins> : finish_codes<divided, false, kJoins>;
     default:

@@ -146,16 +146,16 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 }
 
 // Words need no sums in memory; groups, whose weights may come in parts, those of one tile.
-template <Ending kEnding, bool kPlain>
+template <CodeForm kForm, bool kPlain>
 void whole_rows(const GemmSteps& s, GemmTile t, const Epilogue& e, GemmRows rows) {
-  if (s.words > 0) return sum_words<true>(s, t, Codes<kEnding, kPlain>(e, rows));
+  if (s.words > 0) return sum_words<true>(s, t, Codes<kForm, kPlain>(e, rows));
   const int all = t.rows;
   for (int first = 0; first < all; first += kMostRows) {
     t.rows = rows.rows = std::min(kMostRows, all - first);
-    sum_groups(s, t, Codes<kEnding, kPlain>(e, rows));
+    sum_groups(s, t, Codes<kForm, kPlain>(e, rows));
     t.x += t.rows;
     rows.y += t.rows;
-    if (reads_residual(kEnding)) rows.residual += t.rows;
+    if (reads_residual(kForm)) rows.residual += t.rows;
   }
 }
 
@@ -164,9 +164,9 @@ bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmR
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (e.has_gain) return false;
   if (rows.channels != s.width || s.places != nullptr) return false;
-  using enum Ending;
+  using enum CodeForm;
   const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.ending()) {
+  switch (e.code_form()) {
     case product:
       plain ? whole_rows<product, true>(s, t, e, rows) : whole_rows<product, false>(s, t, e, rows);
       break;

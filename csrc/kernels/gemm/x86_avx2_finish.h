@@ -80,9 +80,9 @@ inline __m256 sloped(__m256 real, __m256 slope) {
 }
 
 // Rows of 16 channels, two at a time; constants stay in registers.
-template <Ending kEnding, bool kSloped>
+template <CodeForm kForm, bool kSloped>
 void finish_pairs(const Epilogue& e, const GemmRows& t) {
-  constexpr bool kResidual = reads_residual(kEnding);
+  constexpr bool kResidual = reads_residual(kForm);
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
   [[maybe_unused]] const Quotient quotient(e.divisor);
@@ -110,7 +110,7 @@ void finish_pairs(const Epilogue& e, const GemmRows& t) {
           real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
         }
         if constexpr (kSloped) real = sloped(real, _mm256_loadu_ps(t.slopes + kUnit * v));
-        if constexpr (divides(kEnding)) real = quotient.of(real);
+        if constexpr (divides(kForm)) real = quotient.of(real);
         codes[v] = _mm256_cvtps_epi32(real);
       }
       words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
@@ -401,12 +401,12 @@ void finish(const Epilogue& e, const GemmRows& t) {
   if (e.floats) return finish_floats(e, t);
   if (!e.bounded) return gemm_finish(e, t);
   if (e.has_gain || t.channels != 2 * kUnit) return finish_codes(e, t);  // no loop of its own for a gain
-  using enum Ending;
+  using enum CodeForm;
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_pairs<divided_with_residual, true>(e, t)
                           : finish_pairs<divided, true>(e, t);
   }
-  switch (e.ending()) {
+  switch (e.code_form()) {
     case product: return finish_pairs<product, false>(e, t);
     case divided: return finish_pairs<divided, false>(e, t);
     default: return finish_pairs<divided_with_residual, false>(e, t);

@@ -27,7 +27,7 @@ struct KeepSums {
 };
 
 // What finish_codes of x86_avx2_finish.h does, for whole panels. kPlain: zero points and `low` are 0.
-template <Ending kEnding, bool kPlain>
+template <CodeForm kForm, bool kPlain>
 class Codes {
  public:
   Codes(const Epilogue& e, const GemmRows& rows)
@@ -75,14 +75,14 @@ class Codes {
   INTACT_INLINE __m256i codes_of(__m256i acc, int row, int v) const {
     const __m256 m = _mm256_loadu_ps(t_.multiplier + 8 * v), b = _mm256_loadu_ps(t_.bias + 8 * v);
     __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), m), b);
-    if constexpr (reads_residual(kEnding)) {
+    if constexpr (reads_residual(kForm)) {
       const auto* const from =
           reinterpret_cast<const __m128i*>(t_.residual[row] + t_.residual_offset + 8 * v);
       __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
       if constexpr (!kPlain) branch = _mm256_sub_ps(branch, residual_zero_point_);
       real = _mm256_add_ps(real, _mm256_mul_ps(branch, residual_multiplier_));
     }
-    if constexpr (divides(kEnding)) {  // base/divisor.h
+    if constexpr (divides(kForm)) {  // base/divisor.h
       real = _mm256_fmadd_ps(real, high_inverse_, _mm256_mul_ps(real, low_inverse_));
     }
     return _mm256_cvtps_epi32(real);

@@ -105,14 +105,14 @@ constexpr ptrdiff_t kFirstBytes = 32 << 10;
 // Steps of a window's first run that epilogues go between.
 constexpr int kMoreSteps = 5, kFewSteps = 3;
 
-template <int kVectors, Ending kEnding, bool kPlain>
+template <int kVectors, CodeForm kForm, bool kPlain>
 struct Whole {
   using Tile = void (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, int, Fetch);
   static constexpr int kHalf = 12 / kVectors, kMost = std::min(28 / kVectors, 12);
 
   template <int... i>
   static Tile tile_of(int rows, std::integer_sequence<int, i...>) {
-    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kEnding, kPlain>...};
+    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kForm, kPlain>...};
     return kAll[rows - 1];
   }
 
@@ -124,9 +124,9 @@ struct Whole {
     Fetching fetching(s, t, steps);
     int row = 0;
     if (near && s.steps[1] >= kMoreSteps) {
-      row = whole_halves<kMoreSteps, kHalf, kVectors, kEnding, kPlain>(s, t, e, rows, fetching);
+      row = whole_halves<kMoreSteps, kHalf, kVectors, kForm, kPlain>(s, t, e, rows, fetching);
     } else if (near && s.steps[1] >= kFewSteps) {
-      row = whole_halves<kFewSteps, kHalf, kVectors, kEnding, kPlain>(s, t, e, rows, fetching);
+      row = whole_halves<kFewSteps, kHalf, kVectors, kForm, kPlain>(s, t, e, rows, fetching);
     }
     const int left = t.rows - row, tiles = (left + most - 1) / most;
     for (int i = 0; i < tiles; ++i) {
@@ -140,9 +140,9 @@ struct Whole {
 
 template <int kVectors>
 void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  using enum Ending;
+  using enum CodeForm;
   const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.ending()) {
+  switch (e.code_form()) {
     case product:
       return plain ? Whole<kVectors, product, true>::run(s, t, e, rows)
                    : Whole<kVectors, product, false>::run(s, t, e, rows);

@@ -84,9 +84,9 @@ inline __m512 sloped(__m512 real, __m512 slope) {
   return _mm512_mask_mul_ps(real, _mm512_cmp_ps_mask(real, _mm512_setzero_ps(), _CMP_LT_OQ), real, slope);
 }
 
-template <int kVectors, Ending kEnding, bool kPlain, bool kSloped = false>
+template <int kVectors, CodeForm kForm, bool kPlain, bool kSloped = false>
 void finish_codes(const Epilogue& e, const GemmRows& t) {
-  constexpr bool kResidual = reads_residual(kEnding);
+  constexpr bool kResidual = reads_residual(kForm);
   const Lanes lanes(e);
   [[maybe_unused]] const Quotient quotient(e.divisor);
   const ToBytes to_bytes(e);
@@ -112,7 +112,7 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
                                                             masks[v < kVectors ? v : 0])
                                : floats[0];
       if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
-      if constexpr (divides(kEnding)) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
+      if constexpr (divides(kForm)) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
     }
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
   }
@@ -419,25 +419,25 @@ void finish_smooth(const Epilogue& e, const GemmRows& t) {
   e.cells->each ? finish_smooth<false, true>(e, t) : finish_smooth<false, false>(e, t);
 }
 
-template <Ending kEnding, bool kPlain, bool kSloped = false>
+template <CodeForm kForm, bool kPlain, bool kSloped = false>
 void finish_panel(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_codes<1, kEnding, kPlain, kSloped>(e, t);
-    case 2: return finish_codes<2, kEnding, kPlain, kSloped>(e, t);
-    case 3: return finish_codes<3, kEnding, kPlain, kSloped>(e, t);
-    default: return finish_codes<4, kEnding, kPlain, kSloped>(e, t);
+    case 1: return finish_codes<1, kForm, kPlain, kSloped>(e, t);
+    case 2: return finish_codes<2, kForm, kPlain, kSloped>(e, t);
+    case 3: return finish_codes<3, kForm, kPlain, kSloped>(e, t);
+    default: return finish_codes<4, kForm, kPlain, kSloped>(e, t);
   }
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
 void finish_bounded(const Epilogue& e, const GemmRows& t) {
-  using enum Ending;
+  using enum CodeForm;
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_panel<divided_with_residual, false, true>(e, t)
                           : finish_panel<divided, false, true>(e, t);
   }
   const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.ending()) {
+  switch (e.code_form()) {
     case product: return plain ? finish_panel<product, true>(e, t) : finish_panel<product, false>(e, t);
     case divided: return plain ? finish_panel<divided, true>(e, t) : finish_panel<divided, false>(e, t);
     default:

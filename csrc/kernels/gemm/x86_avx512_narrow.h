@@ -51,7 +51,7 @@ INTACT_INLINE void products(const GemmSteps& s, const GemmTile& t, int first, Su
 }
 
 // What Codes of x86_avx512_whole.h does, four rows at a time.
-template <Ending kEnding>
+template <CodeForm kForm>
 struct Codes {
   const GemmRows& t;
   __m256i zero_point, low, high, order;
@@ -74,13 +74,13 @@ struct Codes {
 
   INTACT_INLINE __m256i code(__m256i sums, int row) const {
     __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier), bias);
-    if constexpr (reads_residual(kEnding)) {
+    if constexpr (reads_residual(kForm)) {
       const __m128i bytes = _mm_maskz_loadu_epi8(mask, t.residual[row] + t.residual_offset);
       const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
       const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point);
       real = _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier));
     }
-    if constexpr (divides(kEnding)) {  // base/divisor.h
+    if constexpr (divides(kForm)) {  // base/divisor.h
       real = _mm256_fmadd_ps(real, high_inverse, _mm256_mul_ps(real, low_inverse));
     }
     return _mm256_cvtps_epi32(real);
@@ -111,8 +111,8 @@ struct Codes {
   }
 };
 
-template <int kRows, Ending kEnding>
-void whole_tile(const GemmSteps& s, const GemmTile& t, const Codes<kEnding>& codes, int first) {
+template <int kRows, CodeForm kForm>
+void whole_tile(const GemmSteps& s, const GemmTile& t, const Codes<kForm>& codes, int first) {
   Sums<kRows> sums;
   products(s, t, first, sums);
   each<(kRows + 3) / 4>([&](auto four)
@@ -137,14 +137,14 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   tiles[t.rows - 1](s, t, 0);
 }
 
-template <Ending kEnding>
+template <CodeForm kForm>
 void whole_rows(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  using Tile = void (*)(const GemmSteps&, const GemmTile&, const Codes<kEnding>&, int);
+  using Tile = void (*)(const GemmSteps&, const GemmTile&, const Codes<kForm>&, int);
   const auto tiles = []<int... i>(std::integer_sequence<int, i...>) -> const Tile* {
-    static constexpr Tile kAll[] = {whole_tile<i + 1, kEnding>...};
+    static constexpr Tile kAll[] = {whole_tile<i + 1, kForm>...};
     return kAll;
   }(std::make_integer_sequence<int, kMostRows>{});
-  const Codes<kEnding> codes(e, rows);
+  const Codes<kForm> codes(e, rows);
   for (int row = 0; row < t.rows; row += kMostRows) {
     tiles[std::min(kMostRows, t.rows - row) - 1](s, t, codes, row);
   }
@@ -153,10 +153,10 @@ void whole_rows(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const 
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (e.has_gain) return false;
-  switch (e.ending()) {
-    case Ending::product: whole_rows<Ending::product>(s, t, e, rows); break;
-    case Ending::divided: whole_rows<Ending::divided>(s, t, e, rows); break;
-    default: whole_rows<Ending::divided_with_residual>(s, t, e, rows);
+  switch (e.code_form()) {
+    case CodeForm::product: whole_rows<CodeForm::product>(s, t, e, rows); break;
+    case CodeForm::divided: whole_rows<CodeForm::divided>(s, t, e, rows); break;
+    default: whole_rows<CodeForm::divided_with_residual>(s, t, e, rows);
   }
   return true;
 }

@@ -156,9 +156,9 @@ struct Products {
 // What finish_codes of x86_avx512_finish.h does, cut into pieces that need few registers: all rows of one
 // vector are scaled, then four vectors at a time are written, of one row or of several. kPlain: zero points
 // and `low` are 0.
-template <int kRows, int kVectors, Ending kEnding, bool kPlain>
+template <int kRows, int kVectors, CodeForm kForm, bool kPlain>
 struct Codes {
-  static constexpr bool kResidual = reads_residual(kEnding);
+  static constexpr bool kResidual = reads_residual(kForm);
   static constexpr int kAtOnce = kVectors < 3 ? 4 / kVectors : 1;  // rows
   const GemmRows& t;
   __m512i zero_point, low, high, order;
@@ -190,7 +190,7 @@ struct Codes {
     const __m512 m = _mm512_loadu_ps(t.multiplier + kLanes * v), b = _mm512_loadu_ps(t.bias + kLanes * v);
     each<kRows>([&](auto r) INTACT_INLINE_BODY {
       __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums.at[r][v]), m), b);
-      if constexpr (kEnding == Ending::divided) real = quotient(real);
+      if constexpr (kForm == CodeForm::divided) real = quotient(real);
       sums.at[r][v] = kResidual ? _mm512_castps_si512(real) : _mm512_cvtps_epi32(real);
       pin(sums.at[r][v]);
     });
@@ -256,22 +256,22 @@ struct Codes {
 };
 
 // Sums and codes of rows [first, first + kRows).
-template <int kRows, int kVectors, Ending kEnding, bool kPlain>
+template <int kRows, int kVectors, CodeForm kForm, bool kPlain>
 void whole_tile(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows, int first,
                 Fetch fetch) {
   Sums<kRows, kVectors> sums;
   sums.start(t.correction);
   Products<kRows, kVectors>(s, t, first, fetch).runs_from(0, sums);
-  const Codes<kRows, kVectors, kEnding, kPlain> codes(e, rows);
+  const Codes<kRows, kVectors, kForm, kPlain> codes(e, rows);
   each<kVectors>([&](auto v) INTACT_INLINE_BODY { codes.template scale<v>(sums); });
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(sums, first + r); });
 }
 
 // The sums of rows [first, first + kRows), and between the first kSteps steps, which the first run has, the
 // codes of the rows before: products keep two ports busy, and epilogues use the others.
-template <int kSteps, int kRows, int kVectors, Ending kEnding, bool kPlain>
+template <int kSteps, int kRows, int kVectors, CodeForm kForm, bool kPlain>
 INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
-                             const Codes<kRows, kVectors, kEnding, kPlain>& codes, const GemmTile& t,
+                             const Codes<kRows, kVectors, kForm, kPlain>& codes, const GemmTile& t,
                              Sums<kRows, kVectors>& sums, Sums<kRows, kVectors>& before, int written) {
   sums.start(t.correction);
   products.begin(0);
@@ -289,11 +289,11 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
 }
 
 // As many rows as make an odd number of halves; returns how many.
-template <int kSteps, int kRows, int kVectors, Ending kEnding, bool kPlain>
+template <int kSteps, int kRows, int kVectors, CodeForm kForm, bool kPlain>
 int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows,
                  Fetching& fetching) {
   if (t.rows < kRows) return 0;
-  const Codes<kRows, kVectors, kEnding, kPlain> codes(e, rows);
+  const Codes<kRows, kVectors, kForm, kPlain> codes(e, rows);
   Sums<kRows, kVectors> even, odd;
   even.start(t.correction);
   Products<kRows, kVectors>(s, t, 0, fetching.piece()).runs_from(0, even);

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from intact.torch import ops
 
-__all__ = ["Grid", "Grids", "MOVES"]
+__all__ = ["TensorGrid", "TensorGrids", "MOVES"]
 
 _BITS = 8
 """Codes that integer layers multiply."""
 
 
 @dataclass(frozen=True)
-class Grid:
+class TensorGrid:
     """Elements of a tensor are ``n * scale``, n whole.
 
     Attributes:
@@ -37,7 +37,7 @@ class Grid:
 
 def _grid_of(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool
-) -> Grid | None:
+) -> TensorGrid | None:
     """The grid of a call of `intact::fake_quantize`; None for what integer layers do not multiply."""
     grid = ops._grid(x, amax, amin, format, axis, narrow)
     spec = grid.spec
@@ -46,23 +46,23 @@ def _grid_of(
     zero = grid.zero_point
     reach = int(max((spec.qmax - zero).max(), (zero - spec.qmin).max()))
     scale = torch.tensor(grid.scale)
-    return Grid(scale if scale.numel() == 1 and not spec.axes else scale.reshape(grid.keepdims), reach)
+    return TensorGrid(scale if scale.numel() == 1 and not spec.axes else scale.reshape(grid.keepdims), reach)
 
 
-class Grids:
+class TensorGrids:
     """The grids of tensors while these live and are not written to."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], int, Grid]] = {}
+        self._known: dict[int, tuple[weakref.ref[Tensor], int, TensorGrid]] = {}
 
-    def of(self, x: Any) -> Grid | None:
+    def of(self, x: Any) -> TensorGrid | None:
         """The grid of a tensor; None where none is known."""
         known = self._known.get(id(x))
         if known is None or known[0]() is not x or known[1] != _version(x):  # type: ignore[arg-type]
             return None
         return known[2]
 
-    def put(self, x: Tensor, grid: Grid | None) -> None:
+    def put(self, x: Tensor, grid: TensorGrid | None) -> None:
         """`x` holds multiples of a grid's step."""
         if grid is not None:
             key = id(x)
@@ -86,23 +86,23 @@ class Grids:
                 return
             if name not in _KEEPS_AXES:
                 return
-            grid = Grid(func(grid.scale, *args[1:], **kwargs), grid.reach)
+            grid = TensorGrid(func(grid.scale, *args[1:], **kwargs), grid.reach)
         for y in made if isinstance(made, (tuple, list)) else (made,):
             if isinstance(y, Tensor) and y.dtype == torch.float32:
                 self.put(y, grid)
 
-    def _unbound(self, made: Any, grid: Grid, dim: int = 0) -> None:
+    def _unbound(self, made: Any, grid: TensorGrid, dim: int = 0) -> None:
         """Parts along an axis have its scales, or all of them one."""
         parts = grid.scale.unbind(dim)
         for place, y in enumerate(made):
-            self.put(y, Grid(parts[place % len(parts)], grid.reach))
+            self.put(y, TensorGrid(parts[place % len(parts)], grid.reach))
 
 
 def _version(x: Tensor) -> int:
     return 0 if x.is_inference() else x._version
 
 
-def _common(grids: list[Grid | None]) -> Grid | None:
+def _common(grids: list[TensorGrid | None]) -> TensorGrid | None:
     first = grids[0] if grids else None
     alike = all(
         g is not None and first is not None and g.scale.shape == first.scale.shape == ()
@@ -110,7 +110,7 @@ def _common(grids: list[Grid | None]) -> Grid | None:
     )  # fmt: skip
     if not alike or first is None:
         return None
-    return Grid(first.scale, max(g.reach for g in grids if g is not None))
+    return TensorGrid(first.scale, max(g.reach for g in grids if g is not None))
 
 
 def _pads_zeros(pad: Any = (), mode: str = "constant", value: float | None = None) -> bool:

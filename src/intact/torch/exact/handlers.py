@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from intact import numerics
 from intact.torch import opened
 from intact.torch.exact import functions, products, recurrent, windows
-from intact.torch.exact.grids import Grids
+from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
@@ -31,7 +31,7 @@ class Declined(Exception):
 
 
 def _function(name: str) -> Handler:
-    def handler(grids: Grids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def handler(grids: TensorGrids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if args or any(value for key, value in kwargs.items() if key != "inplace"):
             raise Declined
         return exact("function", input, name=name)
@@ -46,12 +46,12 @@ def _of(name: str, x: Tensor) -> Tensor:
 # ---- functions of one real ----
 
 
-def _gelu(grids: Grids, input: Tensor, *, approximate: str = "none") -> Tensor:
+def _gelu(grids: TensorGrids, input: Tensor, *, approximate: str = "none") -> Tensor:
     return _of("gelu" if approximate == "none" else "gelu_tanh", input)
 
 
 def _elu(
-    grids: Grids, input: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *,
+    grids: TensorGrids, input: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *,
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     if scale != 1 or input_scale != 1:
@@ -64,24 +64,24 @@ def _sloped(x: Tensor, slope: float) -> Tensor:
     return torch.where(x < 0, x * slope, x)
 
 
-def _selu(grids: Grids, input: Tensor, inplace: bool = False) -> Tensor:
+def _selu(grids: TensorGrids, input: Tensor, inplace: bool = False) -> Tensor:
     curve = _sloped(_of("elu", input), 1.6732632423543772)
     return curve * 1.0507009873554805
 
 
-def _celu(grids: Grids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def _celu(grids: TensorGrids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 1:
         return _of("elu", input)
     return input.clamp(min=0) + _of("elu", input.clamp(max=0) / alpha) * alpha
 
 
-def _softplus(grids: Grids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+def _softplus(grids: TensorGrids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     scaled = input if beta == 1 else input * beta
     smooth = _of("softplus", scaled)
     return torch.where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
 
 
-def _log_sigmoid(grids: Grids, input: Tensor) -> Tensor:
+def _log_sigmoid(grids: TensorGrids, input: Tensor) -> Tensor:
     return _of("log", _of("sigmoid", input))
 
 
@@ -90,11 +90,11 @@ def _log_base(base: float) -> Handler:
     return lambda grids, input: _of("log", input) / below
 
 
-def _tan(grids: Grids, input: Tensor) -> Tensor:
+def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
     return _of("sin", input) / _of("cos", input)
 
 
-def _power(grids: Grids, input: Any, exponent: Any) -> Tensor:
+def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
     if not isinstance(input, Tensor) or isinstance(exponent, Tensor):
         raise Declined
     power = float(exponent)
@@ -123,7 +123,7 @@ def _axes(x: Tensor, dim: Any) -> list[int]:
 
 def _reduce(name: str) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+        grids: TensorGrids, input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
         axis: Any = None, keepdims: bool = False,
     ) -> Tensor:  # fmt: skip
         if dtype not in (None, torch.float32) or not input.dim():
@@ -138,17 +138,17 @@ def _reduce(name: str) -> Handler:
     return handler
 
 
-def _reduced(grids: Grids, x: Tensor, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+def _reduced(grids: TensorGrids, x: Tensor, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
     return exact("reduce", x, name=name, axes=list(axes), keepdims=keepdims)
 
 
-def _softmax(grids: Grids, input: Tensor, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
+def _softmax(grids: TensorGrids, input: Tensor, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
         raise Declined
     return exact("softmax", input, axis=dim % input.dim())
 
 
-def _log_softmax(grids: Grids, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def _log_softmax(grids: TensorGrids, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
         raise Declined
     axis = dim % input.dim()
@@ -156,21 +156,21 @@ def _log_softmax(grids: Grids, input: Tensor, dim: int, dtype: Any = None) -> Te
     return below - _of("log", _reduced(grids, _of("exp", below), "sum", [axis], True))
 
 
-def _logsumexp(grids: Grids, input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def _logsumexp(grids: TensorGrids, input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     axes = _axes(input, dim)
     largest = input.amax(axes, keepdim=True)
     total = _reduced(grids, _of("exp", input - largest), "sum", axes, keepdim)
     return _of("log", total) + largest.reshape(total.shape)
 
 
-def _cumsum(grids: Grids, input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def _cumsum(grids: TensorGrids, input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
         raise Declined
     return exact("cum_sum", input, axis=dim % input.dim())
 
 
 def _norm(
-    grids: Grids, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    grids: TensorGrids, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     if dtype not in (None, torch.float32) or ord not in (1, 2) or not x.dim():
         raise Declined
@@ -182,7 +182,7 @@ def _norm(
 
 def _variance(root: bool, mean_too: bool) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+        grids: TensorGrids, input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
         correction: Any = None,
     ) -> Any:  # fmt: skip
         if isinstance(dim, bool):
@@ -208,7 +208,7 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def _layer_norm(
-    grids: Grids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    grids: TensorGrids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
     before = input.shape[: input.dim() - len(normalized_shape)]
@@ -217,7 +217,7 @@ def _layer_norm(
 
 
 def _group_norm(
-    grids: Grids, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    grids: TensorGrids, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enabled: bool = True,
 ) -> Tensor:  # fmt: skip
     rows = exact("normalize", input.reshape(input.shape[0], num_groups, -1), epsilon=eps)
@@ -227,7 +227,7 @@ def _group_norm(
 
 
 def _instance_norm(
-    grids: Grids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    grids: TensorGrids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
     if not use_input_stats:
@@ -238,7 +238,7 @@ def _instance_norm(
 
 
 def _batch_norm(
-    grids: Grids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+    grids: TensorGrids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
     momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
     if training or running_mean is None or running_var is None:
@@ -252,7 +252,7 @@ def _batch_norm(
 
 
 def _rms_norm(
-    grids: Grids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    grids: TensorGrids, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:  # fmt: skip
     axes = list(range(input.dim() - len(normalized_shape), input.dim()))
@@ -265,11 +265,11 @@ def _rms_norm(
 # ---- products ----
 
 
-def _linear(grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def _linear(grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return products.linear(grids, input, weight, bias)
 
 
-def _matmul(grids: Grids, input: Tensor, other: Tensor) -> Tensor:
+def _matmul(grids: TensorGrids, input: Tensor, other: Tensor) -> Tensor:
     return products.matmul(grids, input, other)
 
 
@@ -278,12 +278,12 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
 
 
 def _baddbmm(
-    grids: Grids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+    grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     return _scaled(products.matmul(grids, a, b), alpha) + _scaled(input, beta)
 
 
-def _addmm(grids: Grids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def _addmm(grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """A Gemm: one row that is added is where sums begin."""
     if alpha == 1 and beta == 1 and input.dim() == 1:
         weight = b.t()
@@ -296,7 +296,7 @@ def _addmm(grids: Grids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1
 
 def _conv(rank: int) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+        grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
         padding: Any = 0, dilation: Any = 1, groups: int = 1,
     ) -> Tensor:  # fmt: skip
         stride, dilation = _sizes(stride, rank), _sizes(dilation, rank)
@@ -312,7 +312,7 @@ def _conv(rank: int) -> Handler:
 
 def _conv_transpose(rank: int) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+        grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
         padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
     ) -> Tensor:  # fmt: skip
         laid: Any = {
@@ -325,7 +325,7 @@ def _conv_transpose(rank: int) -> Handler:
     return handler
 
 
-def _batched(grids: Grids, rank: int, x: Tensor, weight: Tensor, bias: Any, laid: Any) -> Tensor:
+def _batched(grids: TensorGrids, rank: int, x: Tensor, weight: Tensor, bias: Any, laid: Any) -> Tensor:
     if x.dim() == rank + 2:
         return products.convolve(grids, x, weight, bias, **laid)
     batch = x[None]
@@ -334,7 +334,7 @@ def _batched(grids: Grids, rank: int, x: Tensor, weight: Tensor, bias: Any, laid
 
 
 def _padded(
-    grids: Grids, x: Tensor, weight: Tensor, padding: str, dilation: Sequence[int]
+    grids: TensorGrids, x: Tensor, weight: Tensor, padding: str, dilation: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
     """What "same" means: where an end gets one more it is the last one."""
     rank = len(dilation)
@@ -355,7 +355,7 @@ def _sizes(value: Any, rank: int) -> list[int]:
 
 def _recurrent(cell: str) -> Handler:
     def handler(
-        grids: Grids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
+        grids: TensorGrids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
     ) -> Any:
         if len(laid) != 4 or not isinstance(biases, bool):
             raise Declined  # a packed sequence
@@ -379,7 +379,7 @@ def _recurrent(cell: str) -> Handler:
 
 def _average_pool(rank: int) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+        grids: TensorGrids, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Tensor:  # fmt: skip
         if input.dim() != rank + 2 or divisor_override is not None:
@@ -402,7 +402,7 @@ def _pooled(made: Tensor | None) -> Tensor:
 
 
 def _adaptive_average_pool(rank: int) -> Handler:
-    def handler(grids: Grids, input: Tensor, output_size: Any) -> Tensor:
+    def handler(grids: TensorGrids, input: Tensor, output_size: Any) -> Tensor:
         sizes = [
             n if out is None else out
             for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
@@ -420,7 +420,7 @@ def _adaptive_average_pool(rank: int) -> Handler:
 
 def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
     def handler(
-        grids: Grids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **given: Any
+        grids: TensorGrids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **given: Any
     ) -> Tensor:
         if given:
             raise Declined
@@ -449,7 +449,7 @@ def _opened(name: str) -> Handler:
 def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
     """A sum or difference: torch fuses the product with alpha, which is a Mul of its own in a file."""
 
-    def handler(grids: Grids, input: Any, other: Any, *, alpha: float = 1) -> Tensor:
+    def handler(grids: TensorGrids, input: Any, other: Any, *, alpha: float = 1) -> Tensor:
         if alpha == 1:
             raise Declined
         return function(input, other * alpha)

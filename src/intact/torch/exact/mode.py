@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.exact.grids import MOVES, Grids
+from intact.torch.exact.grids import MOVES, TensorGrids
 from intact.torch.exact.handlers import HANDLERS, OPENED, Declined
 from intact.torch.function_names import function_of
 from intact.torch.ops import is_tracing
@@ -59,7 +59,7 @@ def is_suspended() -> bool:
 class _Exact(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
-        self.grids = Grids()
+        self.grids = TensorGrids()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

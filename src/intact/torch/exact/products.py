@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from intact.torch.exact.grids import Grid, Grids
+from intact.torch.exact.grids import TensorGrid, TensorGrids
 from intact.torch.exact.operator import exact, register_torch
 
 __all__ = ["convolve", "linear", "matmul"]
@@ -17,7 +17,7 @@ __all__ = ["convolve", "linear", "matmul"]
 _EXACT_IN_FLOAT32 = 2**24
 
 
-def linear(grids: Grids, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(grids: TensorGrids, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear`."""
     if weight.dim() != 2 or x.dim() == 0:
         return F.linear(x, weight, bias)
@@ -32,7 +32,7 @@ def linear(grids: Grids, x: Tensor, weight: Tensor, bias: Tensor | None = None) 
     return _float_product(x, weight.t())
 
 
-def matmul(grids: Grids, a: Tensor, b: Tensor) -> Tensor:
+def matmul(grids: TensorGrids, a: Tensor, b: Tensor) -> Tensor:
     """`torch.matmul`."""
     if not a.dim() or not b.dim():
         return torch.matmul(a, b)
@@ -53,7 +53,7 @@ def _float_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def convolve(
-    grids: Grids,
+    grids: TensorGrids,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -83,7 +83,7 @@ def convolve(
     return exact("conv", x, weight, *([] if bias is None else [bias]), **laid)
 
 
-def _by_output(grid: Grid | None, axis: int) -> Grid | None:
+def _by_output(grid: TensorGrid | None, axis: int) -> TensorGrid | None:
     """A grid with one scale, or one for each index of an axis; None for others."""
     if grid is None or not grid.scale.dim():
         return grid
@@ -94,7 +94,7 @@ def _by_output(grid: Grid | None, axis: int) -> Grid | None:
 # ---- integers ----
 
 
-def _integer(kind: str, a: Tensor, b: Tensor, one: Grid, other: Grid, step: Tensor, **laid: Any) -> Tensor:
+def _integer(kind: str, a: Tensor, b: Tensor, one: TensorGrid, other: TensorGrid, step: Tensor, **laid: Any) -> Tensor:
     """``fl32(fl32(sum) * step)``, the sum over whole numbers exact (N19, N25)."""
     scales = [one.scale, other.scale, step]
     return exact(f"integer_{kind}", a, b, *scales, reach=one.reach, other=other.reach, **laid)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from intact.engine.steps import Recurrent
-from intact.torch.exact.grids import Grids
+from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact, register
 from intact.torch.exact.products import linear
 from intact.torch.exact.steps import run_step
@@ -25,7 +25,7 @@ _CELLS = {"lstm": "lstm", "gru": "gru_reset_after", "rnn_tanh": "rnn_tanh", "rnn
 
 
 def layers(
-    grids: Grids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
+    grids: TensorGrids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
     count: int, bidirectional: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """All layers over x [steps, batch, inputs].
@@ -49,7 +49,7 @@ def layers(
 
 
 def _layer(
-    grids: Grids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Sequence[Tensor]],
+    grids: TensorGrids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Sequence[Tensor]],
     biases: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     hidden, directions = params[0][1].shape[1], len(params)

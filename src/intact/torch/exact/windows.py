@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact.engine.steps import Interpolate
-from intact.torch.exact.grids import Grids
+from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact, register
 from intact.torch.exact.steps import run_step
 
@@ -22,7 +22,7 @@ __all__ = ["average_pool", "mean_of_planes", "resized"]
 _POOLS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d}
 
 
-def mean_of_planes(grids: Grids, x: Tensor, keepdim: bool) -> Tensor | None:
+def mean_of_planes(grids: TensorGrids, x: Tensor, keepdim: bool) -> Tensor | None:
     """The mean of each plane of codes (N27); None of floats."""
     grid = grids.of(x)
     if grid is None or grid.scale.dim() or x.dim() != 4:
@@ -41,7 +41,7 @@ def _whole(x: Tensor, scale: Tensor, sums: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def average_pool(
-    grids: Grids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    grids: TensorGrids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     ceil_mode: bool, count_include_pad: bool,
 ) -> Tensor | None:  # fmt: skip
     """Sums of windows, divided by what they count; None where that is not known here."""

@@ -133,8 +133,7 @@ def quantize(
         report, placement = job.place(found), found.placement
     job.require_fitting(found)
     name_quantizers(model)
-    for tell in when_quantized:
-        tell(model)
+    _announce(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
@@ -160,6 +159,12 @@ def _shown_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The kinds of a call's arguments: "model(Tensor, mask=Tensor)"."""
     kinds = [type(x).__name__ for x in args] + [f"{name}={type(x).__name__}" for name, x in kwargs.items()]
     return f"model({', '.join(kinds)})"
+
+
+def _announce(model: nn.Module) -> None:
+    """Tell those who asked that `model` has quantizers now."""
+    for tell in when_quantized:
+        tell(model)
 
 
 def _patterns(model: nn.Module, argument: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def backward_kernel(
     tl.store(out_ptr + at, tl.where((x >= least) & (x <= most), grad, 0.0), mask=inside)
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """What one call needs besides its tensors; the same for all of a quantizer's calls of one shape."""
 
     spec: QuantSpec
@@ -138,20 +138,20 @@ def fake_quantize_backward(
 
 def _call(
     out: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Sequence[int] | None, narrow: bool
-) -> Call:
+) -> KernelCall:
     grid = amax.numel(), amin is None, format, tuple(axis or ()), narrow
     return _cached_call(tuple(out.shape), out.stride(), *grid)
 
 
 @lru_cache(4096)  # without it, half of the host's time for a call
-def _cached_call(shape: tuple[int, ...], strides: tuple[int, ...], *grid: Any) -> Call:
+def _cached_call(shape: tuple[int, ...], strides: tuple[int, ...], *grid: Any) -> KernelCall:
     spec = composed.spec_of(shape, *grid)
     layout = layout_of(shape, strides, spec.axes)
     constants = {"QMIN": float(spec.qmin), "QMAX": float(spec.qmax), "SYMMETRIC": spec.symmetric}
     if layout is not None:
         constants |= {"ONE": layout.granules == 1, "LONG": layout.granules > 1 and layout.inner >= BLOCK}
     mantissa, lowest = composed.float_layout(spec.format) if spec.format.is_float else (-1, 0)
-    return Call(spec, layout, constants, {"MANTISSA": mantissa, "LOWEST": lowest})
+    return KernelCall(spec, layout, constants, {"MANTISSA": mantissa, "LOWEST": lowest})
 
 
 def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tuple[Tensor, Tensor]:
@@ -159,7 +159,7 @@ def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tupl
     return high, high if amin is None else composed.range_on(x, amin, spec).contiguous()
 
 
-def _launch(kernel: Any, tensors: Sequence[Tensor], call: Call, **constants: int) -> None:
+def _launch(kernel: Any, tensors: Sequence[Tensor], call: KernelCall, **constants: int) -> None:
     size = tensors[0].numel()
     assert call.layout is not None
     with torch.cuda.device_of(tensors[0]):
