@@ -115,8 +115,7 @@ def quantize(
     from intact.torch.graph_mode.budget import checked_budget, spend
 
     budget = checked_budget(float_budget, profile, {grid, weights})
-    if not inplace:
-        model = copied(model)
+    model = model if inplace else copied(model)
     include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
     job = _Job(model, descriptors, include, exclude)
     found: Analysis | None = None
