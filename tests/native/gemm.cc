@@ -27,12 +27,12 @@ struct Layer {
   GemmWeights weights;
   int height, width, out_height, out_width;
   std::array<int64_t, 2> strides, dilations;
-  bool floats, residual, wide;
+  bool floats, residual, wide, divided, gained;
   std::vector<int8_t> w;
   std::vector<uint8_t> x, low, r;
   std::vector<int32_t> correction, high_correction;
   int shift = pick(0, 7);
-  std::vector<float> multiplier, bias;
+  std::vector<float> multiplier, bias, gains, shifts;
 
   Layer() {
     const int groups = pick(1, 4) == 1 ? 2 : 1;
@@ -47,6 +47,8 @@ struct Layer {
     out_width = positions(width, weights.kernel_w, 1);
     floats = pick(1, 4) == 1;
     residual = pick(1, 2) == 1;
+    divided = pick(1, 2) == 1;
+    gained = pick(1, 5) == 1;
     wide = pick(1, 3) == 1;  // codes of 16 bits; the sums of such small weights fit int32
     w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
     for (int8_t& v : w) v = static_cast<int8_t>(wide ? pick(-8, 8) : static_cast<int>(random_bits()));
@@ -61,6 +63,8 @@ struct Layer {
       high_correction.push_back(pick(-500, 500));
       multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-6f);
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
+      gains.push_back(static_cast<float>(pick(-20, 20)) * 0.1f);
+      shifts.push_back(static_cast<float>(pick(0, 1000)) * 0.1f);
     }
   }
 
@@ -111,6 +115,12 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.epilogue.real_high = 150;
   spec.epilogue.residual_zero_point = 9;
   spec.epilogue.residual_multiplier = 0.37f;
+  spec.epilogue.divides = !layer.floats && (layer.residual || layer.divided || layer.gained);
+  spec.epilogue.scale = 0.87f;
+  if (layer.gained) {
+    spec.epilogue.gains = layer.gains;
+    spec.epilogue.shifts = layer.shifts;
+  }
   const std::unique_ptr<Step> step = make_conv(spec);
   std::vector<uint8_t> x = layer.x, low = layer.low, r = layer.r;
   std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));

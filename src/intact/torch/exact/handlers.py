@@ -283,7 +283,9 @@ def _baddbmm(
     return _scaled(products.matmul(grids, a, b), alpha) + _scaled(input, beta)
 
 
-def _addmm(grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def _addmm(
+    grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """A Gemm: one row that is added is where sums begin."""
     if alpha == 1 and beta == 1 and input.dim() == 1:
         weight = b.t()

@@ -94,7 +94,9 @@ def _by_output(grid: TensorGrid | None, axis: int) -> TensorGrid | None:
 # ---- integers ----
 
 
-def _integer(kind: str, a: Tensor, b: Tensor, one: TensorGrid, other: TensorGrid, step: Tensor, **laid: Any) -> Tensor:
+def _integer(
+    kind: str, a: Tensor, b: Tensor, one: TensorGrid, other: TensorGrid, step: Tensor, **laid: Any
+) -> Tensor:
     """``fl32(fl32(sum) * step)``, the sum over whole numbers exact (N19, N25)."""
     scales = [one.scale, other.scale, step]
     return exact(f"integer_{kind}", a, b, *scales, reach=one.reach, other=other.reach, **laid)

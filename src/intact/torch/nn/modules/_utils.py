@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +23,13 @@ from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QUANT_DESC_8BIT_PER_TENSOR, QuantDescriptor
 
 __all__ = ["QuantInputMixin", "QuantMixin", "pop_quant_desc_in_kwargs"]
+
+
+def engine_functions(layer: nn.Module) -> AbstractContextManager[None]:
+    """`exact_functions`, where `layer` quantizes: with quantizers disabled it is the float layer, bit for bit."""
+    quantizers = (module for module in layer.modules() if isinstance(module, TensorQuantizer))
+    active = any(not one._disabled and one._if_quant for one in quantizers)
+    return exact_functions(layer) if active else nullcontext()
 
 
 class QuantizedModule:
@@ -188,7 +196,7 @@ class QuantizedInput(_FloatSignature, QuantInputMixin):
         self.init_quantizer(desc_input)  # type: ignore[arg-type]
 
     def forward(self, input: Tensor) -> Tensor:
-        with exact_functions(self):  # type: ignore[arg-type]
+        with engine_functions(self):  # type: ignore[arg-type]
             return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
 
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from intact.torch import tensor_quant
-from intact.torch.exact import exact_functions
-from intact.torch.nn.modules._utils import QuantizedLayer
+from intact.torch.nn.modules._utils import QuantizedLayer, engine_functions
 
 __all__ = [
     "Conv1d",
@@ -37,7 +36,7 @@ class _QuantConvNd(QuantizedLayer):
     """The part that the three convolutions share; padding, of any mode, pads the quantized input."""
 
     def forward(self, input: Tensor) -> Tensor:
-        with exact_functions(self):  # type: ignore[arg-type]
+        with engine_functions(self):  # type: ignore[arg-type]
             quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(self.weight)  # type: ignore[attr-defined]
             return self._conv_forward(quant_input, quant_weight, self.bias)  # type: ignore[attr-defined, no-any-return]
 
@@ -76,7 +75,7 @@ class _QuantConvTransposeNd(QuantizedLayer):
             len(m.kernel_size),
             m.dilation,  # type: ignore[arg-type]
         )
-        with exact_functions(m):
+        with engine_functions(m):
             quant_input, quant_weight = self._input_quantizer(input), self._weight_quantizer(m.weight)
             return self._function(
                 quant_input, quant_weight, m.bias, m.stride, m.padding, output_padding, m.groups, m.dilation

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from intact.torch.exact import exact_functions
-from intact.torch.nn.modules._utils import QuantizedLayer
+from intact.torch.nn.modules._utils import QuantizedLayer, engine_functions
 from intact.torch.tensor_quant import QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
 __all__ = ["Linear", "QuantLinear"]
@@ -23,7 +22,7 @@ class QuantLinear(QuantizedLayer, nn.Linear):
     default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
     def forward(self, input: Tensor) -> Tensor:
-        with exact_functions(self):
+        with engine_functions(self):
             return F.linear(self._input_quantizer(input), self._weight_quantizer(self.weight), self.bias)
 
 

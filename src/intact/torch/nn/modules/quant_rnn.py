@@ -17,8 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.torch.exact import exact_functions
-from intact.torch.nn.modules._utils import QuantizedLayer
+from intact.torch.nn.modules._utils import QuantizedLayer, engine_functions
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW, QuantDescriptor
 
@@ -102,7 +101,7 @@ class RecurrentLayers(QuantizedLayer):
 
     def run_layers(self, input: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
         """Outputs of the last layer, as `input` lies, and the last states of all."""
-        with exact_functions(self):  # type: ignore[arg-type]
+        with engine_functions(self):  # type: ignore[arg-type]
             if isinstance(input, PackedSequence):
                 return self._forward_packed(input, hx)
             return self._forward_dense(input, hx)
