@@ -25,9 +25,15 @@ _CELLS = {"lstm": "lstm", "gru": "gru_reset_after", "rnn_tanh": "rnn_tanh", "rnn
 
 
 def layers(
-    grids: TensorGrids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
-    count: int, bidirectional: bool,
-) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    grids: TensorGrids,
+    cell: str,
+    x: Tensor,
+    states: Sequence[Tensor],
+    params: Sequence[Tensor],
+    biases: bool,
+    count: int,
+    bidirectional: bool,
+) -> tuple[Tensor, list[Tensor]]:
     """All layers over x [steps, batch, inputs].
 
     Args:
