@@ -3,11 +3,11 @@
     INTACT_SHARED=<the shared data> python benchmarks/file_codes.py [FILE DATA.npy ...]
 
 The file runs as a whole in INTact's engine and in ONNX Runtime with optimizations off. What every
-QuantizeLinear makes is an output of both. Without arguments: the CIFAR-10 networks, quantized with 512 training images, on the
-10,000 test images (`--images`). Otherwise pairs of a Q/DQ file and its inputs.
+QuantizeLinear makes is an output of both. Without arguments: the CIFAR-10 networks, quantized with 512
+training images, on the 10,000 test images (`--images`). Otherwise pairs of a Q/DQ file and its inputs.
 
-ONNX Runtime adds the terms of a convolution in an order of its own. Sums are exact in float32 where scales are
-short, up to 2^16 steps, and biases lie midway between two codes (numerics, N9): then every code is equal.
+ONNX Runtime adds the terms of a convolution in an order of its own. Sums are exact in float32 where scales
+are short, up to 2^16 steps, and biases lie midway between two codes (numerics, N9): then every code is equal.
 Targets: none differs.
 """
 

@@ -217,14 +217,9 @@ def _layer_norm(
 
 
 def _group_norm(
-    grids: TensorGrids,
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
+    grids: TensorGrids, input: Tensor, num_groups: int, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
     rows = exact("normalize", input.reshape(input.shape[0], num_groups, -1), epsilon=eps)
     each = [-1, *[1] * (input.dim() - 2)]
     factors, offsets = (None if x is None else x.reshape(each) for x in (weight, bias))
@@ -243,17 +238,9 @@ def _instance_norm(
 
 
 def _batch_norm(
-    grids: TensorGrids,
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
+    grids: TensorGrids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    training: bool, momentum: float, eps: float, cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
     if training or running_mean is None or running_var is None:
         raise Declined
     deviation = (running_var.double() + float(np.float32(eps))).sqrt()
