@@ -32,11 +32,14 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
         By what people call a step ("LayerNormalization", "Gelu"), the most frequent first.
     """
     nodes = {node.name or "": node for node in model.graph}
+    fusions = {fusion.root: fusion for fusion in placement.fusions}
     found = Counter[str]()
-    for layer, fusion in zip(placement.layers, placement.fusions, strict=True):
-        for label, names in fusion.parts:
+    for layer in placement.layers:
+        root = next((name for name in layer.nodes if name in fusions), "")
+        alone = tuple((nodes[name].op_type, (name,)) for name in layer.nodes if name in nodes)
+        for label, names in fusions[root].parts if root else alone:
             members = [nodes[name] for name in names if name in nodes]
-            is_root = names == (fusion.root,)
+            is_root = names == (root,)
             if layer.precision == "int8" and is_root and all(ops.is_kind(n, *_IN_INTEGERS) for n in members):
                 continue
             found[label] += any(map(_is_open, members))

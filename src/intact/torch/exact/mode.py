@@ -27,9 +27,10 @@ _local = threading.local()
 def exact_functions(model: nn.Module) -> Iterator[None]:
     """While it is open, torch functions have the engine's bits, if `model` is in evaluation mode.
 
-    Not while a graph is recorded: exporters and compilers see torch's own functions.
+    Not while a graph is recorded, or inside of `torch.func`: these see torch's own functions.
     """
-    if model.training or is_tracing() or is_suspended() or getattr(_local, "open", False):
+    recorded = is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+    if model.training or recorded or is_suspended() or getattr(_local, "open", False):
         yield
         return
     _local.open = True
