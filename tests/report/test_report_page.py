@@ -106,7 +106,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(
-        MissingExtraError, match=r"^writing a report page: got no package .* 'intact\[report\]'"
+        MissingExtraError, match=r"^writing a report page: got no package .* 'intact-quant\[report\]'"
     ):
         render(PAGE)
 

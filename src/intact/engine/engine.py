@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.atomic import replacing
 from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
@@ -313,7 +314,8 @@ def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:
     """The engine of a plan file's bytes, read into memory."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "engine")
-        path.write_bytes(data)
+        with replacing(path) as new:
+            new.write(data)
         stored = load(path, copy=True)
     packed = ChainMap({}, cast("Packed", stored.packed))  # what is missing is packed into the first map
     engine = Engine(stored.plan, packed=packed, timings=stored.timings, **arguments)

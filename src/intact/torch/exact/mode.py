@@ -61,6 +61,7 @@ class _Exact(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.grids = TensorGrids()
+        self._opened: set[str] = set()  # functions whose parts are running: one of these may be the function
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -83,9 +84,13 @@ class _Exact(TorchFunctionMode):
             return made
         if "out" in kwargs or not _is_real(args):
             return func(*args, **kwargs)
-        if name in OPENED:
-            with self:
-                return _written(known.writes, args, OPENED[name](*args, **kwargs))
+        if name in OPENED and name not in self._opened:
+            self._opened.add(name)
+            try:
+                with self:
+                    return _written(known.writes, args, OPENED[name](*args, **kwargs))
+            finally:
+                self._opened.discard(name)
         handler = HANDLERS.get(name)
         if handler is None:
             return func(*args, **kwargs)
