@@ -278,7 +278,7 @@ def test_checkpoint_converts_recurrent_and_custom_modules(net, tmp_path):
     model = nn.ModuleDict({"net": net, "lstm": nn.LSTM(3, 4, bidirectional=True)})
     replace_modules(model, custom=custom)
     model["lstm"]._input_quantizers[1].amax = 2.0
-    save_checkpoint(model, tmp_path / "model.safetensors")
+    save_checkpoint(model.eval(), tmp_path / "model.safetensors")
     fresh = nn.ModuleDict({"net": Net(), "lstm": nn.LSTM(3, 4, bidirectional=True)}).eval()
     load_checkpoint(fresh, tmp_path / "model.safetensors", custom=custom)
     assert repr(fresh) == repr(model)
