@@ -20,7 +20,6 @@ from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.edges import DOMAIN
-from intact.torch.graph_mode.free_sizes import open_free_sizes
 from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.traced import Edge, Traced
 from intact.torch.graph_mode.tracing import trace
@@ -93,8 +92,7 @@ def analyse(
     read = _Reading(traced.model, traced.edges)
     placed = traced.model.clone()
     same = onnx_graph.join_equals(placed)
-    sized = open_free_sizes(placed)
-    placement = place(sized, profile, include=_inside(include), exclude=_inside(exclude))
+    placement = place(placed, profile, include=_inside(include), exclude=_inside(exclude))
     sites = _of_all(placement.sites, traced.model, same)
     placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
