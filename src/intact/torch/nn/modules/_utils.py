@@ -27,6 +27,8 @@ __all__ = ["QuantInputMixin", "QuantMixin", "pop_quant_desc_in_kwargs"]
 
 def engine_functions(layer: nn.Module) -> AbstractContextManager[None]:
     """`exact_functions` where `layer` quantizes; with disabled quantizers it is the float layer."""
+    if layer.training:  # a step does not look for quantizers
+        return nullcontext()
     quantizers = (module for module in layer.modules() if isinstance(module, TensorQuantizer))
     active = any(not one._disabled and one._if_quant for one in quantizers)
     return exact_functions(layer) if active else nullcontext()
