@@ -81,7 +81,26 @@ class ParserError:
         return f"In node {self.where}: {self.message}" if self.where else self.message
 
 
-class OnnxParser(Interface):
+class KeepsErrors:
+    """The errors of a parser: what TensorRT's parser and its refitter have alike."""
+
+    _errors: list[ParserError]
+
+    @property
+    def num_errors(self) -> int:
+        """Number of errors since the last `clear_errors`."""
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        """Error `index`."""
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        """Forget all errors."""
+        self._errors.clear()
+
+
+class OnnxParser(KeepsErrors, Interface):
     """Adds the nodes of an ONNX model to a network.
 
     Args:
@@ -97,19 +116,6 @@ class OnnxParser(Interface):
         self._flags = 0
         self._proto = StoredModel()
         self._supported: list[tuple[list[int], bool]] = []
-
-    @property
-    def num_errors(self) -> int:
-        """Number of errors since the last `clear_errors`."""
-        return len(self._errors)
-
-    def get_error(self, index: int) -> ParserError:
-        """Error `index`."""
-        return self._errors[index]
-
-    def clear_errors(self) -> None:
-        """Forget all errors."""
-        self._errors.clear()
 
     def parse(self, model: bytes, path: str | None = None) -> bool:
         """Read the bytes of a model; `path` is where its external data lie.

@@ -21,7 +21,7 @@ from intact.trt.layers import IConstantLayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface, Reporting
-from intact.trt.onnx_parser import ParserError
+from intact.trt.onnx_parser import KeepsErrors, ParserError
 from intact.trt.stored_model import StoredModel
 from intact.trt.tensors import Weights, array_of
 from intact.trt.values import WholeEngine
@@ -163,7 +163,7 @@ class Refitter(Reporting):
         return self.refit_cuda_engine()
 
 
-class OnnxParserRefitter(Interface):
+class OnnxParserRefitter(KeepsErrors, Interface):
     """Gives an engine the weights of an ONNX file."""
 
     def __init__(self, refitter: Refitter, logger: ILogger) -> None:
@@ -171,19 +171,6 @@ class OnnxParserRefitter(Interface):
         self._logger: ILogger = logger
         self._errors: list[ParserError] = []
         self._proto = StoredModel()
-
-    @property
-    def num_errors(self) -> int:
-        """Number of errors since the last `clear_errors`."""
-        return len(self._errors)
-
-    def get_error(self, index: int) -> ParserError:
-        """Error `index`."""
-        return self._errors[index]
-
-    def clear_errors(self) -> None:
-        """Forget all errors."""
-        self._errors.clear()
 
     def load_model_proto(self, model: bytes, path: str | None = None) -> bool:
         """Keep the bytes of a model for `refit_model_proto`."""
