@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from fake_tensor_quant import forward_backward
 from torch import Tensor
 
 from intact.spec import Format
@@ -256,16 +257,6 @@ def run_checks() -> int:
 
 
 # ---- times ----
-
-
-def forward_backward(x: Tensor, grad: Tensor, forward: Callable[[Tensor], Tensor]) -> Callable[[], object]:
-    leaf = x.detach().clone().requires_grad_()
-
-    def step() -> None:
-        leaf.grad = None
-        forward(leaf).backward(grad)
-
-    return step
 
 
 def ours(x: Tensor, grad: Tensor) -> Iterator[Contender]:
