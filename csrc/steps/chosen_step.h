@@ -30,7 +30,6 @@ inline Packed read_checked(const ChosenSpec& s) {
   demand(is_index(index) && index.rank == 1 && index.sizes[0] == y.sizes[2], "one index for each row of y");
   demand(x.sizes[2] > 0 ? y.sizes[2] % x.sizes[2] == 0 : y.sizes[2] == 0, "as many rows of y for each of x");
   check_epilogue(c.epilogue, y, h.out);
-  demand(c.epilogue.quotient == 1, "only products of activations are divided by a quotient");
   return packed;
 }
 

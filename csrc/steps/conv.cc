@@ -368,7 +368,6 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
-  demand(s.epilogue.quotient == 1, "only products of activations are divided by a quotient");
   demand(s.shift >= 0 && s.shift <= (s.low ? 7 : 0), "joined sums are rounded to multiples of 2^0 to 2^7");
   if (!s.low) return;
   demand(s.high_correction.size() == static_cast<size_t>(out),

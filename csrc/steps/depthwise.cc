@@ -111,7 +111,6 @@ class Depthwise final : public Step {
     for (int axis : {0, 1}) demand_window(s_, axis);
     demand(kernel_h_ * kernel_w_ <= kMostTaps, "too many taps");
     check_epilogue(s_.epilogue, s_.y, s_.weights.channels);
-    demand(s_.epilogue.quotient == 1, "only products of activations are divided by a quotient");
     demand(!has_curve() || s_.epilogue.ops != nullptr, "a function or slopes without their kernel");
     if (!s_.low) return;
     demand_image(*s_.low, "x is an image of bytes (n, h, w, c)");

@@ -26,8 +26,10 @@ struct EpilogueSpec : Epilogue {
   const FloatOps* ops = nullptr;  // where the function is from; with a function or slopes
 };
 
-// Throws std::invalid_argument unless `e` makes y, an image or rows of so many channels.
-inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channels) {
+// Throws std::invalid_argument unless `e` makes y, an image or rows of so many channels. of_activations: no
+// factor of the products is a constant.
+inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channels,
+                           bool of_activations = false) {
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
   demand(y.type == (e.floats ? Type::f32 : Type::u8), "y is of bytes, or of floats");
   demand(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
@@ -44,6 +46,7 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
   demand(e.correction.size() == each && e.multiplier.size() == each && e.bias.size() == each,
          "one correction, multiplier and bias for each channel");
   demand(e.quotient != 0 && std::isfinite(e.quotient), "reals are divided by a number other than 0");
+  demand(of_activations || e.quotient == 1, "only products of activations are divided by a quotient");
   demand(e.gains.size() == e.shifts.size() && (e.gains.empty() || e.gains.size() == each),
          "one gain and one shift for each channel");
   demand(e.factors.empty() || e.factors.size() == each, "one factor for each channel");

@@ -135,7 +135,7 @@ void settle_product(MatMulSpec& s) {
   demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
          "a zero point is out of range");
   EpilogueSpec& e = s.epilogue;
-  check_epilogue(e, s.y, 1);
+  check_epilogue(e, s.y, 1, true);
   demand(std::isfinite(e.multiplier[0]), "a multiplier is not finite");
   demand(e.bias[0] == 0 && e.correction[0] == 0 && !e.residual && e.function == nullptr && e.slopes.empty(),
          "a product of activations has a multiplier, a gain and bounds alone");
