@@ -102,7 +102,8 @@ def engine_table(outcome: Outcome) -> ReportTable:
     port = engine.inputs[0].name
     feeds = ({port: batch} for batch in outcome.batches(COMPARED_BATCH))
     found = compare(load(source), engine, feeds, threads=threads)
-    rows = [tuple(line.split(": ", 1)) for line in sentences(found)[:2]]  # codes and answers
+    asked = [line for line in sentences(found) if line.startswith(("codes, ", "top-1, "))]
+    rows = [tuple(line.split(": ", 1)) for line in asked]
     plain = Session(outcome.float_file, folded=True, threads=threads)
     for size in TIMED_BATCHES:
         x = next(outcome.batches(size))
