@@ -76,11 +76,12 @@ def product_form(
     if wrong is None:
         return None
     for channel in wrong:
-        one = layer.of(np.array([channel]))
-        found = next((pair for pair in _neighbours(m[channel], b[channel]) if _same(one, *pair, steps)), None)
-        if found is None:
+        alone = layer.of(np.array([channel]))
+        neighbours = _neighbours(m[channel], b[channel])
+        equal = next((pair for pair in neighbours if _same(alone, *pair, steps)), None)
+        if equal is None:
             return None
-        m[channel], b[channel] = found[0][0], found[1][0]
+        m[channel], b[channel] = equal[0][0], equal[1][0]
     return m, b
 
 

@@ -208,11 +208,11 @@ def _constants(
         numerics.multipliers(multiplier[multiplier != 0], 1.0, output.grid.scale)
     spec, zero_point = output.grid.spec, output.grid.zero_point
     steps = int(spec.qmin) - zero_point, int(spec.qmax) - zero_point
-    found = numerics.product_form(multiplier, bias, output.grid.scale, steps, most, gain=gain)
-    if found is None:
+    product_form = numerics.product_form(multiplier, bias, output.grid.scale, steps, most, gain=gain)
+    if product_form is None:
         return formula, tail.gain is None
-    product, added = found
-    return {"multiplier": product, "bias": added if added.any() else None}, False
+    product, offset = product_form
+    return {"multiplier": product, "bias": offset if offset.any() else None}, False
 
 
 def _bounds(tail: Tail, output: Output) -> tuple[float | None, float | None]:
