@@ -60,8 +60,8 @@ def test_the_answer_is_written_with_its_page_and_figures(run, files, tmp_path: P
 
 def test_the_engine_is_timed_where_no_clock_is_given(run, files) -> None:
     given = ("--data", files["x.npy"], "-o", files["out.onnx"], "--json", "--trials", 2, "--budget", 2)
-    status, out, _ = run("tune", files["net.onnx"], *given, *QUICK, "--max-drop", 100, "--threads", 1)
-    assert status == 0
+    status, out, err = run("tune", files["net.onnx"], *given, *QUICK, "--max-drop", 100, "--threads", 1)
+    assert status == 0, err
     told = json.loads(out)
     assert told["best"]["seconds"] > 0
     assert "threads 1" in told["settings"]["times measured on"]

@@ -64,7 +64,7 @@ def check(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("quantized", [True, False], ids=["int8", "float"])
-@pytest.mark.parametrize("name", list(NETS))
+@pytest.mark.parametrize("name", [name for name in NETS if name != "custom_domain"])  # it has no body
 def test_a_network(name: str, quantized: bool) -> None:
     write, opset = NETS[name]
     n = Net(opset)

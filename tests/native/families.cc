@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/divisor.h"
 #include "driver.h"
 #include "kernels/registry.h"
 
@@ -51,6 +52,14 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 ByteGrid some_grid() {
   const int low = pick(0, 255);
   return {pick(-300, 300), low, pick(low, 255)};
+}
+
+// A product where one gives a division's codes, and now and then the division where one would.
+Divisor some_divisor(const ByteGrid& grid) {
+  const float scale = pick(0, 2) == 0 ? 0.25f : std::ldexp(static_cast<float>(pick(1, 999)), pick(-12, -8));
+  Divisor divisor = divisor_of(scale, grid.low - grid.zero, grid.high - grid.zero);
+  if (pick(0, 4) == 0) divisor.exact = false;
+  return divisor;
 }
 
 struct SomeGrid {
@@ -205,7 +214,10 @@ bool check(const PointwiseOps& ops) {
   const auto operand = [] { return Operand{pick(-300, 300), static_cast<float>(pick(-4000, 4000)) / 1024}; };
   const Operand from_a = operand(), from_b = operand();
   const ByteGrid grid = some_grid();
-  const auto add = [&](const auto& o, uint8_t* y) { o.add(a.data(), from_a, b.data(), from_b, n, grid, y); };
+  const Divisor divisor = some_divisor(grid);
+  const auto add = [&](const auto& o, uint8_t* y) {
+    o.add(a.data(), from_a, b.data(), from_b, n, divisor, grid, y);
+  };
   const auto rescale = [&](const auto& o, uint8_t* y) { o.rescale(a.data(), from_a, n, grid, y); };
   const auto lookup = [&](const auto& o, uint8_t* y) { o.lookup(a.data(), table.data(), n, y); };
   const Bytes y(n + 9, 7);
@@ -220,8 +232,13 @@ bool check(const PoolOps& ops) {
   std::vector<ptrdiff_t> offsets(taps);
   for (size_t t = 0; t < taps; ++t) offsets[t] = static_cast<ptrdiff_t>(t * n);
   const PoolWindow window = {x.data(), offsets.data(), taps, n};
-  const PoolMean mean = {
+  PoolMean mean = {
       pick(-9, 255), static_cast<float>(pick(-999, 9999)) / (1024 * static_cast<float>(taps)), some_grid()};
+  if (pick(0, 1) == 0) {
+    mean.divides = true;
+    mean.count = static_cast<float>(taps);
+    mean.scale = static_cast<float>(pick(1, 999)) / 1024;
+  }
   const auto pitch = static_cast<ptrdiff_t>(n);
   return differs(ops, pool_ref, Bytes(pixels * n + 9, 7),
                  [&](const auto& o, uint8_t* y) { o.max(window, pixels, pitch, y, pitch); }) ||

@@ -191,6 +191,10 @@ EpilogueSpec some_epilogue(const View& y, int64_t out) {
   if (chance(e.function == nullptr ? 20 : 2)) e.factors = floats(channels);
   if (chance(e.function == nullptr ? 20 : 2)) e.offsets = std::vector<float>(channels, 0.25f);
   if (chance(e.function == nullptr ? 4 : 20)) e.slopes = floats(channels);
+  if (chance(4)) e.gains = floats(channels);
+  if (chance(20) != !e.gains.empty()) e.shifts = std::vector<float>(channels, -0.75f);
+  if (chance(20)) e.quotient = 2.5f;
+  e.divides = chance(20) != (chance(2) || e.residual || !e.slopes.empty() || !e.gains.empty());
   return e;
 }
 
@@ -296,12 +300,7 @@ Made some_pool() {
   const PoolSpec s{w.x, w.y, w.kernel, w.strides, w.dilations, w.pads};
   const auto& ops = some_kernel<PoolOps>("pool");
   if (chance(2)) return make_max_pool(ops, s);
-  MeanSpec mean{chance(2), {}, {}, 3, some_grid()};
-  for (int64_t n = chance(9) ? 2 : 1; n <= w.kernel[0] * w.kernel[1]; ++n) {
-    mean.counts.push_back(n);
-    mean.multipliers.push_back(1.0f / static_cast<float>(n));
-  }
-  return make_mean_pool(ops, s, mean);
+  return make_mean_pool(ops, s, {chance(2), 0.5f, chance(2) ? 0.3f : 0.5f, 3, some_grid()});
 }
 
 Made some_points() {
@@ -311,7 +310,7 @@ Made some_points() {
   const View y = disturbed(dense(writable(), Type::u8, sizes));
   const auto& ops = some_kernel<PointwiseOps>("pointwise");
   switch (pick(0, 2)) {
-    case 0: return make_add(ops, {a, b, y, {3, 0.5f}, {-7, 2.5f}, some_grid()});
+    case 0: return make_add(ops, {a, b, y, {3, 0.5f}, {-7, 2.5f}, chance(2) ? 0.3f : 0.5f, some_grid()});
     case 1: return make_rescale(ops, {a, y, {3, 0.5f}, some_grid()});
     default: {
       View table = dense(kArenaBlock, Type::u8, {chance(9) ? 255 : 256});

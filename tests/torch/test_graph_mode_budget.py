@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import intact
 from intact.errors import QuantValueError
 from intact.torch import export, quantize
+from intact.torch.exact import torch_functions
 from intact.torch.nn import TensorQuantizer
 
 
@@ -109,7 +110,7 @@ def test_all_layers_may_stay_in_float(tmp_path: Path) -> None:
     result = quantize(model, data, method="max", float_budget=9.0, progress=False)
     assert "conv" in result.report.left and not result.report.wide and not result.report.quantizers
     assert all(m._disabled for m in result.model.modules() if isinstance(m, TensorQuantizer))
-    with torch.no_grad():
+    with torch.no_grad(), torch_functions():
         assert torch.equal(result.model(data[0]), model(data[0]))
     assert export(result.model, data[0], tmp_path / "m.onnx").pairs == 0
 

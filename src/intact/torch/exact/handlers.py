@@ -115,6 +115,8 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
 def _axes(x: Tensor, dim: Any) -> list[int]:
     if dim is None or dim == () or dim == []:
         return list(range(x.dim()))
+    if isinstance(dim, Tensor):
+        dim = dim.tolist()
     given = [dim] if isinstance(dim, int) else list(dim)
     if not all(isinstance(axis, int) for axis in given):
         raise Declined
