@@ -35,6 +35,8 @@ def test_named_test_exists(named):
 
 @pytest.mark.parametrize("named", NAMES)
 def test_named_function_exists(named):
+    if named.startswith("intact.torch"):
+        pytest.importorskip("torch")
     module, _, name = named.rpartition(".")
     assert hasattr(importlib.import_module(module), name) or importlib.import_module(named)
 

@@ -88,3 +88,9 @@ def test_settings_for_a_named_node_that_stays_in_float_are_refused_with_the_reas
 def test_settings_for_a_pattern_that_changes_nothing_are_warned_about(model, data):
     result = intact.quantize(model, data, overrides={"so*": {"method": "max"}}, progress=False)
     assert any("'so*' changes nothing" in line for line in result.warnings)
+
+
+def test_settings_that_another_layer_in_float_leaves_without_effect_are_warned_about(model, data):
+    asked = {"fc": {"format": "float"}, "soft": {"activations": "int8"}}
+    result = intact.quantize(model, data, overrides={**asked, "emb": {"weights": "int8"}}, progress=False)
+    assert any("'soft' changes nothing" in line for line in result.warnings)

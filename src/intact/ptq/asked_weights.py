@@ -58,13 +58,16 @@ def idle_overrides(
         overrides: As resolved.
         targets, layers: What is quantized, and what runs how.
     Raises:
-        QuantValueError: One of them names a node or tensor itself; has the reason why it stays in float.
+        QuantValueError: One of them names a node or tensor itself, and none puts a layer in float; has the
+            reason why it stays in float.
     """
     nodes, found = {node.name or "": node for node in model.graph.all_nodes()}, list[str]()
     tensors = {v.name for node in nodes.values() for v in (*node.inputs, *node.outputs) if v is not None}
     main = {node.name or "" for node in model.graph}
     quantized = _names_of(targets, nodes)
     reasons = {node: layer.reason for layer in layers for node in layer.nodes if layer.precision == "float"}
+    # A layer in float takes what it shares a tensor with along: these two wishes of the user's meet.
+    any_float = any("float" in settings.values() for settings in overrides.values())
     for asked, patterns in groups.items():
         is_float = "float" in overrides[patterns[0]].values()
         if is_float or any(_fits(one, quantized) for one in patterns):
@@ -72,6 +75,10 @@ def idle_overrides(
         if asked not in main and asked not in tensors:
             if asked not in nodes:  # else it is in a branch
                 found.append(f"overrides: {asked!r} changes nothing: no tensor that it fits is quantized")
+            continue
+        if any_float:
+            reason = reasons.get(asked, "no tensor of it is quantized")
+            found.append(f"overrides: {asked!r} changes nothing: {reason}")
             continue
         raise QuantValueError(
             f"overrides[{asked!r:.60}]",
