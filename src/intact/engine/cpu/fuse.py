@@ -89,13 +89,15 @@ def fuse(plan: Plan) -> Plan:
 
 
 def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
-    """By what they make: those whose scores nobody else reads."""
+    """By what they make: those whose scores nobody else reads, and no other attention makes."""
     readers = Counter(name for step in plan.steps for name in reads(step))
     readers.update(plan.outputs)
     found = {}
     for step in plan.steps:
         whole = _attention(plan, step, makers) if isinstance(step, MatMul) else None
-        if whole is not None and all(readers[name] == 1 for name in whole.absorbed):
+        if whole is None or whole.scores.y in found:
+            continue
+        if all(readers[name] == 1 for name in whole.absorbed):
             found[whole.y] = whole
     return found
 

@@ -128,6 +128,7 @@ class GatherElements(Step):
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)
+        check_index_sizes(self.index, index.shape, x.shape, self.axis)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         run.bind(self.y, np.take_along_axis(x[within], index.astype(np.int64), self.axis))
