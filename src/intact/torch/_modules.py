@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
@@ -57,3 +59,27 @@ def copied(model: _M) -> _M:
     kept = (leaf for module in model.modules() for leaf in pytree.tree_leaves(list(vars(module).values())))
     memo = {id(x): x.detach().clone() for x in kept if isinstance(x, Tensor) and not x.is_leaf}
     return copy.deepcopy(model, memo)
+
+
+@contextmanager
+def made_weights(model: nn.Module) -> Iterator[None]:
+    """While it is open, what parametrizations and hooks make of parameters is made once, by torch itself.
+
+    An exporter takes their functions apart, and the parts round otherwise: a weight at the edge of two codes
+    gets another one in the file than in the module.
+    """
+    with parametrize.cached(), ExitStack() as stack:
+        for module in model.modules():
+            for name in module.parametrizations if parametrize.is_parametrized(module) else ():  # type: ignore[union-attr]
+                getattr(module, name)
+            hooks = module._forward_pre_hooks
+            for key, hook in list(hooks.items()):
+                if type(hook).__module__.startswith("torch.nn.utils."):  # weight_norm, spectral_norm, pruning
+                    hook(module, ())
+                    stack.callback(_put_back, hooks, key, hooks.pop(key))
+        yield
+
+
+def _put_back(hooks: Any, key: int, hook: Any) -> None:
+    hooks[key] = hook
+    hooks.move_to_end(key, last=False)
