@@ -182,6 +182,16 @@ def _norm(
     return _reduced(grids, x * x, "sum", axes, keepdim).sqrt()
 
 
+def _linalg_norm(
+    grids: TensorGrids, input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
+    dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """That of vectors: of an axis, or of all elements where no order is asked for."""
+    if not (isinstance(dim, int) or ord is None and dim is None):
+        raise Declined
+    return _norm(grids, input, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+
+
 def _variance(root: bool, mean_too: bool) -> Handler:
     def handler(
         grids: TensorGrids, input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
@@ -279,23 +289,27 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else x * factor
 
 
+def _mm(grids: TensorGrids, input: Tensor, mat2: Tensor) -> Tensor:
+    return products.matmul(grids, input, mat2)
+
+
 def _baddbmm(
-    grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+    grids: TensorGrids, input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    return _scaled(products.matmul(grids, a, b), alpha) + _scaled(input, beta)
+    return _scaled(products.matmul(grids, batch1, batch2), alpha) + _scaled(input, beta)
 
 
 def _addmm(
-    grids: TensorGrids, input: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+    grids: TensorGrids, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """A Gemm: one row that is added is where sums begin."""
     if alpha == 1 and beta == 1 and input.dim() == 1:
-        weight = b.t()
-        grid = grids.of(b)
+        weight = mat2.t()
+        grid = grids.of(mat2)
         if grid is not None:
-            grids.moved("t", weight, Tensor.t, (b,), {})
-        return products.linear(grids, a, weight, input)
-    return _baddbmm(grids, input, a, b, beta=beta, alpha=alpha)
+            grids.moved("t", weight, Tensor.t, (mat2,), {})
+        return products.linear(grids, mat1, weight, input)
+    return _baddbmm(grids, input, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def _conv(rank: int) -> Handler:
@@ -481,15 +495,16 @@ HANDLERS: dict[str, Handler] = {
     "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),
     "upsample_trilinear3d": _upsample("linear", 3),
     "add": _with_alpha(torch.add), "sub": _with_alpha(torch.sub), "subtract": _with_alpha(torch.sub),
-    "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _matmul, "celu": _celu,
+    "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _mm, "celu": _celu,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
     "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,
     "elu": _elu, "expit": _function("sigmoid"), "gelu": _gelu, "group_norm": _group_norm,
     "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
-    "instance_norm": _instance_norm, "layer_norm": _layer_norm, "linalg_vector_norm": _norm,
+    "instance_norm": _instance_norm, "layer_norm": _layer_norm, "linalg_norm": _linalg_norm,
+    "linalg_vector_norm": _norm,
     "linear": _linear, "log10": _log_base(10.0), "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
     "logsigmoid": _log_sigmoid, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "matmul": _matmul,
-    "mean": _reduce("mean"), "mm": _matmul, "pow": _power, "rms_norm": _rms_norm, "selu": _selu,
+    "mean": _reduce("mean"), "mm": _mm, "pow": _power, "rms_norm": _rms_norm, "selu": _selu,
     "softmax": _softmax, "softplus": _softplus, "std": _variance(True, False), "sum": _reduce("sum"),
     "std_mean": _variance(True, True), "tan": _tan, "var": _variance(False, False),
     "var_mean": _variance(False, True),

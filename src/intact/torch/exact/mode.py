@@ -96,7 +96,7 @@ class _Exact(TorchFunctionMode):
             return func(*args, **kwargs)
         try:
             made = handler(self.grids, *args, **kwargs)
-        except Declined:
+        except (Declined, TypeError):  # operands that the function does not have: torch says so itself
             return func(*args, **kwargs)
         return _written(known.writes, args, made)
 
