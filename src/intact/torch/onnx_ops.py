@@ -93,7 +93,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                without_check_nodes(), constants_folded(), _exact_constants(), way(),
+                without_check_nodes(), constants_folded(), _exact_constants(), _only_true_zeros(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -243,6 +243,38 @@ def _exact_constants() -> Iterator[None]:
         yield
     finally:
         kind.evaluate = known
+
+
+class _Nothing:
+    """An attribute that reads as 0, whatever objects hold under its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> float:
+        return 0.0
+
+    def __set__(self, owner: Any, value: float) -> None:
+        vars(owner)[self._name] = value
+
+
+@contextmanager
+def _only_true_zeros() -> Iterator[None]:
+    """Sums with an epsilon stay: onnxscript's rewriter takes 1e-8 for 0, and 1.00001 for 1."""
+    from onnxscript.rewriter import _pattern_ir
+
+    kind = getattr(_pattern_ir, "Constant", None)
+    if kind is None:
+        yield
+        return
+    names = ("_rel_tol", "_abs_tol")
+    for name in names:
+        setattr(kind, name, _Nothing(name))
+    try:
+        yield
+    finally:
+        for name in names:
+            delattr(kind, name)
 
 
 @contextmanager

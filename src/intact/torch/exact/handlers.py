@@ -187,7 +187,7 @@ def _linalg_norm(
     dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """That of vectors: of an axis, or of all elements where no order is asked for."""
-    if not (isinstance(dim, int) or ord is None and dim is None):
+    if not (isinstance(dim, int) or (ord is None and dim is None)):
         raise Declined
     return _norm(grids, input, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
