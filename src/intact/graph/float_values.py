@@ -116,6 +116,16 @@ def _softmax(attributes: Attributes, x: Reals) -> Reals | None:
     return numerics.softmax(x, attributes.get("axis", -1)) if x.ndim else None
 
 
+def _layer_norm(attributes: Attributes, x: Reals, weight: Any = None, bias: Any = None) -> Reals | None:
+    axis = attributes.get("axis", -1) % x.ndim if x.ndim else 0
+    count = prod(x.shape[axis:])
+    if not count or count > _MOST_TERMS:
+        return None
+    each = [None if v is None else np.broadcast_to(v, x.shape[axis:]).reshape(-1) for v in (weight, bias)]
+    made = numerics.layer_norm(x.reshape(*x.shape[:axis], count), *each, attributes.get("epsilon", 1e-5))
+    return made.reshape(x.shape)
+
+
 def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
     if b.dtype != np.float32 or min(a.ndim, b.ndim) < 2 or a.shape[-1] > _MOST_TERMS:
         return None
@@ -131,6 +141,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _function("hard_swish"),
+    "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
     "MatMul": _product,
     "Pow": _power,
