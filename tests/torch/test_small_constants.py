@@ -40,3 +40,23 @@ def test_module_and_engine_are_equal(name: str, tmp_path: Path) -> None:
     (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
     with torch.no_grad():
         assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))
+
+
+@pytest.mark.parametrize("kind", ["conv", "transposed", "linear"])
+def test_a_norm_behind_a_layer_in_float_stays_its_own_operator(kind: str, tmp_path: Path) -> None:
+    """Folded into weights it rounds otherwise than in the module."""
+    torch.manual_seed(0)
+    first: nn.Module = nn.Linear(32, 32) if kind == "linear" else nn.Conv2d(32, 32, 3)
+    last: nn.Module = {"conv": nn.Conv2d(32, 32, 3), "transposed": nn.ConvTranspose2d(32, 32, 3),
+                       "linear": nn.Linear(32, 32)}[kind]  # fmt: skip
+    shape = (4, 32) if kind == "linear" else (4, 32, 9, 9)
+    norm = nn.BatchNorm1d(32) if kind == "linear" else nn.BatchNorm2d(32)
+    net, data = nn.Sequential(first, last, norm), [(torch.randn(shape),) for _ in range(3)]
+    for (x,) in data:
+        net(x)  # statistics
+    result = intact.quantize(net.eval(), data, progress=False, exclude=["1", "2"])
+    export(result.model, data[0][0], tmp_path / "m.onnx", verify=False)
+    engine = intact.compile(tmp_path / "m.onnx", threads=1)
+    (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
+    with torch.no_grad():
+        assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))

@@ -93,7 +93,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                without_check_nodes(), constants_folded(), _exact_constants(), _only_true_zeros(), way(),
+                without_check_nodes(), constants_folded(), _exact_constants(), _true_rewrites(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -259,20 +259,28 @@ class _Nothing:
 
 
 @contextmanager
-def _only_true_zeros() -> Iterator[None]:
-    """Sums with an epsilon stay: onnxscript's rewriter takes 1e-8 for 0, and 1.00001 for 1."""
+def _true_rewrites() -> Iterator[None]:
+    """onnxscript's rewriter changes no number.
+
+    It takes 1e-8 for 0 and 1.00001 for 1, so that sums with an epsilon go, and folds the BatchNormalization
+    behind a layer in float into weights that the module does not have.
+    """
+    from onnxscript import rewriter
     from onnxscript.rewriter import _pattern_ir
 
-    kind = getattr(_pattern_ir, "Constant", None)
-    if kind is None:
+    rules = getattr(rewriter, "_DEFAULT_REWRITE_RULES", ())
+    kind, names = getattr(_pattern_ir, "Constant", None), ("_rel_tol", "_abs_tol")
+    kept = [rule for rule in rules if "FuseBatchNorm" not in str(getattr(rule, "name", ""))]
+    if kind is None or not kept:
         yield
         return
-    names = ("_rel_tol", "_abs_tol")
     for name in names:
         setattr(kind, name, _Nothing(name))
+    rewriter._DEFAULT_REWRITE_RULES = kept  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        rewriter._DEFAULT_REWRITE_RULES = rules  # type: ignore[attr-defined]
         for name in names:
             delattr(kind, name)
 
