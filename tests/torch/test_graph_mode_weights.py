@@ -79,3 +79,14 @@ def test_a_record_without_the_word_is_one_of_activations():
     inserted = {"name": "q", "tensors": [], "weight": "", "axis": None}
     (item,) = GraphModeRecord.from_json({"inserted": [inserted], "made": []}).inserted
     assert not item.is_weight
+
+
+def test_ranges_are_chosen_again_without_those_that_went_to_float():
+    torch.manual_seed(0)
+    result = intact.quantize(Transposed().eval(), [torch.randn(2, 20, 32)], method="max", progress=False)
+    left, kept = (result.model.get_submodule(name) for name in CASES[Transposed][1])
+    left.disable()
+    before = kept.amax.clone()
+    kept.amax.mul_(2)
+    result.calibration.apply("auto")
+    assert torch.equal(kept.amax, before)

@@ -259,7 +259,9 @@ def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
 
 def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
     """The method for each name; for weights that a run computes "max", as their ends are all that is kept."""
-    return method_by_name(method, [n for n in names if n not in computed]) | dict.fromkeys(computed, "max")
+    every = list(names)
+    made = dict.fromkeys((n for n in every if n in computed), "max")
+    return method_by_name(method, [n for n in every if n not in computed]) | made
 
 
 def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
