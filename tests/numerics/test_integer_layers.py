@@ -8,9 +8,11 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 from intact import numerics as nx
 from intact.spec import INT8, QuantSpec
@@ -346,18 +348,25 @@ def test_max_pool_ceil_mode_drops_a_window_that_starts_in_the_padding_behind():
     ]  # it overhangs, as in ONNX
 
 
-def test_fold_batchnorm_goes_into_multiplier_and_bias(rng):
-    """conv then BatchNorm in float64 is acc * M + B, up to the one rounding of M and of B."""
-    gamma, beta, mean = (rng.standard_normal(4).astype(np.float32) for _ in range(3))
-    var, bias = rng.random(4).astype(np.float32), rng.standard_normal(4).astype(np.float32)
-    s_x, s_w, acc = np.float32(0.02), rng.random(4).astype(np.float32) + np.float32(0.1), 12345
-    gain, shift = nx.fold_batchnorm(gamma, beta, mean, var, 1e-5, bias)
-    real = acc * s_x.astype(float) * s_w.astype(float) + bias
-    want = (real - mean.astype(float)) / np.sqrt(var.astype(float) + 1e-5) * gamma + beta
-    got = nx.to_real([[acc] * 4], nx.multipliers(s_x, s_w, gain=gain), nx.scaled_bias(shift))
-    assert gain.dtype == shift.dtype == np.float64
+def test_fold_batchnorm_is_onnx_runtimes_gain_and_shift(rng):
+    """Every bit of a BatchNormalization that ONNX Runtime runs without optimizations."""
+    channels, numbers = 512, {}
+    for name in ("gamma", "beta", "mean", "var", "x"):
+        shape = (2, channels, 3) if name == "x" else channels
+        numbers[name] = rng.standard_normal(shape).astype(np.float32)
+    numbers["var"] = np.square(numbers["var"]) + np.float32(1e-6)
+    names = ["x", "gamma", "beta", "mean", "var"]
+    node = helper.make_node("BatchNormalization", names, ["y"], epsilon=1e-5)
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, numbers[n].shape) for n in names]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, numbers["x"].shape)
+    graph = helper.make_graph([node], "g", info, [out])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, numbers)
+    gain, shift = nx.fold_batchnorm(*(numbers[n] for n in names[1:]), 1e-5)
+    assert gain.dtype == shift.dtype == np.float32
     assert (gain < 0).any()
-    np.testing.assert_allclose(got[0], want, rtol=4 * 2.0**-24, atol=4 * 2.0**-24 * np.abs(want).max())
+    assert np.array_equal(numbers["x"] * gain[:, None] + shift[:, None], want)
 
 
 def test_foreign_int32_bias_is_exact():

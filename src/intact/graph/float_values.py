@@ -121,8 +121,11 @@ def _layer_norm(attributes: Attributes, x: Reals, weight: Any = None, bias: Any 
     count = prod(x.shape[axis:])
     if not count or count > _MOST_TERMS:
         return None
-    each = [None if v is None else np.broadcast_to(v, x.shape[axis:]).reshape(-1) for v in (weight, bias)]
-    made = numerics.layer_norm(x.reshape(*x.shape[:axis], count), *each, attributes.get("epsilon", 1e-5))
+    weight, bias = (
+        None if v is None else np.broadcast_to(v, x.shape[axis:]).reshape(-1) for v in (weight, bias)
+    )
+    rows = x.reshape(*x.shape[:axis], count)
+    made = numerics.layer_norm(rows, weight, bias, attributes.get("epsilon", 1e-5))
     return made.reshape(x.shape)
 
 

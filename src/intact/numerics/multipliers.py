@@ -24,7 +24,7 @@ def multipliers(
         x_scale: Scale of the input codes, float32, one number.
         w_scale: Scale of the weight codes, float32, one number or [channels].
         y_scale: Scale of the output codes; 1 for a float output, and for the scale of an int32 bias.
-        gain: Float64 factor that `fold_batchnorm` returns, one number or [channels]; may be negative.
+        gain: Float64 factor, one number or [channels]; may be negative.
     Returns:
         float32, one number or [channels].
     Raises:
@@ -38,7 +38,7 @@ def scaled_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32
     """``B = fl32(bias / s_y)``, divided in float64. NORMATIVE.
 
     Args:
-        bias: Real bias, float32 (or float64 from `fold_batchnorm`), one number or [channels].
+        bias: Real bias, one number or [channels].
         y_scale: Scale of the output codes; 1 for a float output.
     Returns:
         float32, shape of `bias`.
@@ -63,23 +63,22 @@ def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> ND
 
 
 def fold_batchnorm(
-    gamma: ArrayLike, beta: ArrayLike, mean: ArrayLike, var: ArrayLike, eps: float, bias: ArrayLike = 0.0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """``gain = gamma / sqrt(var + eps)``, ``bias' = (bias - mean) * gain + beta``, in float64. NORMATIVE.
+    gamma: ArrayLike, beta: ArrayLike, mean: ArrayLike, var: ArrayLike, eps: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """``gain = (1 / sqrt(var + eps)) * gamma``, ``shift = beta - mean * gain``, in float32. NORMATIVE.
 
-    BatchNorm behind a layer of quantized weights goes into M and B, never into the weights: pass `gain`
-    to `multipliers` and ``bias'`` to `scaled_bias`.
+    Each operation is rounded, as ONNX Runtime does with a BatchNormalization: a file has the same codes there.
+    Behind quantized weights it never goes into the weights: it is the `Gain` of `requantize`.
 
     Args:
         gamma, beta, mean, var: Parameters of the BatchNorm, float32 [channels].
-        eps: Its epsilon, > 0.
-        bias: Real bias of the layer before it, one number or [channels].
+        eps: Its epsilon, > 0; rounded to float32.
     Returns:
-        (gain, bias'), float64 [channels]; a gain may be negative.
+        (gain, shift), float32 [channels]; a gain may be negative.
     Raises:
         QuantValueError: ``var + eps`` is not positive.
     """
-    spread = np.asarray(var, np.float64) + eps
+    spread = np.asarray(var, np.float32) + np.float32(eps)
     if not (spread > 0).all():
         raise QuantValueError(
             "var + eps",
@@ -87,9 +86,9 @@ def fold_batchnorm(
             "positive values",
             "repair the BatchNorm's statistics",
         )
-    gain = np.asarray(gamma, np.float64) / np.sqrt(spread)
-    shift = (np.asarray(bias, np.float64) - np.asarray(mean, np.float64)) * gain
-    return gain, shift + np.asarray(beta, np.float64)
+    with np.errstate(all="ignore"):
+        gain = np.float32(1) / np.sqrt(spread) * np.asarray(gamma, np.float32)
+        return gain, np.asarray(beta, np.float32) - np.asarray(mean, np.float32) * gain
 
 
 def _float64(scale: ArrayLike) -> NDArray[np.float64]:

@@ -270,17 +270,17 @@ def _true_rewrites() -> Iterator[None]:
 
     rules = getattr(rewriter, "_DEFAULT_REWRITE_RULES", ())
     kind, names = getattr(_pattern_ir, "Constant", None), ("_rel_tol", "_abs_tol")
-    kept = [rule for rule in rules if "FuseBatchNorm" not in str(getattr(rule, "name", ""))]
+    kept = tuple(rule for rule in rules if "FuseBatchNorm" not in str(getattr(rule, "name", "")))
     if kind is None or not kept:
         yield
         return
     for name in names:
         setattr(kind, name, _Nothing(name))
-    rewriter._DEFAULT_REWRITE_RULES = kept  # type: ignore[attr-defined]
+    rewriter._DEFAULT_REWRITE_RULES = kept
     try:
         yield
     finally:
-        rewriter._DEFAULT_REWRITE_RULES = rules  # type: ignore[attr-defined]
+        rewriter._DEFAULT_REWRITE_RULES = rules
         for name in names:
             delattr(kind, name)
 

@@ -121,8 +121,7 @@ def _take_batchnorm(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     if gamma.size != tail.channels or (last and rank != 2) or tail.gain is not None:
         return False
     epsilon = float(np.float32(ops.BatchNormalization.of(node).epsilon))
-    gain, shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon)
-    tail.gain, tail.shift = gain.astype(np.float32), shift.astype(np.float32)
+    tail.gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon)
     tail.take(node, node.outputs[0])
     return True
 

@@ -255,12 +255,11 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     if training or running_mean is None or running_var is None:
         raise Declined
-    deviation = (running_var.double() + float(np.float32(eps))).sqrt()
-    gain = 1 / deviation if weight is None else weight.double() / deviation
-    shift = -running_mean.double() * gain
-    shift = shift if bias is None else shift + bias.double()
+    gain = 1 / (running_var + eps).sqrt()  # as in N29
+    gain = gain if weight is None else gain * weight
+    shift = (0 if bias is None else bias) - running_mean * gain
     each = [-1, *[1] * (input.dim() - 2)]
-    return input * gain.float().reshape(each) + shift.float().reshape(each)  # type: ignore[no-any-return]
+    return input * gain.reshape(each) + shift.reshape(each)  # type: ignore[no-any-return]
 
 
 def _rms_norm(
