@@ -67,7 +67,7 @@ def fold_batchnorm(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """``gain = (1 / sqrt(var + eps)) * gamma``, ``shift = beta - mean * gain``, in float32. NORMATIVE.
 
-    Each operation is rounded, as ONNX Runtime does with a BatchNormalization: a file has the same codes there.
+    Each operation is rounded, as ONNX Runtime rounds those of its own: a file has the same codes there.
     Behind quantized weights it never goes into the weights: it is the `Gain` of `requantize`.
 
     Args:

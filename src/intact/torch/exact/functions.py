@@ -36,7 +36,7 @@ FUNCTIONS: dict[str, Any] = {
     "exp": torch.exp, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "log": torch.log, "mish": F.mish,
     "sigmoid": torch.sigmoid, "silu": F.silu, "sin": torch.sin, "sinh": torch.sinh, "softplus": F.softplus,
-    "tanh": torch.tanh,
+    "sqrt": torch.sqrt, "tanh": torch.tanh,
 }  # fmt: skip
 """Name in `numerics.FUNCTIONS` -> torch's function."""
 

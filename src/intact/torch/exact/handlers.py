@@ -1,6 +1,6 @@
 """Torch functions in the engine's arithmetic, by the names of `function_of`.
 
-What IEEE 754 decides (sums and products of two numbers, quotients, roots, bounds) stays torch's own.
+What IEEE 754 decides (sums and products of two numbers, quotients, bounds) stays torch's own.
 Functions of several operators in the exporter are these operators here, each rounded by itself.
 """
 
@@ -10,104 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from intact import numerics
 from intact.torch import opened
 from intact.torch.exact import functions, products, recurrent, windows
 from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact
+from intact.torch.exact.reals import REALS, Declined, Handler, of
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
-
-Handler = Callable[..., Any]
-
-
-class Declined(Exception):
-    """A call that no step of the engine stands for: torch's function runs."""
-
-
-def _function(name: str) -> Handler:
-    def handler(grids: TensorGrids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if args or any(value for key, value in kwargs.items() if key != "inplace"):
-            raise Declined
-        return exact("function", input, name=name)
-
-    return handler
-
-
-def _of(name: str, x: Tensor) -> Tensor:
-    return exact("function", x, name=name)
-
-
-# ---- functions of one real ----
-
-
-def _gelu(grids: TensorGrids, input: Tensor, *, approximate: str = "none") -> Tensor:
-    return _of("gelu" if approximate == "none" else "gelu_tanh", input)
-
-
-def _elu(
-    grids: TensorGrids, input: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *,
-    inplace: bool = False,
-) -> Tensor:  # fmt: skip
-    if scale != 1 or input_scale != 1:
-        raise Declined
-    curve = _of("elu", input)
-    return curve if alpha == 1 else _sloped(curve, alpha)
-
-
-def _sloped(x: Tensor, slope: float) -> Tensor:
-    return torch.where(x < 0, x * slope, x)
-
-
-def _selu(grids: TensorGrids, input: Tensor, inplace: bool = False) -> Tensor:
-    curve = _sloped(_of("elu", input), 1.6732632423543772)
-    return curve * 1.0507009873554805
-
-
-def _celu(grids: TensorGrids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    if alpha == 1:
-        return _of("elu", input)
-    return input.clamp(min=0) + _of("elu", input.clamp(max=0) / alpha) * alpha
-
-
-def _softplus(grids: TensorGrids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    scaled = input if beta == 1 else input * beta
-    smooth = _of("softplus", scaled)
-    return torch.where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
-
-
-def _log_sigmoid(grids: TensorGrids, input: Tensor) -> Tensor:
-    return _of("log", _of("sigmoid", input))
-
-
-def _log_base(base: float) -> Handler:
-    below = torch.from_numpy(np.asarray(numerics.FUNCTIONS["log"](np.float32(base))))
-    return lambda grids, input: _of("log", input) / below
-
-
-def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
-    return _of("sin", input) / _of("cos", input)
-
-
-def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
-    if not isinstance(input, Tensor) or isinstance(exponent, Tensor):
-        raise Declined
-    power = float(exponent)
-    if power in (0.5, 1.0, 2.0, -1.0) or power == 0 or not abs(power) <= 64:
-        raise Declined  # torch rounds these once, as the engine does
-    if not power.is_integer():
-        return _of("exp", _of("log", input) * power)
-    made = input
-    for bit in bin(abs(int(power)))[3:]:
-        made = made * made
-        made = made * input if bit == "1" else made
-    return 1 / made if power < 0 else made
-
 
 # ---- along axes ----
 
@@ -155,14 +68,14 @@ def _log_softmax(grids: TensorGrids, input: Tensor, dim: int, dtype: Any = None)
         raise Declined
     axis = dim % input.dim()
     below = input - input.amax(axis, keepdim=True)
-    return below - _of("log", _reduced(grids, _of("exp", below), "sum", [axis], True))
+    return below - of("log", _reduced(grids, of("exp", below), "sum", [axis], True))
 
 
 def _logsumexp(grids: TensorGrids, input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     axes = _axes(input, dim)
     largest = input.amax(axes, keepdim=True)
-    total = _reduced(grids, _of("exp", input - largest), "sum", axes, keepdim)
-    return _of("log", total) + largest.reshape(total.shape)
+    total = _reduced(grids, of("exp", input - largest), "sum", axes, keepdim)
+    return of("log", total) + largest.reshape(total.shape)
 
 
 def _cumsum(grids: TensorGrids, input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -179,7 +92,7 @@ def _norm(
     axes = _axes(x, dim)
     if ord == 1:
         return _reduced(grids, x.abs(), "sum", axes, keepdim)
-    return _reduced(grids, x * x, "sum", axes, keepdim).sqrt()
+    return of("sqrt", _reduced(grids, x * x, "sum", axes, keepdim))
 
 
 def _linalg_norm(
@@ -205,7 +118,7 @@ def _variance(root: bool, mean_too: bool) -> Handler:
         mean = _reduced(grids, input, "mean", axes, True)
         apart = input - mean
         made = _reduced(grids, apart * apart, "sum", axes, keepdim) / max(count - float(lost), 0.0)
-        made = made.sqrt() if root else made
+        made = of("sqrt", made) if root else made
         return (made, mean if keepdim else mean.reshape(made.shape)) if mean_too else made
 
     return handler
@@ -255,7 +168,7 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     if training or running_mean is None or running_var is None:
         raise Declined
-    gain = 1 / (running_var + eps).sqrt()  # as in N29
+    gain = 1 / of("sqrt", running_var + eps)  # as in N29
     gain = gain if weight is None else gain * weight
     shift = (0 if bias is None else bias) - running_mean * gain
     each = [-1, *[1] * (input.dim() - 2)]
@@ -269,7 +182,7 @@ def _rms_norm(
     axes = list(range(input.dim() - len(normalized_shape), input.dim()))
     mean = _reduced(grids, input * input, "mean", axes, True)
     epsilon = torch.finfo(input.dtype).eps if eps is None else eps
-    made = input * (mean + epsilon).rsqrt()
+    made = input * (1 / of("sqrt", mean + epsilon))
     return made if weight is None else made * weight
 
 
@@ -480,12 +393,7 @@ OPENED: dict[str, Handler] = {
 """Functions that are calls of others, which are looked at by themselves."""
 
 HANDLERS: dict[str, Handler] = {
-    **{name: _function(name) for name in (
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "mish",
-        "sigmoid", "silu", "sin", "sinh", "tanh",
-    )},
-    "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
-    "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
+    **REALS,
     **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
     "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
@@ -494,18 +402,16 @@ HANDLERS: dict[str, Handler] = {
     "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),
     "upsample_trilinear3d": _upsample("linear", 3),
     "add": _with_alpha(torch.add), "sub": _with_alpha(torch.sub), "subtract": _with_alpha(torch.sub),
-    "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _mm, "celu": _celu,
+    "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _mm,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
     "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,
-    "elu": _elu, "expit": _function("sigmoid"), "gelu": _gelu, "group_norm": _group_norm,
-    "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
+    "group_norm": _group_norm,
     "instance_norm": _instance_norm, "layer_norm": _layer_norm, "linalg_norm": _linalg_norm,
     "linalg_vector_norm": _norm,
-    "linear": _linear, "log10": _log_base(10.0), "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
-    "logsigmoid": _log_sigmoid, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "matmul": _matmul,
-    "mean": _reduce("mean"), "mm": _mm, "pow": _power, "rms_norm": _rms_norm, "selu": _selu,
-    "softmax": _softmax, "softplus": _softplus, "std": _variance(True, False), "sum": _reduce("sum"),
-    "std_mean": _variance(True, True), "tan": _tan, "var": _variance(False, False),
+    "linear": _linear, "log_softmax": _log_softmax, "logsumexp": _logsumexp, "matmul": _matmul,
+    "mean": _reduce("mean"), "mm": _mm, "rms_norm": _rms_norm, "softmax": _softmax,
+    "std": _variance(True, False), "sum": _reduce("sum"),
+    "std_mean": _variance(True, True), "var": _variance(False, False),
     "var_mean": _variance(False, True),
 }  # fmt: skip
 """Name of a function -> what it is in the engine's arithmetic."""

@@ -1,0 +1,120 @@
+"""Torch functions of one real in the engine's arithmetic, and what all handlers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intact import numerics
+from intact.torch.exact.grids import TensorGrids
+from intact.torch.exact.operator import exact
+
+__all__ = ["REALS", "Declined", "Handler", "of"]
+
+Handler = Callable[..., Any]
+
+
+class Declined(Exception):
+    """A call that no step of the engine stands for: torch's function runs."""
+
+
+def _function(name: str) -> Handler:
+    def handler(grids: TensorGrids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if args or any(value for key, value in kwargs.items() if key != "inplace"):
+            raise Declined
+        return exact("function", input, name=name)
+
+    return handler
+
+
+def of(name: str, x: Tensor) -> Tensor:
+    return exact("function", x, name=name)
+
+
+def _rsqrt(grids: TensorGrids, input: Tensor) -> Tensor:
+    return 1 / of("sqrt", input)
+
+
+def _gelu(grids: TensorGrids, input: Tensor, *, approximate: str = "none") -> Tensor:
+    return of("gelu" if approximate == "none" else "gelu_tanh", input)
+
+
+def _elu(
+    grids: TensorGrids, input: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *,
+    inplace: bool = False,
+) -> Tensor:  # fmt: skip
+    if scale != 1 or input_scale != 1:
+        raise Declined
+    curve = of("elu", input)
+    return curve if alpha == 1 else _sloped(curve, alpha)
+
+
+def _sloped(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x < 0, x * slope, x)
+
+
+def _selu(grids: TensorGrids, input: Tensor, inplace: bool = False) -> Tensor:
+    curve = _sloped(of("elu", input), 1.6732632423543772)
+    return curve * 1.0507009873554805
+
+
+def _celu(grids: TensorGrids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if alpha == 1:
+        return of("elu", input)
+    return input.clamp(min=0) + of("elu", input.clamp(max=0) / alpha) * alpha
+
+
+def _softplus(grids: TensorGrids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    scaled = input if beta == 1 else input * beta
+    smooth = of("softplus", scaled)
+    return torch.where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
+
+
+def _log_sigmoid(grids: TensorGrids, input: Tensor) -> Tensor:
+    return of("log", of("sigmoid", input))
+
+
+def _log_base(base: float) -> Handler:
+    below = torch.from_numpy(np.asarray(numerics.FUNCTIONS["log"](np.float32(base))))
+    return lambda grids, input: of("log", input) / below
+
+
+def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
+    return of("sin", input) / of("cos", input)
+
+
+def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
+    if not isinstance(input, Tensor) or isinstance(exponent, Tensor):
+        raise Declined
+    power = float(exponent)
+    if power == 0.5:
+        return of("sqrt", input)
+    if power in (1.0, 2.0, -1.0) or power == 0 or not abs(power) <= 64:
+        raise Declined  # torch rounds these once, as the engine does
+    if not power.is_integer():
+        return of("exp", of("log", input) * power)
+    made = input
+    for bit in bin(abs(int(power)))[3:]:
+        made = made * made
+        made = made * input if bit == "1" else made
+    return 1 / made if power < 0 else made
+
+
+REALS: dict[str, Handler] = {
+    **{name: _function(name) for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "mish",
+        "sigmoid", "silu", "sin", "sinh", "sqrt", "tanh",
+    )},
+    "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
+    "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
+    "celu": _celu, "elu": _elu, "expit": _function("sigmoid"), "gelu": _gelu,
+    "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
+    "log10": _log_base(10.0), "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
+    "logsigmoid": _log_sigmoid, "pow": _power, "rsqrt": _rsqrt, "selu": _selu, "softplus": _softplus,
+    "tan": _tan,
+}  # fmt: skip
+"""Name of a function -> what it is in the engine's arithmetic; roots too, whose last bits MKL leaves open."""
