@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from intact.torch import opened
 from intact.torch.exact import functions, products, recurrent, windows
+from intact.torch.exact.elementwise import ELEMENTWISE, Declined, Handler, of
 from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact
-from intact.torch.exact.reals import REALS, Declined, Handler, of
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
 
@@ -393,7 +393,7 @@ OPENED: dict[str, Handler] = {
 """Functions that are calls of others, which are looked at by themselves."""
 
 HANDLERS: dict[str, Handler] = {
-    **REALS,
+    **ELEMENTWISE,
     **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
     "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),

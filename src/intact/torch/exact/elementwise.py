@@ -13,7 +13,7 @@ from intact import numerics
 from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact
 
-__all__ = ["REALS", "Declined", "Handler", "of"]
+__all__ = ["ELEMENTWISE", "Declined", "Handler", "of"]
 
 Handler = Callable[..., Any]
 
@@ -104,7 +104,7 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
     return 1 / made if power < 0 else made
 
 
-REALS: dict[str, Handler] = {
+ELEMENTWISE: dict[str, Handler] = {
     **{name: _function(name) for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "mish",
         "sigmoid", "silu", "sin", "sinh", "sqrt", "tanh",
