@@ -179,13 +179,20 @@ def _symbolic(g: Any, x: Any, amax: Any, amin: Any, format: str, axis: list[int]
     return marker
 
 
+_EXPORTER_LOGS = (
+    "torch.onnx._internal.exporter._registration",  # "torchvision is not installed"
+    "onnxscript.optimizer._constant_folding",  # "Evaluation failed", of what stays an operator
+)
+
+
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
     """Silence what torch 2.13's exporters say about their own code, not what they say about the model."""
     token = _translating.set(True)
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")  # "torchvision is not installed"
-    level = log.level
-    log.setLevel(logging.ERROR)
+    logs = [logging.getLogger(name) for name in _EXPORTER_LOGS]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             for message in _EXPORTER_TALK:
@@ -196,7 +203,8 @@ def _quiet_exporter() -> Iterator[None]:
             with torch_functions():
                 yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
         _translating.reset(token)
 
 
