@@ -76,13 +76,13 @@ def idle_overrides(
             if asked not in nodes:  # else it is in a branch
                 found.append(f"overrides: {asked!r} changes nothing: no tensor that it fits is quantized")
             continue
+        reason = reasons.get(asked, "no tensor of it is quantized")
         if any_float:
-            reason = reasons.get(asked, "no tensor of it is quantized")
             found.append(f"overrides: {asked!r} changes nothing: {reason}")
             continue
         raise QuantValueError(
             f"overrides[{asked!r:.60}]",
-            f"settings that change nothing: {reasons.get(asked, 'no tensor of it is quantized')}",
+            f"settings that change nothing: {reason}",
             "a layer or tensor that is quantized", "leave it out; `intact explain` shows what is quantized",
         )  # fmt: skip
     return found

@@ -259,9 +259,9 @@ def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
 
 def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
     """The method for each name; for weights that a run computes "max", as their ends are all that is kept."""
-    every = list(names)
-    made = dict.fromkeys((n for n in every if n in computed), "max")
-    return method_by_name(method, [n for n in every if n not in computed]) | made
+    enabled = list(names)
+    of_weights = {name: "max" for name in enabled if name in computed}
+    return method_by_name(method, [name for name in enabled if name not in computed]) | of_weights
 
 
 def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:

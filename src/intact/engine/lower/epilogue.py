@@ -120,7 +120,7 @@ def _take_batchnorm(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     last = bool(tail.nodes) and is_op(tail.nodes[0], "Gemm", "MatMul")  # where the layer's channels are
     if gamma.size != tail.channels or (last and rank != 2) or tail.gain is not None:
         return False
-    epsilon = float(np.float32(ops.BatchNormalization.of(node).epsilon))
+    epsilon = ops.BatchNormalization.of(node).epsilon
     tail.gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon)
     tail.take(node, node.outputs[0])
     return True
