@@ -86,7 +86,7 @@ def cifar_resnet(depth: int) -> tuple[nn.Module, list[Call]]:
 
 NETWORKS = [
     *(Network(name, "zoo", partial(converted, name)) for name in ZOO),
-    Network("SmolLM2-135M, 2 layers", "trained", partial(smollm2, 2)),
+    Network("SmolLM2-135M (2 layers)", "trained", partial(smollm2, 2)),
     Network("SmolLM2-135M", "trained", partial(smollm2, None)),
     Network("CIFAR ResNet-20", "trained", partial(cifar_resnet, 20)),
     Network("CIFAR ResNet-56", "trained", partial(cifar_resnet, 56)),

@@ -38,6 +38,20 @@ def test_constants_have_the_bits_of_steps(op_type: str) -> None:
     assert found.tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_product_begins_at_the_bias_behind_it(first: bool) -> None:
+    bias = X[0, :40].copy()
+    add = helper.make_node("Add", ["p", "bias"] if first else ["bias", "p"], ["y"])
+    held = [numpy_helper.from_array(x, name) for name, x in (("a", X), ("b", X.T.copy()), ("bias", bias))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (40, 40))]
+    made = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["p"]), add], "g", [], outputs, held)
+    model = graph.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    found = graph.Constants(model.graph)(model.graph.outputs[0])
+    assert found is not None
+    assert np.array_equal(found, numerics.float_product(X, X.T, bias))
+    assert not np.array_equal(found, numerics.float_product(X, X.T) + bias)
+
+
 def test_others_are_left_to_the_reference() -> None:
     assert graph.float_value("Add", {}, [X, X]) is None
     assert graph.float_value("Exp", {}, [X.astype(np.float64)]) is None

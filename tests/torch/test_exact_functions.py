@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from intact import numerics
+from intact import graph, numerics
 from intact.torch.exact import exact_functions, torch_functions
 from intact.torch.ops import fake_quantize
 
@@ -52,6 +52,18 @@ def test_roots_are_rounded_once(root: Callable[[Tensor], Tensor]) -> None:
     with exact_functions(EVALUATED):
         made = root(x)
     same_bits(made, np.sqrt(x.numpy()))
+
+
+@pytest.mark.parametrize("form", ["number", "operator", "tensors"])
+def test_powers_by_tensors_are_what_folded_constants_are(form: str) -> None:
+    """Position embeddings divide by ``10000 ** (i / width)``, which exporters fold."""
+    exponent = torch.arange(4096, dtype=torch.float32) / 4096
+    base = torch.full((4096,), 10000.0) if form == "tensors" else 10000
+    with exact_functions(EVALUATED):
+        made = base**exponent if form == "operator" else torch.pow(base, exponent)
+    folded = graph.float_value("Pow", {}, [np.array(10000, np.float32), exponent.numpy()])
+    assert folded is not None
+    same_bits(made, folded)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "exp", "tanh"])

@@ -10,12 +10,13 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph.float_values import float_value_of
+from intact.graph.float_values import MOST_TERMS, float_value_of
 from intact.graph.proto import own_graphs
 from intact.graph.run import Session
 from intact.graph.skeleton import SMALL
 from intact.graph.wording import first_line, root
 from intact.limits import FOLDED
+from intact.numerics import float_product
 
 # Random operators have constant inputs and no constant output; the others take long, and make no parameters.
 _NEVER_CONSTANT = {
@@ -106,11 +107,29 @@ class Constants:
         elif value not in self._known:
             node = value.producer()
             assert node is not None
-            arrays = evaluate_node(node, [None if v is None else self._known[v] for v in node.inputs])
+            arrays = self._biased_product(node) or evaluate_node(
+                node, [None if v is None else self._known[v] for v in node.inputs]
+            )
             _check_types(node, arrays)
             self._known.update(
                 zip(node.outputs, arrays, strict=False)
             )  # outputs left out at the end have none
+
+    def _biased_product(self, add: ir.Node) -> list[NDArray] | None:
+        """A MatMul and the bias behind it, which are one step in an engine: its sums begin at the bias."""
+        if add.op_type != "Add" or add.domain:
+            return None
+        for made, bias in (add.inputs, add.inputs[::-1]):
+            product = made.producer() if made is not None else None
+            if product is None or product.op_type != "MatMul" or product.domain or len(made.uses()) != 1:
+                continue
+            operands = [self._known.get(v) for v in (*product.inputs, bias)]
+            if bias.producer() is not None or any(x is None or x.dtype != np.float32 for x in operands):
+                continue
+            a, b, start = operands
+            if min(a.ndim, b.ndim) > 1 and start.shape == b.shape[-1:] and a.shape[-1] <= MOST_TERMS:
+                return [float_product(a, b, start)]
+        return None
 
 
 def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:

@@ -17,7 +17,7 @@ from intact import numerics
 
 Reals = NDArray[np.float32]
 Attributes = Mapping[str, Any]
-_MOST_TERMS = 2**12
+MOST_TERMS = 2**12
 _MOST_POWER = 64
 
 
@@ -77,9 +77,10 @@ def _swish(attributes: Attributes, x: Reals) -> Reals | None:
 
 
 def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
-    """By a constant: a chain of squares and products, a root, or ``exp(log(x) * exponent)``."""
-    if exponent.size != 1 or x.dtype != np.float32:
-        return None
+    """By one number: a chain of squares and products, a root, or ``exp(log(x) * exponent)``; by many: float64's."""
+    if exponent.size != 1:
+        wide = np.power(x.astype(np.float64), exponent.astype(np.float64))
+        return np.asarray(wide.astype(np.float32))
     power = float(exponent.reshape(-1)[0])
     if power == 0.5:
         return np.asarray(np.sqrt(x))
@@ -102,7 +103,7 @@ def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
         if not given and attributes.get("noop_with_empty_axes", 0):
             return None
         every = [axis % x.ndim for axis in (given or range(x.ndim))] if x.ndim else []
-        if not every or prod(x.shape[axis] for axis in every) > _MOST_TERMS**2:
+        if not every or prod(x.shape[axis] for axis in every) > MOST_TERMS**2:
             return None
         terms = {"square": x * x, "magnitude": np.abs(x)}.get(before, x)
         over = numerics.mean_over if behind == "mean" else numerics.sum_over
@@ -119,7 +120,7 @@ def _softmax(attributes: Attributes, x: Reals) -> Reals | None:
 def _layer_norm(attributes: Attributes, x: Reals, weight: Any = None, bias: Any = None) -> Reals | None:
     axis = attributes.get("axis", -1) % x.ndim if x.ndim else 0
     count = prod(x.shape[axis:])
-    if not count or count > _MOST_TERMS:
+    if not count or count > MOST_TERMS:
         return None
     weight, bias = (
         None if v is None else np.broadcast_to(v, x.shape[axis:]).reshape(-1) for v in (weight, bias)
@@ -130,7 +131,7 @@ def _layer_norm(attributes: Attributes, x: Reals, weight: Any = None, bias: Any 
 
 
 def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
-    if b.dtype != np.float32 or min(a.ndim, b.ndim) < 2 or a.shape[-1] > _MOST_TERMS:
+    if b.dtype != np.float32 or min(a.ndim, b.ndim) < 2 or a.shape[-1] > MOST_TERMS:
         return None
     return numerics.float_product(a, b)
 

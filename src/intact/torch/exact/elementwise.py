@@ -88,8 +88,8 @@ def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
 
 
 def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
-    if not isinstance(input, Tensor) or isinstance(exponent, Tensor):
-        raise Declined
+    if isinstance(exponent, Tensor):
+        return _power_of_tensors(input, exponent)
     power = float(exponent)
     if power == 0.5:
         return of("sqrt", input)
@@ -102,6 +102,14 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
         made = made * made
         made = made * input if bit == "1" else made
     return 1 / made if power < 0 else made
+
+
+def _power_of_tensors(base: Any, exponent: Tensor) -> Tensor:
+    """``10000 ** exponent`` of position embeddings: float64's power, rounded once, as constants are folded."""
+    if torch.result_type(base, exponent) != torch.float32:
+        raise Declined
+    wide = base.double() if isinstance(base, Tensor) else base
+    return torch.pow(wide, exponent.double()).float()
 
 
 ELEMENTWISE: dict[str, Handler] = {
