@@ -105,7 +105,7 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
 
 
 def _power_of_tensors(base: Any, exponent: Tensor) -> Tensor:
-    """``10000 ** exponent`` of position embeddings: float64's power, rounded once, as constants are folded."""
+    """``10000 ** exponent`` of position embeddings: as in float64, which is how constants are folded."""
     if torch.result_type(base, exponent) != torch.float32:
         raise Declined
     wide = base.double() if isinstance(base, Tensor) else base
