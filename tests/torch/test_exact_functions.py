@@ -141,6 +141,32 @@ def test_products_of_quantized_tensors_are_exact_sums_times_one_scale(width: int
     same_bits(made, total * np.float32(np.float64(steps[0]) * steps[1]) + bias.numpy())
 
 
+@pytest.mark.parametrize("width", [64, 3000])
+@pytest.mark.parametrize("form", ["linear", "matmul", "conv"])
+def test_codes_of_16_bits_have_sums_that_are_rounded_to_32(width: int, form: str) -> None:
+    """Layers with weights of 8 bits multiply them as integers (N62), as long as nothing lies between."""
+    x, w = floats(7, width), floats(5, width, seed=1)
+    with exact_functions(EVALUATED):
+        a, b = quantized(x, 9.0, format="int16"), quantized(w, 2.7)
+        if form == "conv":
+            images, filters = x[..., None, None], w[..., None, None]
+            made = F.conv2d(quantized(images, 9.0, format="int16"), quantized(filters, 2.7))[..., 0, 0]
+        else:
+            made = F.linear(a, b) if form == "linear" else torch.matmul(a, b.t())
+        moved = F.linear(a.reshape(7, 1, width), b)
+    steps = [np.float32(9) / np.float32(32767), np.float32(2.7) / np.float32(127)]
+    codes = [
+        np.clip(np.rint(t.numpy() / s), -128 * 2 ** (8 * i), 128 * 2 ** (8 * i) - 1).astype(np.int64)
+        for t, s, i in zip((x, w), steps, (1, 0), strict=True)
+    ]
+    shift = numerics.shift_of_sums(32768 * np.abs(codes[1]).sum(1))
+    assert (shift > 0) == (width == 3000)
+    total = np.floor((codes[0] @ codes[1].T) / 2.0**shift + 0.5).astype(np.float32)
+    same_bits(made, total * np.float32(np.float64(steps[0]) * steps[1] * 2**shift))
+    held = [(c * s).astype(np.float32) for c, s in zip(codes, steps, strict=True)]
+    same_bits(moved[:, 0], numerics.float_product(held[0], held[1].T))
+
+
 def test_grids_go_through_what_only_moves_data() -> None:
     x, w = floats(4, 6, 8), floats(5, 48, seed=1)
     with exact_functions(EVALUATED):

@@ -14,8 +14,8 @@ from intact.torch import ops
 
 __all__ = ["TensorGrid", "TensorGrids", "MOVES"]
 
-_BITS = 8
-"""Codes that integer layers multiply."""
+_BYTES, _WORDS = 8, 16
+"""Bits of codes that all integer steps read, and those that layers with weights read too (N62)."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def _grid_of(
     """The grid of a call of `intact::fake_quantize`; None for what integer layers do not multiply."""
     grid = ops._grid(x, amax, amin, format, axis, narrow)
     spec = grid.spec
-    if spec.format.is_float or spec.format.bits > _BITS:
+    if spec.format.is_float or spec.format.bits > _WORDS:
         return None
     zero = grid.zero_point
     reach = int(max((spec.qmax - zero).max(), (zero - spec.qmin).max()))
@@ -55,12 +55,16 @@ class TensorGrids:
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Tensor], int, TensorGrid]] = {}
 
-    def of(self, x: Any) -> TensorGrid | None:
-        """The grid of a tensor; None where none is known."""
+    def of(self, x: Any, bits: int = _BYTES) -> TensorGrid | None:
+        """The grid of a tensor, if its codes have at most so many bits; None where none is known."""
         known = self._known.get(id(x))
         if known is None or known[0]() is not x or known[1] != _version(x):  # type: ignore[arg-type]
             return None
-        return known[2]
+        return known[2] if known[2].reach < 2**bits else None
+
+    def read_by_layer(self, x: Any) -> TensorGrid | None:
+        """As `of`, also where a quantizer made codes of 16 bits: what moved since has none (N56)."""
+        return self.of(x, _WORDS)
 
     def put(self, x: Tensor, grid: TensorGrid | None) -> None:
         """`x` holds multiples of a grid's step."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from intact import numerics
 from intact.torch.exact.grids import TensorGrid, TensorGrids
 from intact.torch.exact.operator import exact, register_torch
 
@@ -21,7 +22,7 @@ def linear(grids: TensorGrids, x: Tensor, weight: Tensor, bias: Tensor | None = 
     """`F.linear`."""
     if weight.dim() != 2 or x.dim() == 0:
         return F.linear(x, weight, bias)
-    a, b = grids.of(x), _by_output(grids.of(weight), 0)
+    a, b = grids.read_by_layer(x), _by_output(grids.of(weight), 0)
     if a is not None and b is not None and not a.scale.dim():
         made = _integer("linear", x, weight, a, b, a.scale * b.scale.reshape(-1))
         return made if bias is None else made + bias
@@ -36,7 +37,8 @@ def matmul(grids: TensorGrids, a: Tensor, b: Tensor) -> Tensor:
     """`torch.matmul`."""
     if not a.dim() or not b.dim():
         return torch.matmul(a, b)
-    one, other = grids.of(a), grids.of(b)
+    # A matrix for all rows is taken for weights.
+    one, other = grids.read_by_layer(a) if b.dim() == 2 else grids.of(a), grids.of(b)
     if one is not None and other is not None:
         columns = _by_output(other, b.dim() - 1) if b.dim() > 1 else other
         if columns is not None and not one.scale.dim():
@@ -70,7 +72,8 @@ def convolve(
         "stride": list(stride), "padding": list(padding), "dilation": list(dilation), "groups": groups,
         "transposed": transposed, "output_padding": list(output_padding) or [0] * (x.dim() - 2),
     }  # fmt: skip
-    a, b = grids.of(x), _by_output(grids.of(weight), 1 if transposed else 0)
+    a = grids.of(x) if transposed else grids.read_by_layer(x)
+    b = _by_output(grids.of(weight), 1 if transposed else 0)
     if a is not None and b is not None and not a.scale.dim():
         per_output = b.scale.reshape(-1)
         if transposed and groups > 1 and per_output.numel() > 1:
@@ -97,7 +100,7 @@ def _by_output(grid: TensorGrid | None, axis: int) -> TensorGrid | None:
 def _integer(
     kind: str, a: Tensor, b: Tensor, one: TensorGrid, other: TensorGrid, step: Tensor, **laid: Any
 ) -> Tensor:
-    """``fl32(fl32(sum) * step)``, the sum over whole numbers exact (N19, N25)."""
+    """``fl32(fl32(sum) * step)``, the sum over whole numbers exact (N19, N25), or rounded by N62."""
     scales = [one.scale, other.scale, step]
     return exact(f"integer_{kind}", a, b, *scales, reach=one.reach, other=other.reach, **laid)
 
@@ -121,8 +124,14 @@ def _fits_float32(kind: str, a: Tensor, b: Tensor, reach: int, other: int, laid:
     axis = 1 if laid.get("transposed") else 0
     if reach * other * (b.numel() // max(b.shape[axis], 1)) < _EXACT_IN_FLOAT32:
         return True
+    return reach * _largest_row(kind, b, laid) < _EXACT_IN_FLOAT32
+
+
+def _largest_row(kind: str, b: Tensor, laid: Any) -> int:
+    """The largest sum of magnitudes of the whole numbers that one output multiplies."""
+    axis = b.dim() - 1 if kind == "matmul" else 1 if laid.get("transposed") else 0
     axes = [i for i in range(b.dim()) if i != axis]
-    return reach * float(b.abs().sum(axes).max()) < _EXACT_IN_FLOAT32
+    return int(b.abs().sum(axes, dtype=torch.float64).max()) if b.numel() else 0
 
 
 def _register(kind: str) -> None:
@@ -137,7 +146,11 @@ def _register(kind: str) -> None:
         a, b = (a / one).round_(), (b / two).round_()
         if _fits_float32(kind, a, b, reach, other, laid):
             return layer(a, b, **laid) * step
-        return layer(a.double(), b.double(), **laid).float() * step
+        total = layer(a.double(), b.double(), **laid)
+        if reach < 2**8:
+            return total.float() * step
+        unit = 2.0 ** numerics.shift_of_sums(reach * _largest_row(kind, b, laid))
+        return (total / unit + 0.5).floor_().float() * (step * unit)
 
     register_torch(f"integer_{kind}", like, run)
 
