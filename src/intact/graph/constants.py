@@ -120,15 +120,16 @@ class Constants:
         if add.op_type != "Add" or add.domain:
             return None
         for made, bias in (add.inputs, add.inputs[::-1]):
-            product = made.producer() if made is not None else None
-            if product is None or product.op_type != "MatMul" or product.domain or len(made.uses()) != 1:
+            if made is None or bias is None or made.const_value is not None or bias.producer() is not None:
                 continue
-            operands = [self._known.get(v) for v in (*product.inputs, bias)]
-            if bias.producer() is not None or any(x is None or x.dtype != np.float32 for x in operands):
+            product = made.producer()
+            if product is None:
                 continue
-            a, b, start = operands
-            if min(a.ndim, b.ndim) > 1 and start.shape == b.shape[-1:] and a.shape[-1] <= MOST_TERMS:
-                return [float_product(a, b, start)]
+            if product.op_type == "MatMul" and not product.domain and len(made.uses()) == 1:
+                a, b, start = (self._known[v] for v in (*product.inputs, bias) if v is not None)
+                fits = min(a.ndim, b.ndim) > 1 and start.shape == b.shape[-1:] and a.shape[-1] <= MOST_TERMS
+                if fits and all(x.dtype == np.float32 for x in (a, b, start)):
+                    return [float_product(a, b, start)]
         return None
 
 

@@ -97,7 +97,7 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
         raise Declined  # torch rounds these once, as the engine does
     if not power.is_integer():
         return of("exp", of("log", input) * power)
-    made = input
+    made: Tensor = input
     for bit in bin(abs(int(power)))[3:]:
         made = made * made
         made = made * input if bit == "1" else made
