@@ -107,3 +107,14 @@ def test_the_architecture_names_files_that_exist() -> None:
     known = [path.partition("<")[0].replace("csrc/", "../../csrc/") for path in named]
     assert len(rows) <= 12 and len(named) >= len(rows)
     assert [path for path in known if not (ROOT / "src/intact" / path).exists()] == []
+
+
+def test_the_index_of_decisions_has_every_title_once() -> None:
+    folder = ROOT / "docs/decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    titles = {
+        p.name: p.read_text("utf-8").partition("\n")[0].removeprefix("# ") for p in folder.glob("0*.md")
+    }
+    listed = re.findall(r"^- \[(.*)\]\((0\S+\.md)\)$", index, re.MULTILINE)
+    assert len(listed) == len(titles) and {name: title for title, name in listed} == titles
+    assert [name for name, title in titles.items() if not title.startswith(f"{int(name[:4])}. ")] == []
