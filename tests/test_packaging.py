@@ -40,6 +40,14 @@ def test_wheels_are_tried_with_tests_that_exist() -> None:
     assert len(named) >= 3 and [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_wheels_are_built_on_every_platform_that_has_onnx_runtime() -> None:
+    """Each runner builds for its own architecture: x86-64 and Arm on Linux, Arm on macOS."""
+    jobs = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text("utf-8"))["jobs"]
+    runners = {entry["os"] for entry in jobs["wheels"]["strategy"]["matrix"]["include"]}
+    assert {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-14"} <= runners
+    assert PROJECT["tool"]["cibuildwheel"]["archs"] == ["auto64"]
+
+
 def test_one_wheel_serves_all_pythons_from_the_first_with_a_stable_abi() -> None:
     assert PROJECT["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
     assert "nanobind_add_module(_native STABLE_ABI" in (ROOT / "CMakeLists.txt").read_text("utf-8")
