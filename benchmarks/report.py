@@ -46,18 +46,18 @@ TOPICS = {
 }
 
 README_TABLE = (
-    ("Codes of ResNet-20 on 10,000 images, engine and integer reference",
-     "{engine_exact[codes]} differ", "engine_exact"),
-    ("The same, engine and file in ONNX Runtime", "{file_codes[codes]} differ", "file_codes"),
+    ("Codes of ResNet-20 on 10,000 images that differ: engine and integer reference",
+     "{engine_exact[codes]}", "engine_exact"),
+    ("Codes that differ: engine and file in ONNX Runtime", "{file_codes[codes]}", "file_codes"),
     ("Architectures whose module and engine are equal in every bit", "{promise[equal]}", "promise"),
-    ("Time beside the better of ONNX Runtime and OpenVINO in int8, four networks (Intel with AMX; Zen 4)",
-     "{engine_latency_amx[ratio]}; {engine_latency_zen4[ratio]}", "engine_latency"),
-    ("Time beside the best of both in int8 and float, trained networks from PyPI (the same machines)",
-     "{zoo_amx[ratio]}; {zoo_zen4[ratio]}", "zoo"),
-    ("CIFAR-10 top-1 of ResNet-20: float; int8, mean of five calibration sets; fine-tuned",
-     "{cifar[float]}; {cifar[auto]}; {cifar[qat]}", "cifar"),
-    ("Fake quantization in PyTorch, in copies of the tensor: INTact; PyTorch's own (CPU)",
-     "{fake_tensor_quant[intact]}; {fake_tensor_quant[torch]}", "fake_tensor_quant"),
+    ("Time, as a part of the better of ONNX Runtime and OpenVINO in int8: four networks",
+     "{engine_latency_amx[ratio]} (Intel with AMX), {engine_latency_zen4[ratio]} (Zen 4)", "engine_latency"),
+    ("Time, as a part of the best of both in int8 and float: trained networks from PyPI",
+     "{zoo_amx[ratio]} (Intel with AMX), {zoo_zen4[ratio]} (Zen 4)", "zoo"),
+    ("CIFAR-10 top-1 of ResNet-20",
+     "{cifar[float]} float, {cifar[auto]} int8, {cifar[qat]} fine-tuned", "cifar"),
+    ("Fake quantization in PyTorch on a CPU, in copies of the tensor",
+     "{fake_tensor_quant[intact]}; PyTorch's own {fake_tensor_quant[torch]}", "fake_tensor_quant"),
 )  # fmt: skip
 """What README shows: a question, figures of results by name, and the script that prints them."""
 
