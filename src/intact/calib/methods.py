@@ -2,7 +2,7 @@
 
 A new one is a `Method` among `METHODS`, with its options among `MethodOptions`; everything else asks there:
 `amax_of` and `range_of`, "auto", `quantize`, `intact.torch.calibrate`, the command line and reports. Its
-test is a case of tests/calib/test_methods.py, its line for users one of README.md. Who does not want to
+test is a case of tests/calib/test_methods.py, its line for users one of docs/index.md. Who does not want to
 change this file calls `register_method`:
 
 >>> import numpy as np
