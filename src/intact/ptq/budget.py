@@ -17,7 +17,7 @@ from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.choose import label, with_candidates
 from intact.ptq.evaluator import relative, worst
 from intact.ptq.float_layers import in_float
-from intact.ptq.predicted_time import PredictedTime, shapes_of
+from intact.ptq.predicted_time import PredictedTime, elements, shapes_of
 from intact.ptq.sixteen import Unit, raised, units_of
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
@@ -129,7 +129,8 @@ class _Search:
         """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`)."""
         state = self.before
         wide = None if self._raised is None else WideUnits(state)
-        predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, state.runs[0].feeds))
+        longest = max((held.feeds for held in state.runs), key=elements)
+        predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
         found = FileTrials(state, self.after, predicted, wide)
         units = [
             unit for unit in units_of(state)

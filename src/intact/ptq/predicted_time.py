@@ -23,6 +23,11 @@ _Form = tuple[int, int]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
+def elements(feeds: Feeds) -> float:
+    """How many elements of the inputs there are for each of their samples."""
+    return sum(array.size / max(len(array), 1) if array.ndim else 1 for array in feeds.values())
+
+
 def shapes_of(model: Model, feeds: Feeds) -> Shapes:
     """The shapes of tensors in one run, by name; none of what subgraphs and unknown operators make.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from torch import nn
@@ -20,6 +20,7 @@ from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.edges import DOMAIN
+from intact.torch.graph_mode.open_sizes import Calls, place_by_fixed_sizes
 from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.traced import Edge, Traced
 from intact.torch.graph_mode.tracing import trace
@@ -86,13 +87,18 @@ def analyse(
         UnsupportedError: The exporter cannot write the model.
     """
     traced = trace(model, args, kwargs)
-    onnx_graph.open_compounds(traced.model)
-    if onnx_graph.open_chosen(traced.model):
-        onnx_graph.refresh_shapes(traced.model)
-    read = _Reading(traced.model, traced.edges)
+    read = _read(traced.model, traced.edges)
     placed = traced.model.clone()
     same = onnx_graph.join_equals(placed)
-    placement = place(placed, profile, include=_inside(include), exclude=_inside(exclude))
+
+    def trace_open() -> Calls | None:
+        opened = traced.with_open_sizes()
+        return None if opened is None else (opened, _read(opened, traced.edges).owners)
+
+    placement = place_by_fixed_sizes(
+        placed, (traced.model, read.owners),
+        partial(place, profile=profile, include=_inside(include), exclude=_inside(exclude)), trace_open,
+    )  # fmt: skip
     sites = _of_all(placement.sites, traced.model, same)
     placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
@@ -102,6 +108,14 @@ def analyse(
         if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in read.owners
     }
     return Analysis(placement, traced, placed, read.edges, read.owners, inside, untranslated)
+
+
+def _read(model: onnx_graph.Model, edges: Sequence[Edge]) -> _Reading:
+    """A traced graph in the operators that placement knows, without its edges."""
+    onnx_graph.open_compounds(model)
+    if onnx_graph.open_chosen(model):
+        onnx_graph.refresh_shapes(model)
+    return _Reading(model, edges)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from intact.progress import waiting
 from intact.ptq.measured_outputs import unordered_outputs
 from intact.spec import Format
 from intact.torch import nn as quant_nn
-from intact.torch._batches import arguments_of, device_of, moved
+from intact.torch._batches import arguments_of, device_of, moved, tensors_in
 from intact.torch._choice import Method
 from intact.torch._collection import enabled_quantizers, working_quantizers
 from intact.torch._modules import copied, require_module, unwrapped, when_quantized
@@ -82,9 +82,10 @@ def quantize(
         model: A float module; in any mode, on any device. What torch.compile or DataParallel put around it
             is left out of the result.
         data: Batches for `calibrate`; None: place only.
-        example: One input: a tensor, a tuple of positional or a dict of named arguments. None: the first
-            batch of `data`. What the model does with it is what gets quantizers; a later run that makes
-            another number of these calls (an optional argument more) raises QuantValueError.
+        example: One input: a tensor, a tuple of positional or a dict of named arguments. None: of a list of
+            batches the one of the longest samples, of other data the first. What the model does with it is
+            what gets quantizers; a later run that makes another number of these calls (an optional argument
+            more) raises QuantValueError. Sizes of it that the model's code leaves open decide nothing.
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
@@ -229,8 +230,15 @@ def _first(
     first = next(stream, None)
     if first is None:
         raise QuantValueError("quantize: data", "no batches", "at least one", "pass batches of inputs")
-    args, kwargs = arguments_of(first, model)
+    traced = max(data, key=_elements) if isinstance(data, (list, tuple)) else first
+    args, kwargs = arguments_of(traced, model)
     return args, kwargs, chain([first], stream) if stream is data else data
+
+
+def _elements(batch: Any) -> tuple[float, int]:
+    """How many elements of a batch there are for each sample, and how many in all."""
+    tensors = list(tensors_in(batch))
+    return sum(x.numel() / max(len(x), 1) if x.dim() else 1 for x in tensors), sum(x.numel() for x in tensors)
 
 
 def _format_of(name: str, where: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from intact import graph as onnx_graph
@@ -66,6 +66,8 @@ class Traced:
         leaves: Path of each module that is one call although it has layers inside -> why.
         unsteady: Module, function and site -> when another number of such calls is made.
         stopped: Why the model's own forward is traced up to a line, and not behind it; "" where it is whole.
+        with_open_sizes: Traces once more, with a symbol for every size that the model's code leaves open: the
+            ONNX graph, with the same edges; None where that cannot be.
     """
 
     model: onnx_graph.Model
@@ -75,6 +77,7 @@ class Traced:
     leaves: dict[str, str] = field(default_factory=dict)
     unsteady: dict[Kind, str] = field(default_factory=dict)
     stopped: str = ""
+    with_open_sizes: Callable[[], onnx_graph.Model | None] = lambda: None
 
 
 # ---- calls that another run makes, or does not make ----

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 import logging
 import traceback
@@ -10,11 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
+from torch.fx.experimental import _config as config
 from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
@@ -57,7 +59,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         while True:
             run = survey(model, leaves, args, kwargs)
             try:
-                marker, traced = _export_either_way(model, run, args, kwargs, whole=not stopped)
+                marker, traced, told = _export_either_way(model, run, args, kwargs, whole=not stopped)
             except Untraceable as error:
                 if not leaves.keys() >= error.modules.keys():
                     leaves |= error.modules
@@ -74,6 +76,10 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 if stopped:
                     traced.stopped = stopped
                     traced.leaves |= dict.fromkeys(_not_reached(marker, run), _BEHIND)
+                traced.with_open_sizes = partial(
+                    _export_open, model, run, args, kwargs,
+                    whole=not stopped, told=told, edges=len(traced.edges),
+                )  # fmt: skip
                 return traced
 
 
@@ -214,7 +220,7 @@ def _traced_or(
 ) -> Callable[..., Any]:
     own = module.forward
 
-    @functools.wraps(own)
+    @wraps(own)
     def forward(*args: Any, **kwargs: Any) -> Any:
         answer = next(answers, None)
         try:
@@ -271,28 +277,48 @@ def _forget_unknown_sizes(made: list[Tensor]) -> None:
 
 def _export_either_way(
     model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool
-) -> tuple[_Marker, Traced]:
-    """The trace of the way that the code goes while it is exported, or of the way that it goes elsewhere."""
+) -> tuple[_Marker, Traced, bool]:
+    """The trace of the way that the code goes while it is exported, or of the way that it goes elsewhere.
+
+    And whether it is the former.
+    """
     try:
-        return _export(model, survey, args, kwargs, whole=whole)
+        return *_export(model, survey, args, kwargs, whole=whole), True
     except Untraceable as error:
         if not whole or survey.leaves:
             raise
         try:
-            return _export(model, survey, args, kwargs, whole=whole, told=False)
+            return *_export(model, survey, args, kwargs, whole=whole, told=False), False
         except (Untraceable, UnsupportedError):
             raise error from None
 
 
+def _export_open(
+    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool, edges: int
+) -> onnx_graph.Model | None:
+    """The same trace with every size open that the model's code leaves open.
+
+    None where torch.export cannot leave sizes open, or where the code makes other calls then.
+    """
+    try:
+        with evaluating(model):
+            _, traced = _export(model, survey, args, kwargs, whole=whole, told=told, open_sizes=True)
+    except (Untraceable, UnsupportedError):
+        return None
+    return traced.model if len(traced.edges) == edges else None
+
+
 def _export(
-    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool = True
-) -> tuple[_Marker, Traced]:
+    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *,
+    whole: bool, told: bool = True, open_sizes: bool = False,
+) -> tuple[_Marker, Traced]:  # fmt: skip
     """The trace.
 
     Args:
         model, survey, args, kwargs: What is traced, how, and with what.
         whole: False: where the model's own forward cannot be traced, what it does before is.
         told: Whether code that asks is told that it is being exported.
+        open_sizes: Sizes of the input are symbols, but for those that the model's code fixes.
     """
     seen = _Seen(survey, whole, told)
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")  # prints whole graphs beside its error
@@ -304,7 +330,11 @@ def _export(
             known_values(model, (args, kwargs)),
         ):  # fmt: skip
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
-            program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
+            call = args, dict(kwargs)
+            with _open_sizes(call) if open_sizes else nullcontext() as sizes:
+                program = torch.export.export(
+                    _Marked(model, seen).eval(), call, dynamic_shapes=sizes, strict=False
+                )
     except Exception as error:  # whatever the user's code does with tensors that have no values
         raise Untraceable(seen.marker.path if seen.marker else "", _said(error), seen.failed) from error
     finally:
@@ -314,6 +344,15 @@ def _export(
         raise Untraceable(*next(iter(seen.failed.items())), seen.failed)
     exported = _written(program)
     return seen.marker, Traced(exported, seen.marker.edges, dict.fromkeys(seen.marker.calls), seen.answers)
+
+
+@contextmanager
+def _open_sizes(call: Any) -> Iterator[Any]:
+    """What torch.export takes for sizes that are open as far as the code lets them, those of 1 too."""
+    with config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        yield pytree.tree_map(
+            lambda x: dict.fromkeys(range(x.dim()), Dim.AUTO) if isinstance(x, Tensor) else None, call
+        )
 
 
 def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
