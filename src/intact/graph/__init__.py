@@ -15,7 +15,7 @@ from intact.graph.build import Inserter, Namer, new_constant, replace
 from intact.graph.chosen import open_chosen
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.compounds import in_known_forms, open_compounds
-from intact.graph.constants import Constants
+from intact.graph.constants import Constants, evaluate_call
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
@@ -105,6 +105,7 @@ __all__ = [
     "decided_by_values",
     "deciding_inputs",
     "emit_qdq",
+    "evaluate_call",
     "finish_layers",
     "float_dynamic",
     "fold_batchnorm",

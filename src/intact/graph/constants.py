@@ -181,6 +181,18 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
         raise FileFormatError(where, first_line(root(problem)), want, "export the model again") from problem
 
 
+def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
+    """What a node makes that is not folded while a model is read, as it would in a run.
+
+    Raises:
+        UnsupportedError: ONNX Runtime cannot run it.
+    """
+    if (made := float_value_of(node, inputs)) is not None:
+        return [made]
+    model, feeds = _alone(node, inputs)
+    return list(Session(model.SerializeToString(), threads=1).run(feeds).values())
+
+
 def _stored(node: ir.Node) -> NDArray | None:
     """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
     value = node.attributes.get("value")

@@ -136,11 +136,44 @@ def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
     return numerics.float_product(a, b)
 
 
+def _conv(attributes: Attributes, x: Reals, w: Any, bias: Any = None) -> Reals | None:
+    """A convolution over a sequence, an image or a volume (N51)."""
+    laid = _laid(attributes, x, w)
+    return None if laid is None else numerics.float_conv(x, w, bias, **laid)
+
+
+def _conv_transpose(attributes: Attributes, x: Reals, w: Any, bias: Any = None) -> Reals | None:
+    laid = _laid(attributes, x, w)
+    if laid is None or attributes.get("output_shape"):
+        return None
+    added = tuple(attributes.get("output_padding") or (0,) * (x.ndim - 2))
+    groups, shape = laid["groups"], w.shape
+    by_group = w.reshape(groups, shape[0] // groups, *shape[1:])
+    filters = np.moveaxis(by_group, 2, 1).reshape(groups * shape[1], shape[0] // groups, *shape[2:])
+    return numerics.float_conv_transpose(x, filters, bias, output_padding=added, **laid)
+
+
+def _laid(attributes: Attributes, x: Reals, w: Any) -> dict[str, Any] | None:
+    """How the windows of a convolution lie; None where that follows from the sizes of what it reads."""
+    rank = x.ndim - 2
+    if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET") or w.dtype != np.float32:
+        return None
+    pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
+    return {
+        "stride": tuple(attributes.get("strides") or (1,) * rank),
+        "dilation": tuple(attributes.get("dilations") or (1,) * rank),
+        "padding": tuple(zip(pads[:rank], pads[rank:], strict=True)),
+        "groups": attributes.get("group", 1),
+    }
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     **{name: _function(name.lower()) for name in (
         "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Log", "Mish",
         "Sigmoid", "Sin", "Sinh", "Softplus", "Softsign", "Tanh",
     )},
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Elu": _elu,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
 from intact.engine.lower.choices import choose_rows
-from intact.engine.lower.constant_outputs import part_constant_outputs
+from intact.engine.lower.constant_calls import compute_constant_calls, part_constant_outputs
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
 from intact.engine.lower.many_axes import join_axes
@@ -94,6 +94,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),
+    ("compute constant calls", compute_constant_calls),
     ("join axes", join_axes),
     ("finish layers", _finish_layers),
     ("join norms", join_norms),

@@ -1,0 +1,107 @@
+"""Calls and outputs of a graph that do not depend on its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from intact.errors import UnsupportedError
+from intact.graph import (
+    Constants,
+    Model,
+    Namer,
+    Node,
+    Value,
+    evaluate_call,
+    is_op,
+    new_constant,
+    replace,
+    set_shape,
+)
+
+_CALLS = (
+    "AveragePool", "Conv", "ConvTranspose", "DFT", "Det", "GridSample", "LpPool", "MaxPool",
+    "MelWeightMatrix", "RoiAlign", "STFT",
+)  # fmt: skip
+"""Operators that are not folded while a model is read, as they may take long, and make one tensor."""
+
+_MOST_MADE = 2**22
+_MOST_PRODUCTS = 2**27
+"""About a second: larger ones run in ONNX Runtime."""
+
+
+def compute_constant_calls(model: Model) -> list[str]:
+    """Before: ``Conv(positions, w) -> Add``, both constants.  After: ``conv -> Add``, a constant.
+
+    Guards: known sizes, and not too many; no codes, whose products are to be integers.
+    """
+    names, notes = Namer(model.graph), list[str]()
+    while (node := next(_constant_calls(model), None)) is not None:
+        constants = Constants(model.graph)
+        try:
+            (array,) = evaluate_call(node, [constants(value) for value in node.inputs])
+        except UnsupportedError:  # a run says what is wrong with it
+            break
+        made = new_constant(model.graph, names(f"{node.name}.computed"), array, node.outputs[0].dtype)
+        replace(node, made, names)
+        notes.append(f"{node.name}: what it reads is constant")
+    return notes
+
+
+def _constant_calls(model: Model) -> Iterator[Node]:
+    constants: Constants | None = None
+    for node in model.graph:
+        if not is_op(node, *_CALLS) or len(node.outputs) != 1 or not _is_small(node):
+            continue
+        constants = constants or Constants(model.graph)
+        read = [value for value in node.inputs if value is not None]
+        if all(value in constants and not _is_of_codes(value) for value in read):
+            yield node
+
+
+def _is_small(node: Node) -> bool:
+    made, weight = _elements(node.outputs[0]), node.inputs[1] if len(node.inputs) > 1 else None
+    if made is None or made > _MOST_MADE:
+        return False
+    if not is_op(node, "Conv", "ConvTranspose"):
+        return True
+    taps = None if weight is None or weight.shape is None else _elements(weight)
+    return taps is not None and made * taps // max(weight.shape[0], 1) <= _MOST_PRODUCTS
+
+
+def _elements(value: Value) -> int | None:
+    sizes = None if value.shape is None else [size for size in value.shape if isinstance(size, int)]
+    return None if sizes is None or len(sizes) < len(value.shape or ()) else prod(sizes)
+
+
+def _is_of_codes(value: Value) -> bool:
+    node = value.producer()
+    return node is not None and is_op(node, "DequantizeLinear", "QuantizeLinear")
+
+
+def part_constant_outputs(model: Model) -> list[str]:
+    """Give the readers of each constant output a constant of their own: a plan's tensors are no constants.
+
+    Before: ``zeros -> Add``, the initializer `zeros` an output too.
+    After: ``zeros.held -> Add``, ``Identity(zeros.held) -> zeros``, the output.
+    """
+    graph, constants, names = model.graph, Constants(model.graph), Namer(model.graph)
+    parted = list[str]()
+    for index, value in enumerate(graph.outputs):
+        if value not in constants or not (value.uses() or value.is_initializer()):
+            continue
+        array, name = constants(value), value.name or ""
+        assert array is not None
+        held = new_constant(graph, names(f"{name}.held"), np.array(array), value.dtype)
+        for use in tuple(value.uses()):
+            use.node.replace_input_with(use.idx, held)
+        if value.is_initializer():
+            node = Node("", "Identity", [held], outputs=[Value(name=name, type=value.type)], name=names(name))
+            set_shape(node.outputs[0], array.shape)
+            graph.append(node)
+            graph.outputs[index] = node.outputs[0]
+            graph.initializers.pop(name, None)
+        parted.append(f"output '{name}' is a constant")
+    return parted
