@@ -62,18 +62,18 @@ def _constant_calls(model: Model) -> Iterator[Node]:
 
 
 def _is_small(node: Node) -> bool:
-    made, weight = _elements(node.outputs[0]), node.inputs[1] if len(node.inputs) > 1 else None
-    if made is None or made > _MOST_MADE:
-        return False
-    if not is_op(node, "Conv", "ConvTranspose"):
-        return True
-    taps = None if weight is None or weight.shape is None else _elements(weight)
-    return taps is not None and made * taps // max(weight.shape[0], 1) <= _MOST_PRODUCTS
+    made, kernel = _sizes(node.outputs[0]), [1]
+    if is_op(node, "Conv", "ConvTranspose"):
+        weight = _sizes(node.inputs[1])
+        kernel = [_MOST_PRODUCTS + 1] if weight is None else weight[1:]
+    return made is not None and prod(made) <= _MOST_MADE and 0 < prod(made) * prod(kernel) <= _MOST_PRODUCTS
 
 
-def _elements(value: Value) -> int | None:
-    sizes = None if value.shape is None else [size for size in value.shape if isinstance(size, int)]
-    return None if sizes is None or len(sizes) < len(value.shape or ()) else prod(sizes)
+def _sizes(value: Value | None) -> list[int] | None:
+    """All sizes; None where one is open."""
+    shape = None if value is None else value.shape
+    sizes = [] if shape is None else [size for size in shape if isinstance(size, int)]
+    return None if shape is None or len(sizes) < len(shape) else sizes
 
 
 def _is_of_codes(value: Value) -> bool:
