@@ -18,6 +18,7 @@ from intact.errors import IntactError
 from intact.graph import Pair, Session
 from intact.torch._batches import tensors_in
 from intact.torch.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
+from intact.torch.recurrent_ops import whole_layers
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
 
@@ -105,7 +106,7 @@ def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> 
     """Run module and file on every batch and count what differs."""
     session, result = Session(data, fix=_FIX), EndToEnd()
     for args, kwargs in batches:
-        with torch.no_grad():
+        with torch.no_grad(), whole_layers():  # packed sequences have all steps in a file
             ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
@@ -128,7 +129,7 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), StableSorts(), watching(model, replay.answer):
+    with torch.no_grad(), whole_layers(), StableSorts(), watching(model, replay.answer):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 

@@ -105,7 +105,7 @@ def translate(
             graph.hold_constants(program.model)
             graph.separate_names(program.model)
             return program
-    raise _own_error(errors[0]) from errors[0]
+    raise _own_error(errors[0], model) from errors[0]
 
 
 @contextmanager
@@ -182,6 +182,7 @@ def _symbolic(g: Any, x: Any, amax: Any, amin: Any, format: str, axis: list[int]
 _EXPORTER_LOGS = (
     "torch.onnx._internal.exporter._registration",  # "torchvision is not installed"
     "onnxscript.optimizer._constant_folding",  # "Evaluation failed", of what stays an operator
+    "torch.fx.experimental.symbolic_shapes",  # the whole graph, beside the error that names the line
 )
 
 
@@ -371,15 +372,23 @@ def fixed_size(size: Any) -> UnsupportedError:
     )
 
 
-def _asks_for_values(reason: str) -> UnsupportedError:
+_EXPERTS = (
+    ": rows that go to experts are one torch.nn.functional.grouped_mm; of transformers, call"
+    " model.set_experts_implementation('grouped_mm') where it loops over experts"
+)
+
+
+def _asks_for_values(reason: str, model: Any) -> UnsupportedError:
     """The model's code takes another way, or makes other sizes, for other values: a loop over experts."""
+    modules = list(model.named_modules()) if isinstance(model, nn.Module) else []
+    kinds = {kind for _, module in modules for kind in type(module).__mro__}
+    names = " ".join([*(path for path, _ in modules), *(kind.__name__ for kind in kinds)])
+    named = re.search("expert|moe", names, re.IGNORECASE)
     return UnsupportedError(
         "model",
         f"code that depends on values of its input: '{reason}' from torch's exporter",
         "calls and sizes that are the same for all values",
-        "write that part without conditions and loops on values: rows that go to experts are one"
-        " torch.nn.functional.grouped_mm; of transformers, call"
-        " model.set_experts_implementation('grouped_mm') where it loops over experts",
+        "write that part without conditions and loops on values" + (_EXPERTS if named else ""),
     )
 
 
@@ -388,7 +397,7 @@ def is_translating() -> bool:
     return _translating.get()
 
 
-def _own_error(error: BaseException) -> IntactError:
+def _own_error(error: BaseException, model: Any) -> IntactError:
     """The IntactError that lies under torch's error, else an UnsupportedError with its innermost cause."""
     cause: BaseException = error
     while not isinstance(cause, IntactError) and (inner := cause.__cause__ or cause.__context__) is not None:
@@ -408,7 +417,7 @@ def _own_error(error: BaseException) -> IntactError:
     if (fixed := _FIXED_SIZE.search(reason)) is not None:
         return fixed_size(fixed[1])
     if isinstance(cause, GuardOnDataDependentSymNode):
-        return _asks_for_values(reason)
+        return _asks_for_values(reason, model)
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

@@ -16,9 +16,12 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from intact.torch.packed import PackedInTrace
+
 __all__ = ["recurrent_translation", "whole_layers"]
 
 _OPSET = 18
+_INT32 = 6  # of ONNX's types, what `sequence_lens` has
 _NODES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "lstm": ("LSTM", (0, 3, 1, 2), {}),
     "gru": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),
@@ -33,13 +36,15 @@ _FUNCTIONS = {"rnn_tanh": "Tanh", "rnn_relu": "Relu"}
 
 _LIB = torch.library.Library("intact", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIB.define(  # type: ignore[no-untyped-call]
-    "recurrent(Tensor x, Tensor[] states, Tensor[] params, str cell, bool bidirectional) -> Tensor[]"
+    "recurrent(Tensor x, Tensor[] states, Tensor[] params, str cell, bool bidirectional, Tensor? lengths)"
+    " -> Tensor[]"
 )
 
 
 def _run(
-    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool
-) -> list[Tensor]:
+    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
+    lengths: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
     """One layer.
 
     Args:
@@ -48,17 +53,25 @@ def _run(
         params: For each direction the weights of inputs, those of states, and two biases or none.
         cell: "lstm", "gru", "rnn_tanh" or "rnn_relu".
         bidirectional: Whether there are two directions.
+        lengths: Integers [batch], descending: how many steps each row has; None: all of them.
     Returns:
-        All states [steps, batch, directions * hidden], and the last ones, as `states`.
+        All states [steps, batch, directions * hidden], 0 behind the end of a row, and the last ones, as
+        `states`.
     """
     biases = len(params) // (2 if bidirectional else 1) == 4
     hx = tuple(states) if cell == "lstm" else states[0]
-    return list(getattr(torch, cell)(x, hx, params, biases, 1, 0.0, False, bidirectional, False))
+    run, laid = getattr(torch, cell), (biases, 1, 0.0, False, bidirectional)
+    if lengths is None:
+        return list(run(x, hx, params, *laid, False))
+    data, sizes = torch._pack_padded_sequence(x, lengths, False)
+    y, *last = run(data, sizes, hx, params, *laid)
+    return [torch._pad_packed_sequence(y, sizes, False, 0.0, x.shape[0])[0], *last]
 
 
 def _sizes(
-    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool
-) -> list[Tensor]:
+    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
+    lengths: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
     hidden = states[0].shape[2] * (2 if bidirectional else 1)
     return [x.new_empty(x.shape[0], x.shape[1], hidden), *map(torch.empty_like, states)]
 
@@ -78,34 +91,42 @@ def whole_layers() -> Iterator[None]:
 
 
 class _WholeLayers(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._packed = PackedInTrace()
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        cell = getattr(func, "__name__", "")
-        if cell in _NODES and not kwargs and len(args) == 9 and isinstance(args[3], bool):
-            _, _, params, biases, layers, dropout, train, bidirectional, _ = args
-            each = layers * (2 if bidirectional else 1)
-            plain = len(params) == each * (4 if biases else 2)  # an LSTM may have projections too
-            if plain and not (dropout and train):
-                return _layer_by_layer(cell, *args)
+        name = getattr(func, "__name__", "")
+        if self._packed.concerns(name, args):
+            return self._packed.perform(name, _layer_by_layer, func, args, kwargs or {})
+        if name in _NODES and not kwargs and len(args) == 9 and isinstance(args[3], bool):
+            x, hx, params, *laid, batch_first = args
+            made = _layer_by_layer(name, x.transpose(0, 1) if batch_first else x, hx, params, *laid)
+            if made is not None:
+                y, *last = made
+                return y.transpose(0, 1) if batch_first else y, *last
         return func(*args, **(kwargs or {}))
 
 
 def _layer_by_layer(
     cell: str, x: Tensor, hx: Any, params: Sequence[Tensor], biases: bool, layers: int, dropout: float,
-    train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    states = list(hx) if cell == "lstm" else [hx]
+    train: bool, bidirectional: bool, lengths: Tensor | None = None,
+) -> tuple[Tensor, ...] | None:  # fmt: skip
+    """All layers over x [steps, batch, inputs]; None where one operator cannot be each of them."""
     directions, each = 2 if bidirectional else 1, len(params) // layers
-    x = x.transpose(0, 1) if batch_first else x
+    plain = len(params) == layers * directions * (4 if biases else 2)  # an LSTM may have projections too
+    if not plain or (dropout and train):
+        return None
+    states = list(hx) if cell == "lstm" else [hx]
     last = []
     for layer in range(layers):
         own = [s if layers == 1 else s[layer * directions : (layer + 1) * directions] for s in states]
         weights = list(params[layer * each : (layer + 1) * each])
-        x, *ends = torch.ops.intact.recurrent.default(x, own, weights, cell, bidirectional)
+        x, *ends = torch.ops.intact.recurrent.default(x, own, weights, cell, bidirectional, lengths)
         last.append(ends)
-    found = (parts[0] if layers == 1 else torch.cat(parts) for parts in zip(*last, strict=True))
-    return (x.transpose(0, 1) if batch_first else x, *found)
+    return x, *(parts[0] if layers == 1 else torch.cat(parts) for parts in zip(*last, strict=True))
 
 
 # ---- out of it ----
@@ -116,9 +137,9 @@ def recurrent_translation() -> dict[Any, Callable[..., Any]]:
     return {torch.ops.intact.recurrent.default: _write}
 
 
-def _write(x, states, params, cell, bidirectional):  # type: ignore[no-untyped-def]
+def _write(x, states, params, cell, bidirectional, lengths=None):  # type: ignore[no-untyped-def]
     writer = _Writer(cell, params, 2 if bidirectional else 1)
-    y, *last = writer.node(x, states)
+    y, *last = writer.node(x, states, lengths)
     if not bidirectional:
         return [writer.op.Squeeze(y, writer.numbers(1)), *last]
     return [writer.op.Reshape(writer.op.Transpose(y, perm=[0, 2, 1, 3]), writer.numbers(0, 0, -1)), *last]
@@ -135,12 +156,14 @@ class _Writer:
         self._functions = {"activations": [_FUNCTIONS[cell]] * directions} if cell in _FUNCTIONS else {}
         self._params, self._directions = params, directions
 
-    def node(self, x: Any, states: Sequence[Any]) -> Any:
+    def node(self, x: Any, states: Sequence[Any], lengths: Any) -> Any:
         bias = None
+        lengths = None if lengths is None else self.op.Cast(lengths, to=_INT32)
         if len(self._params) == 4 * self._directions:
             bias = self.op.Concat(self._stacked(2), self._stacked(3), axis=1)
         return getattr(self.op, self._type)(
-            x, self._stacked(0), self._stacked(1), bias, None, *states, hidden_size=self._params[1].shape[1],
+            x, self._stacked(0), self._stacked(1), bias, lengths, *states,
+            hidden_size=self._params[1].shape[1],
             direction="bidirectional" if self._directions == 2 else "forward",
             **self._attributes, **self._functions,
         )  # fmt: skip

@@ -287,13 +287,23 @@ def _recurrent(cell: str) -> Handler:
     def handler(
         grids: TensorGrids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
     ) -> Any:
-        if len(laid) != 4 or not isinstance(biases, bool):
-            raise Declined  # a packed sequence
+        if len(laid) != 4:
+            raise Declined
+        sizes = None
+        if not isinstance(biases, bool):  # of a packed sequence
+            sizes, hx, params, biases, count, laid = hx, params, biases, count, laid[0], (*laid[1:], False)
         dropout, train, bidirectional, batch_first = laid
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
         plain = len(params) == count * (2 if bidirectional else 1) * (4 if biases else 2)
-        if not plain or (dropout and train) or x.dim() != 3:
+        if not plain or (dropout and train) or x.dim() != (3 if sizes is None else 2):
             raise Declined
+        if sizes is not None:
+            rows, lengths = torch._pad_packed_sequence(x, sizes, False, 0.0, len(sizes))
+            grids.put(rows, grids.of(x))  # 0 is on every grid
+            y, ends = recurrent.layers(
+                grids, cell, rows, states, params, biases, count, bidirectional, lengths
+            )
+            return (torch._pack_padded_sequence(y, lengths, False)[0], *ends)
         rows = x
         if batch_first:
             rows = x.transpose(0, 1)

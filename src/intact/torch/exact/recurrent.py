@@ -33,6 +33,7 @@ def layers(
     biases: bool,
     count: int,
     bidirectional: bool,
+    lengths: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """All layers over x [steps, batch, inputs].
 
@@ -40,6 +41,7 @@ def layers(
         cell: Name of torch's function.
         states: [count * directions, batch, hidden]: h, and c of an LSTM.
         params: By layer and direction the weights of inputs, those of states, and two biases or none.
+        lengths: int64 [batch], descending: how many steps each row has; None: all of them.
     Returns:
         The states of the last layer [steps, batch, directions * hidden], and the last ones, as `states`.
     """
@@ -49,14 +51,14 @@ def layers(
         first = layer * directions
         own = [params[each * (first + d) : each * (first + d + 1)] for d in range(directions)]
         parts = [state[first : first + directions] for state in states]
-        x, ends = _layer(grids, cell, x, parts, own, biases)
+        x, ends = _layer(grids, cell, x, parts, own, biases, lengths)
         last.append(ends)
     return x, [torch.cat(ends) for ends in zip(*last, strict=True)]
 
 
 def _layer(
     grids: TensorGrids, cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Sequence[Tensor]],
-    biases: bool,
+    biases: bool, lengths: Tensor | None,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     hidden, directions = params[0][1].shape[1], len(params)
     starts, apart = [], list[Tensor]()
@@ -71,7 +73,10 @@ def _layer(
         starts.append(linear(grids, x, one[0], bias))
     weights = torch.stack([one[1] for one in params])
     operands = [torch.cat(starts, -1), weights, *states, *([torch.stack(apart)] if apart else [])]
-    flat = exact("recurrence", *operands, cell=cell, states=len(states), apart=bool(apart))
+    operands += [] if lengths is None else [lengths]
+    flat = exact(
+        "recurrence", *operands, cell=cell, states=len(states), apart=bool(apart), packed=lengths is not None
+    )
     steps, batch = x.shape[:2]
     size = steps * batch * directions * hidden
     y = flat[:size].reshape(steps, batch, directions * hidden)
@@ -79,7 +84,9 @@ def _layer(
     return y, list(ends.unbind(0))
 
 
-def _like(start: Tensor, weights: Tensor, *rest: Tensor, cell: str, states: int, apart: bool) -> Tensor:
+def _like(
+    start: Tensor, weights: Tensor, *rest: Tensor, cell: str, states: int, apart: bool, packed: bool
+) -> Tensor:
     """By torch's function: of inputs that are what their weights made of them."""
     directions, rows, hidden = weights.shape
     eye = torch.eye(directions * rows, dtype=start.dtype, device=start.device)
@@ -90,19 +97,27 @@ def _like(start: Tensor, weights: Tensor, *rest: Tensor, cell: str, states: int,
             before = start.new_zeros(rows - hidden)
             params += [start.new_zeros(rows), torch.cat([before, rest[states][d]])]
     hx = tuple(rest[:states]) if cell == "lstm" else rest[0]
-    made = getattr(torch, cell)(start, hx, params, apart, 1, 0.0, False, directions == 2, False)
-    return torch.cat([one.reshape(-1) for one in made])
+    run, laid = getattr(torch, cell), (apart, 1, 0.0, False, directions == 2)
+    if packed:
+        data, sizes = torch._pack_padded_sequence(start, rest[-1], False)
+        made, *ends = run(data, sizes, hx, params, *laid)
+        y, _ = torch._pad_packed_sequence(made, sizes, False, 0.0, start.shape[0])
+    else:
+        y, *ends = run(start, hx, params, *laid, False)
+    return torch.cat([one.reshape(-1) for one in (y, *ends)])
 
 
 @register("recurrence", _like)
 def _recurrence(
-    start: NDArray[Any], weights: NDArray[Any], *rest: NDArray[Any], cell: str, states: int, apart: bool
-) -> NDArray[Any]:
+    start: NDArray[Any], weights: NDArray[Any], *rest: NDArray[Any], cell: str, states: int, apart: bool,
+    packed: bool,
+) -> NDArray[Any]:  # fmt: skip
     directions, rows, _ = weights.shape
     order = np.arange(rows).reshape(len(_GATES[cell]), -1)[list(_GATES[cell])].reshape(-1)
     places = (np.arange(directions)[:, None] * rows + order).reshape(-1)
     operands = {"x": np.ascontiguousarray(start[..., places])}
     operands |= dict(zip(("h", "c"), rest[:states], strict=False))
+    operands |= {"lengths": rest[-1].astype(np.int32)} if packed else {}
     held = {"weight": np.ascontiguousarray(weights[:, order])}
     if apart:
         held["bias"] = np.ascontiguousarray(rest[states])

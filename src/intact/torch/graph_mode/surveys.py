@@ -15,6 +15,7 @@ from intact.torch._batches import tensors_in
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.traced import Untraceable
+from intact.torch.packed import has_packed
 
 _AGREEMENT = 1e-3
 _TRIES = 4
@@ -48,6 +49,11 @@ class Surveyor(Observer):
             self.ran(call.module, output)
 
     def ran(self, path: str, output: Any) -> None:
+        if has_packed(output):  # as many rows as only values say: nothing can stand in for that
+            if why := self.leaves.get(path):
+                raise Untraceable("", f"'{path}' answers a packed sequence, and cannot be traced: {why}")
+            self.answers.setdefault(path, []).append(None)
+            return
         alike = pytree.tree_map_only(Tensor, lambda x: Like(x.dtype, x.shape), output)
         self.answers.setdefault(path, []).append(alike)
 

@@ -108,7 +108,7 @@ class RecurrentLayers(QuantizedLayer):
 
     def _forward_packed(self: Any, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
         data, batch_sizes, sorted_indices, unsorted_indices = packed
-        state = self._start(data, int(batch_sizes[0]), hx, sorted_indices)
+        state = self._start(data, _batch_of(batch_sizes), hx, sorted_indices)
         self._check(data, state, batch_sizes)
         data, state = self._run(data, batch_sizes, state)
         out = PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices)
@@ -147,9 +147,16 @@ class RecurrentLayers(QuantizedLayer):
     def _check(self: Any, input: Tensor, state: State, batch_sizes: Tensor | None) -> None:
         """Sizes of the time-first `input` and of each state, with torch's own messages."""
         self.check_input(input, batch_sizes)
-        want = (len(self._suffixes()), int(batch_sizes[0]) if batch_sizes is not None else input.shape[1])
+        batch = input.shape[1] if batch_sizes is None else _batch_of(batch_sizes)
+        want = (len(self._suffixes()), batch)
         for part in state:
             self.check_hidden_size(part, (*want, self.hidden_size))
+
+
+def _batch_of(batch_sizes: Tensor) -> int:
+    """How many sequences are packed; in a trace, where batches are of any size, that is no tensor."""
+    first = batch_sizes[0]
+    return int(first) if isinstance(first, Tensor) else first
 
 
 class TwoStates(RecurrentLayers):

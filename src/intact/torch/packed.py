@@ -1,0 +1,149 @@
+"""Packed sequences in a trace: all steps of all sequences, and lengths that recurrent layers read.
+
+`pack_padded_sequence` makes as many rows as the lengths add up to, which only values say, and which no file
+and no trace has. In a trace its rows are those of the padded tensor, the rows behind the end of a sequence
+among them, and the layers get the lengths: ONNX's `sequence_lens`. What computes each row by itself may
+stand in between. What `pad_packed_sequence` makes has as many steps as what was packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _pytree as pytree
+
+from intact.errors import UnsupportedError
+
+__all__ = ["PackedInTrace", "has_packed"]
+
+_PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
+_ASK = {
+    "__get__", "size", "dim", "numel", "stride", "is_floating_point", "is_contiguous", "__len__", "new_zeros",
+    "new_ones", "new_full", "new_empty",
+}  # fmt: skip
+"""Functions that read a tensor's type and sizes alone."""
+_BY_ROW = {
+    "linear", "relu", "relu_", "leaky_relu", "gelu", "silu", "elu", "tanh", "tanh_", "sigmoid", "dropout",
+    "feature_dropout", "fake_quantize", "edge", "clone", "contiguous", "detach", "to", "float",
+}  # fmt: skip
+"""Functions of rows that compute each by itself."""
+
+Layers = Callable[..., "tuple[Tensor, ...] | None"]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A packed sequence.
+
+    Attributes:
+        sizes: What its users know it by: how many sequences each step has, here all of them.
+        lengths: How many steps each sequence has.
+        steps, batch: Of the padded tensor.
+    """
+
+    sizes: Tensor
+    lengths: Tensor
+    steps: int
+    batch: int
+
+    def padded(self, rows: Tensor) -> Tensor:
+        """Rows [steps * batch, ...] as [steps, batch, ...]."""
+        return rows.reshape(self.steps, self.batch, *rows.shape[1:])
+
+
+class PackedInTrace:
+    """The packed sequences of one trace, found by the tensors that stand for them."""
+
+    def __init__(self) -> None:
+        self._by_sizes: dict[int, _Packed] = {}
+        self._rows: dict[int, Tensor] = {}
+        self._zeroed: set[int] = set()
+        """Rows that are 0 behind the end of each sequence."""
+
+    def concerns(self, name: str, args: tuple[Any, ...]) -> bool:
+        """Whether a call makes a packed sequence, or reads a part of one."""
+        return name == _PACK or any(id(x) in self._rows or id(x) in self._by_sizes for x in args[:2])
+
+    def perform(
+        self, name: str, layers: Layers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make the call.
+
+        Args:
+            name: Of the function.
+            layers: Runs recurrent layers over [steps, batch, inputs] with `lengths`; None where it cannot.
+            func, args, kwargs: The call.
+        Raises:
+            UnsupportedError: It reads rows, and computes something else than each by itself.
+        """
+        if name == _PACK:
+            return self._pack(*args, **kwargs)
+        packed = self._by_sizes.get(id(args[1])) if len(args) > 1 else None
+        if packed is None:
+            if name == "__getitem__" and id(args[0]) in self._by_sizes and _is_first(args[1]):
+                return self._by_sizes[id(args[0])].batch
+            return self._by_row(name, func, args, kwargs)
+        if name == _PAD:
+            return self._pad(packed, *args, **kwargs)
+        x, _, *read = args
+        made = layers(name, packed.padded(x), *read, lengths=packed.lengths) if len(read) == 7 else None
+        if made is None:
+            raise _unsupported(f"{name} with projections, or with dropout in training,")
+        y, *last = made
+        return self._known(y.flatten(0, 1), zeroed=True), *last
+
+    def _pack(self, x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+        x = x.transpose(0, 1) if batch_first else x
+        steps, batch = x.shape[:2]
+        sizes = torch.full((steps,), batch, dtype=torch.int64)
+        self._by_sizes[id(sizes)] = _Packed(sizes, lengths, steps, batch)
+        return self._known(x.flatten(0, 1)), sizes
+
+    def _pad(
+        self, packed: _Packed, rows: Tensor, sizes: Tensor, batch_first: bool, value: float, steps: int
+    ) -> tuple[Tensor, Tensor]:
+        x = packed.padded(rows)
+        if value or id(rows) not in self._zeroed:
+            inside = torch.arange(packed.steps)[:, None] < packed.lengths
+            x = torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, value)
+        if steps != packed.steps:
+            x = F.pad(x, (*[0] * 2 * (x.dim() - 1), 0, steps - packed.steps), value=value)
+        return x.transpose(0, 1) if batch_first else x, packed.lengths
+
+    def _by_row(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plain = name.partition(".")[0]
+        if plain in _ASK or id(args[0]) in self._by_sizes:
+            return func(*args, **kwargs)
+        if plain not in _BY_ROW or id(args[0]) not in self._rows:
+            raise _unsupported(plain)
+        return self._known(func(*args, **kwargs))
+
+    def _known(self, rows: Tensor, *, zeroed: bool = False) -> Tensor:
+        self._rows[id(rows)] = rows  # alive, so that its id is its own
+        if zeroed:
+            self._zeroed.add(id(rows))
+        return rows
+
+
+def _is_first(index: Any) -> bool:
+    return isinstance(index, int) and index == 0
+
+
+def _unsupported(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        "model", f"{name} on the rows of a packed sequence, whose number only values say",
+        "recurrent layers, pad_packed_sequence, and functions of each row by itself",
+        "call pad_packed_sequence first, or pack behind it",
+    )  # fmt: skip
+
+
+def has_packed(answer: Any) -> bool:
+    """Whether there is a packed sequence in what a module answers."""
+    leaves = pytree.tree_leaves(answer, is_leaf=lambda x: isinstance(x, PackedSequence))
+    return any(isinstance(x, PackedSequence) for x in leaves)
