@@ -142,6 +142,12 @@ def complex_of(x: Tensor) -> Tensor:
     return torch.view_as_complex(torch.stack((x, x + 1), -1))
 
 
+def put_into(target: Tensor, *place: Any, value: Any) -> Tensor:
+    target = target.clone()
+    target[place] = value
+    return torch.view_as_real(target)
+
+
 TAUGHT: dict[str, Callable[[Tensor], Tensor]] = {
     "median": lambda x: x.median(1)[0],
     "median of an even number": lambda x: x[:, :4].median(1, keepdim=True)[0],
@@ -169,6 +175,25 @@ TAUGHT: dict[str, Callable[[Tensor], Tensor]] = {
     "rrelu": lambda x: nn.functional.rrelu(x),
     "unsqueeze of complex numbers": lambda x: torch.view_as_real(complex_of(x).unsqueeze(-1)),
     "unsqueeze of complex numbers in front": lambda x: torch.view_as_real(complex_of(x).unsqueeze(1)),
+    "a part of complex numbers": lambda x: put_into(
+        complex_of(x), ..., slice(2, 5), value=complex_of(x)[..., :3] * 2
+    ),
+    "a part of an axis in front": lambda x: put_into(
+        complex_of(x), slice(None), slice(1, 4, 2), value=complex_of(x)[:, :2]
+    ),
+    "complex zeros": lambda x: put_into(complex_of(x), ..., slice(0, 3), value=0),
+    "a part of complex zeros": lambda x: put_into(
+        torch.zeros_like(complex_of(x)), ..., slice(-3, None), value=complex_of(x)[..., :3]
+    ),
+    "a part of zeros of a size": lambda x: put_into(
+        torch.zeros(x.shape[0], 4, dtype=torch.cfloat),
+        slice(None),
+        slice(0, 3),
+        value=complex_of(x)[:, 0, :3],
+    ),
+    "a part of ones": lambda x: put_into(
+        torch.full((x.shape[0], 4), 1 + 2j, dtype=torch.cfloat), ..., slice(3), value=complex_of(x)[:, 0, :3]
+    ),
 }
 
 

@@ -35,7 +35,14 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
+        aten.full.default: _full,
+        aten.zeros.default: _zeros,
         aten.unsqueeze.default: Opaque({True: _unsqueeze_complex}),
+        aten.select.int: Opaque({True: _select_complex}),
+        aten.slice_scatter.default: Opaque({True: _slice_scatter_complex}),
+        aten.copy.default: Opaque({True: _copy_complex}),
+        aten.fill.Tensor: Opaque({True: _fill_complex}),
+        aten.zeros_like.default: Opaque({True: _zeros_like_complex}),
     }
 
 
@@ -165,6 +172,84 @@ def _distances(x1: Any, x2: Any, p: float) -> Any:
     return op.Pow(total, _like(apart, 1 / p))
 
 
+# ---- complex numbers: the exporter keeps real and imaginary parts along an axis behind all others ----
+
+
+_COMPLEX = (14, 15)  # of ONNX's types
+
+
+def _parts_axis(dim: int) -> int:
+    """An axis of complex numbers among those of their parts."""
+    return dim if dim >= 0 else dim - 1
+
+
+def _unsqueeze_complex(self, dim):  # type: ignore[no-untyped-def]
+    return _op().Unsqueeze(self, _numbers(_parts_axis(dim)))
+
+
+def _select_complex(self, dim, index):  # type: ignore[no-untyped-def]
+    op = _op()
+    place = op.Constant(value_int=index) if isinstance(index, int) else index
+    return op.Gather(self, place, axis=_parts_axis(dim))
+
+
+def _slice_scatter_complex(self, src, dim=0, start=None, end=None, step=1):  # type: ignore[no-untyped-def]
+    from onnxscript.function_libs.torch_lib.ops import core
+
+    return core.aten_slice_scatter(self, src, _parts_axis(dim), start, end, step)
+
+
+def _copy_complex(self, src, non_blocking=False):  # type: ignore[no-untyped-def]
+    if len(src.shape) != len(self.shape):
+        raise NotImplementedError("copies of another rank into complex numbers")
+    op = _op()
+    return op.Expand(src, op.Shape(self))
+
+
+def _fill_complex(self, value):  # type: ignore[no-untyped-def]
+    op = _op()
+    if not value.shape:  # a real number
+        value = op.Concat(op.CastLike(op.Reshape(value, _numbers(1)), self), _zero(self), axis=0)
+    return op.Expand(value, op.Shape(self))
+
+
+def _zeros_like_complex(self, **kind):  # type: ignore[no-untyped-def]
+    if (kind.get("dtype") or -1) not in (-1, *_COMPLEX):
+        raise NotImplementedError("real numbers like complex ones")
+    op = _op()
+    return op.Expand(_zero(self), op.Shape(self))
+
+
+def _zero(like: Any) -> Any:
+    """[0], of the type of another tensor."""
+    op = _op()
+    return op.CastLike(op.Constant(value_floats=[0.0]), like)
+
+
+def _full(size, fill_value, dtype=-1, **kind):  # type: ignore[no-untyped-def]
+    from onnxscript.function_libs.torch_lib.ops import core
+
+    return _pairs(size, fill_value) if dtype in _COMPLEX else core.aten_full(size, fill_value, dtype, **kind)
+
+
+def _zeros(size, dtype=1, **kind):  # type: ignore[no-untyped-def]
+    from onnxscript.function_libs.torch_lib.ops import core
+
+    return _pairs(size, 0) if dtype in _COMPLEX else core.aten_zeros(size, dtype, **kind)
+
+
+def _pairs(size: Any, value: Any) -> Any:
+    """A complex number in each place."""
+    op = _op()
+    if isinstance(size, (tuple, list)):
+        sizes = [_numbers(n) if isinstance(n, int) else op.Reshape(n, _numbers(1)) for n in size]
+        size = op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0] if sizes else None
+    number, each = complex(value), _numbers(2)
+    pair = op.Constant(value_floats=[number.real, number.imag])
+    sizes = each if size is None else op.Concat(op.Cast(size, to=7), each, axis=0)  # to=7: int64
+    return op.Expand(pair, sizes)
+
+
 # ---- others ----
 
 
@@ -172,11 +257,6 @@ def _squeeze(self, dim):  # type: ignore[no-untyped-def]
     """An axis of another size stays, of which torch's exporter writes a Squeeze that no runtime takes."""
     op = _op()
     return op.Squeeze(self, _numbers(dim)) if self.shape and self.shape[dim] == 1 else op.Identity(self)
-
-
-def _unsqueeze_complex(self, dim):  # type: ignore[no-untyped-def]
-    """The exporter keeps real and imaginary parts along an axis behind all others."""
-    return _op().Unsqueeze(self, _numbers(dim if dim >= 0 else dim - 1))
 
 
 def _lerp(self, end, weight):  # type: ignore[no-untyped-def]
