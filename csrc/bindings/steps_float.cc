@@ -93,28 +93,30 @@ void bind_float_steps(nb::module_& m) {
       "float_steps"_a, "a"_a, "b"_a, "y"_a, "function"_a);
   m.def(
       "step_softmax",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, float gain,
-         const std::optional<RealIn>& mask) {
-        return native(make_softmax(kernel<FloatOps>(floats), {x, mask, y, gain}));
+      [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,
+         float gain, const std::optional<RealIn>& mask) {
+        return native(
+            make_softmax(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose), {x, mask, y, gain}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
+      "float_steps"_a, "transpose"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
   m.def(
       "step_reduce",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, const std::string& function) {
-        return native(make_reduce(kernel<FloatOps>(floats), {x, y, function}));
+      [](const std::string& floats, const std::string& reduce, const RealIn& x, const RealOut& y,
+         const std::string& function) {
+        return native(make_reduce(kernel<FloatOps>(floats), kernel<ReduceOps>(reduce), {x, y, function}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "function"_a);
+      "float_steps"_a, "reduce"_a, "x"_a, "y"_a, "function"_a);
   m.def(
       "step_layer_norm",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, float epsilon,
-         const std::optional<RealIn>& residual, const std::optional<View>& weight,
+      [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,
+         float epsilon, const std::optional<RealIn>& residual, const std::optional<View>& weight,
          const std::optional<View>& bias, const std::optional<RealOut>& codes,
          const std::optional<View>& factors) {
-        return native(make_layer_norm(kernel<FloatOps>(floats),
+        return native(make_layer_norm(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose),
                                       {x, residual, weight, bias, y, codes, factors, epsilon}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none(),
-      "codes"_a.none(), "factors"_a.none());
+      "float_steps"_a, "transpose"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(),
+      "bias"_a.none(), "codes"_a.none(), "factors"_a.none());
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
                        const EpilogueSpec& epilogue) {

@@ -75,10 +75,10 @@ void bind_along_axis(nb::module_& m) {
       "x"_a, "y"_a, "axis"_a, "places"_a, "weights"_a, "terms"_a);
   m.def(
       "step_arg_max",
-      [](const View& x, const View& y, int axis, bool smallest, bool last) {
-        return native(make_arg_max({x, y, axis, smallest, last}));
+      [](const std::string& transpose, const View& x, const View& y, int axis, bool smallest, bool last) {
+        return native(make_arg_max(kernel<TransposeOps>(transpose), {x, y, axis, smallest, last}));
       },
-      "x"_a, "y"_a, "axis"_a, "smallest"_a, "last"_a);
+      "transpose"_a, "x"_a, "y"_a, "axis"_a, "smallest"_a, "last"_a);
 }
 
 void bind_points(nb::module_& m) {

@@ -100,69 +100,175 @@ class CumSum final : public Lines {
   std::string name() const override { return "cum_sum"; }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
-    const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
+    const bool lines = from_.stride == kUnit && to_.stride == kUnit;
+    const bool dense = stride(0) == kUnit && stride(1) == kUnit;
     each(begin, end, [&](const auto& at, size_t n) {
       const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      for (int64_t k = 0; k < from_.size; ++k) {
-        const int64_t here = first + step * k, added = s_.exclusive ? here - step : here;
+      if (lines) {
         for (size_t i = 0; i < n; ++i) {
           const auto place = static_cast<int64_t>(i);
-          uint8_t* const to = y + here * to_.stride + place * stride(1);
-          if (s_.exclusive && k == 0) {
-            store(to, T{0});
-            continue;
-          }
-          const T next = load<T>(x + added * from_.stride + place * stride(0));
-          const bool alone = k == (s_.exclusive ? 1 : 0);
-          store(to, alone ? next : sum(load<T>(to - step * to_.stride), next));
+          beside(x + place * stride(0), y + place * stride(1), 1, kUnit, kUnit);
         }
+      } else if (dense) {
+        beside(x, y, n, kUnit, kUnit);
+      } else {
+        beside(x, y, n, stride(0), stride(1));
       }
     });
   }
 
  private:
+  static constexpr int64_t kUnit = sizeof(T);
+
+  // Many lines at once, element by element. Inlined for strides that are known, so that lines are vectors, and
+  // for one line, whose sum stays in a register.
+  [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
+    const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
+    T sums[kChunk];
+    for (int64_t k = 0; k < from_.size; ++k) {
+      const int64_t here = first + step * k, added = s_.exclusive ? here - step : here;
+      const bool none = s_.exclusive && k == 0, alone = k == (s_.exclusive ? 1 : 0);
+      const uint8_t* const row = x + added * from_.stride;
+      uint8_t* const target = y + here * to_.stride;
+      for (size_t i = 0; i < n; ++i) {
+        const auto place = static_cast<int64_t>(i);
+        if (none) {
+          sums[i] = T{0};
+        } else {
+          const T next = load<T>(row + place * from);
+          sums[i] = alone ? next : sum(sums[i], next);
+        }
+        store(target + place * to, sums[i]);
+      }
+    }
+  }
+
   CumSumSpec s_;
 };
 
-template <class T>
+// Which element of a line wins, and where it stands. Loops over it are vectors: no condition branches.
+template <class T, bool kSmallest, bool kLast>
+struct Race {
+  // Whether an element beats the one that leads, which stands before it.
+  static bool wins(T next, T best) {
+    const bool further = kSmallest ? next < best : best < next, none = next != next;
+    if constexpr (kLast) return further | (next == best) | none;
+    return further | (none & (best == best));
+  }
+  // The same of elements in any order.
+  static bool wins(T next, int32_t place, T best, int32_t held) {
+    const bool alike = next == best || (next != next && best != best);
+    return alike ? (kLast ? held < place : place < held) : wins(next, best);
+  }
+  // Elements of n lines, each number `k` of its own.
+  static void go(const uint8_t* row, size_t n, int32_t k, T* best, int32_t* places) {
+    for (size_t i = 0; i < n; ++i) {
+      const T next = load<T>(row + i * sizeof(T));
+      const bool won = wins(next, best[i]);
+      best[i] = won ? next : best[i];
+      places[i] = won ? k : places[i];
+    }
+  }
+};
+
+template <class T, bool kSmallest, bool kLast>
 class ArgMax final : public Lines {
+  using Of = Race<T, kSmallest, kLast>;
+
  public:
-  explicit ArgMax(const ArgMaxSpec& s) : Lines(s.x, s.y, s.axis), s_(s) {
+  ArgMax(const TransposeOps& turn, const ArgMaxSpec& s)
+      : Lines(s.x, s.y, s.axis), turn_(sizeof(T) == 1 ? turn.bytes : turn.words) {
     demand(s.y.type == Type::i64 && to_.size == 1, "places are int64, one for each line");
     demand(from_.size > 0 || items() == 0, "a line is empty");
+    demand(from_.size <= std::numeric_limits<int32_t>::max(), "a line is too long");
   }
 
   std::string name() const override { return "arg_max"; }
+  size_t scratch() const override { return kTurned * kChunk * sizeof(T); }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const bool dense = from_.stride == kUnit;
     each(begin, end, [&](const auto& at, size_t n) {
       const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      T best[kChunk];
-      int64_t places[kChunk];
-      for (int64_t k = 0; k < from_.size; ++k) {
-        const uint8_t* const row = x + k * from_.stride;
-        for (size_t i = 0; i < n; ++i) {
-          const T next = load<T>(row + static_cast<int64_t>(i) * stride(0));
-          const bool wins = k == 0 || better(next, best[i]);
-          best[i] = wins ? next : best[i];
-          places[i] = wins ? k : places[i];
-        }
+      int32_t places[kChunk];
+      if (dense && (from_.size >= kLong || n < kFew)) {
+        for (size_t i = 0; i < n; ++i) places[i] = line(x + static_cast<int64_t>(i) * stride(0));
+      } else {
+        beside(x, n, dense && sizeof(T) <= 4, scratch, places);
       }
-      for (size_t i = 0; i < n; ++i) store(y + static_cast<int64_t>(i) * stride(1), places[i]);
+      for (size_t i = 0; i < n; ++i) {
+        store(y + static_cast<int64_t>(i) * stride(1), static_cast<int64_t>(places[i]));
+      }
     });
   }
 
  private:
-  bool better(T next, T best) const {
-    const bool none = next != next, held = best != best;
-    if (none || held) return none && (s_.last || !held);
-    if (next == best) return s_.last;
-    return s_.smallest ? next < best : best < next;
+  static constexpr int64_t kUnit = sizeof(T);
+  static constexpr int64_t kLong = 128;  // from where on a line fills registers by itself
+  static constexpr size_t kFew = 8, kRunners = 16, kTurned = 16;
+
+  // One line, which kRunners share: each takes every sixteenth element.
+  int32_t line(const uint8_t* x) const {
+    T best[kRunners];
+    int32_t places[kRunners] = {};
+    const auto runners = static_cast<int64_t>(kRunners);
+    const int64_t rounds = from_.size / runners;
+    const int64_t rest = rounds * runners;
+    int32_t place = 0;
+    T leader = load<T>(x);
+    if (rounds > 0) {
+      for (size_t i = 0; i < kRunners; ++i) best[i] = load<T>(x + i * sizeof(T));
+      for (int64_t k = 1; k < rounds; ++k) {
+        Of::go(x + k * runners * kUnit, kRunners, static_cast<int32_t>(k), best, places);
+      }
+      leader = best[0];
+      place = places[0] * static_cast<int32_t>(kRunners);
+      for (size_t i = 1; i < kRunners; ++i) {
+        const int32_t at = places[i] * static_cast<int32_t>(kRunners) + static_cast<int32_t>(i);
+        if (!Of::wins(best[i], at, leader, place)) continue;
+        leader = best[i];
+        place = at;
+      }
+    }
+    for (int64_t k = std::max<int64_t>(rest, 1); k < from_.size; ++k) {
+      const T next = load<T>(x + k * kUnit);
+      if (!Of::wins(next, leader)) continue;
+      leader = next;
+      place = static_cast<int32_t>(k);
+    }
+    return place;
   }
 
-  ArgMaxSpec s_;
+  // Many lines at once, element by element: what does not lie beside each other is brought there.
+  void beside(const uint8_t* x, size_t n, bool turns, uint8_t* scratch, int32_t* places) const {
+    T best[kChunk];
+    const size_t row = n * sizeof(T);
+    for (int64_t from = 0; from < from_.size; from += turns ? kTurned : 1) {
+      const int64_t count = turns ? std::min<int64_t>(kTurned, from_.size - from) : 1;
+      const uint8_t* rows = x + from * from_.stride;
+      if (turns) {
+        turn_(rows, stride(0), n, static_cast<size_t>(count), scratch, static_cast<ptrdiff_t>(row));
+        rows = scratch;
+      } else if (stride(0) != kUnit) {
+        for (size_t i = 0; i < n; ++i) {
+          std::memcpy(scratch + i * sizeof(T), rows + static_cast<int64_t>(i) * stride(0), sizeof(T));
+        }
+        rows = scratch;
+      }
+      for (int64_t k = 0; k < count; ++k, rows += row) {
+        if (from + k == 0) {
+          std::memcpy(best, rows, row);
+          std::fill(places, places + n, 0);
+        } else {
+          Of::go(rows, n, static_cast<int32_t>(from + k), best, places);
+        }
+      }
+    }
+  }
+
+  void (*turn_)(const uint8_t*, ptrdiff_t, size_t, size_t, uint8_t*, ptrdiff_t);
 };
 
 class Interpolate final : public Lines {
@@ -261,13 +367,19 @@ std::unique_ptr<Step> make_cum_sum(const CumSumSpec& s) {
   }
 }
 
-std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& s) {
+std::unique_ptr<Step> make_arg_max(const TransposeOps& turn, const ArgMaxSpec& s) {
+  const auto of = [&]<class T>(T) -> std::unique_ptr<Step> {
+    if (s.smallest && s.last) return std::make_unique<ArgMax<T, true, true>>(turn, s);
+    if (s.smallest) return std::make_unique<ArgMax<T, true, false>>(turn, s);
+    if (s.last) return std::make_unique<ArgMax<T, false, true>>(turn, s);
+    return std::make_unique<ArgMax<T, false, false>>(turn, s);
+  };
   switch (s.x.type) {
-    case Type::f32: return std::make_unique<ArgMax<float>>(s);
-    case Type::i32: return std::make_unique<ArgMax<int32_t>>(s);
-    case Type::i64: return std::make_unique<ArgMax<int64_t>>(s);
-    case Type::u8: return std::make_unique<ArgMax<uint8_t>>(s);
-    case Type::i8: return std::make_unique<ArgMax<int8_t>>(s);
+    case Type::f32: return of(float{});
+    case Type::i32: return of(int32_t{});
+    case Type::i64: return of(int64_t{});
+    case Type::u8: return of(uint8_t{});
+    case Type::i8: return of(int8_t{});
     default: refuse("elements are float32, int32, int64, uint8 or int8");
   }
 }

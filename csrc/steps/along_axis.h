@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/transpose/transpose.h"
 #include "runtime/step.h"
 
 namespace intact {
@@ -46,7 +47,7 @@ struct InterpolateSpec {
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_fold(const FoldSpec& spec);
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
-std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& spec);
+std::unique_ptr<Step> make_arg_max(const TransposeOps& turn, const ArgMaxSpec& spec);
 std::unique_ptr<Step> make_interpolate(InterpolateSpec spec);
 
 }  // namespace intact

@@ -29,17 +29,7 @@ class Chunks : public Step {
   // body(byte offset of each view, n).
   template <class Body>
   void each(size_t begin, size_t end, const Body& body) const {
-    Cursor<kViews> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
-    bool started = false;
-    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
-      if (started && from == 0) cursor.next();
-      started = true;
-      std::array<ptrdiff_t, kViews> at;
-      for (size_t v = 0; v < kViews; ++v) {
-        at[v] = cursor.offset(v) + static_cast<ptrdiff_t>(from) * static_cast<ptrdiff_t>(stride(v));
-      }
-      body(at, n);
-    });
+    visit_rows(walk_, walk_.rank - 1, rows_, begin, end, body);
   }
 
  private:

@@ -167,15 +167,8 @@ class Repeating final : public Step {
     const RowBuffer many(scratch, kMost, 0), in(scratch, kMost, 1), out(scratch, kMost, 2);
     const View* const views[] = {&s_.a.view, &s_.b.view, &s_.y.view};
     const uint8_t* held = nullptr;
-    Cursor<3> cursor(walk_, walk_.rank - 2, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
-    bool started = false;
-    rows_.visit(begin, end, [&](size_t, size_t from, size_t pixels) {
-      if (started && from == 0) cursor.next();
-      started = true;
-      const auto at = [&](size_t v) {
-        const int64_t pixel = walk_.strides[walk_.rank - 2][v];
-        return views[v]->at<uint8_t>(memory) + cursor.offset(v) + static_cast<ptrdiff_t>(from) * pixel;
-      };
+    visit_rows(walk_, walk_.rank - 2, rows_, begin, end, [&](const auto& offsets, size_t pixels) {
+      const auto at = [&](size_t v) { return views[v]->at<uint8_t>(memory) + offsets[v]; };
       const uint8_t* const row = at(operand_);
       if (row != held) repeat(row, many);
       held = row;

@@ -3,12 +3,18 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
+#include "steps/column_blocks.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
 constexpr size_t kPiece = 4096;  // elements, at least, of a piece of work
+// Short rows, and those whose neighbours lie beside them, go in columns, if they are many. Rows that end within
+// a register are slower: what is stored through a mask is waited for when it is read again (52 ns a row of 40
+// floats, 31 of 48, on Sapphire Rapids; 32 and 37 in columns).
+constexpr size_t kShort = 32, kShortWithin = 64, kRegister = 16, kMostColumns = 4096, kFewestRows = 8;
+constexpr size_t kLeastRows = 16, kMostRows = 256;  // of a block: some registers, within the first cache
 
 View without_last(View v) {
   demand(v.rank >= 1 && v.rank <= kMaxRank, "rows need an axis to lie along");
@@ -23,58 +29,93 @@ size_t length_of(const View& v) {
 
 int64_t last_stride(const View& v) { return v.strides[v.rank - 1]; }
 
+struct RowViews {
+  RealIn x;
+  std::optional<RealIn> other;
+  RealOut y;
+  std::optional<RealOut> codes;
+  std::optional<View> factors;
+};
+
 // x, and another input that may be missing, to y, and to codes where they are wanted too (of y * factors),
-// row by row.
+// row by row, or blocks of rows as columns.
 class RowStep : public Step {
  public:
-  RowStep(const FloatOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y,
-          const std::optional<RealOut>& codes = std::nullopt,
-          const std::optional<View>& factors = std::nullopt)
-      : ops_(ops),
-        n_(length_of(y.view)),
-        outer_({without_last(x.view), without_last(other.value_or(x).view),
-                without_last(codes.value_or(y).view), without_last(y.view)}),
-        rows_(n_ == 0 ? 0 : outer_.outer(outer_.rank)),
-        each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, n_))),
-        x_(x.view),
-        other_(other.value_or(x).view),
-        codes_(codes.value_or(y).view),
-        y_(y.view),
-        has_other_(other.has_value()),
-        has_codes_(codes.has_value()),
-        factors_(factors),
-        x_reader_(ops, x, last_stride(x.view)),
-        other_reader_(ops, other.value_or(x), last_stride(other_)),
-        codes_writer_(ops, codes.value_or(y), last_stride(codes_)),
-        writer_(ops, y, last_stride(y.view)) {
-    demand_real(x);
-    demand_real(other.value_or(x));
-    demand_real(y);
-    demand_real(codes.value_or(y));
-    demand(!codes || (codes->view.type == Type::u8 && y.view.type == Type::f32),
-           "codes beside floats are bytes");
-    demand_same_sizes(codes_, y.view);
-    demand_same_sizes(x.view, y.view);
-    demand_same_sizes(other_, y.view);
-    demand(elements_of(y.view) < static_cast<size_t>(kMostElements), "rows are too long");
-    reads(x.view);
-    if (other) reads(other->view);
-    if (codes) writes(codes->view);
-    writes(y.view);
-    if (!factors) return;
-    demand(codes.has_value(), "factors are for codes");
-    demand_vector(*factors, Type::f32, n_, "one float32 factor for each element of a row");
-    reads(*factors);
+  RowStep(const FloatOps& ops, const TransposeOps& turn, const RowViews& v)
+      : RowStep(ops, turn, v, v.other.value_or(v.x), v.codes.value_or(v.y)) {}
+
+  size_t items() const override { return in_columns_ ? blocks_.items() : (rows_ + each_ - 1) / each_; }
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override {
+    return in_columns_ ? 2 * block_bytes() + align64(n_ * blocks_.chunk) : 3 * row_scratch(n_);
   }
 
-  size_t items() const override { return (rows_ + each_ - 1) / each_; }
-  std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return 3 * row_scratch(n_); }
-
  protected:
-  // body(row of x, to be changed in place; row of the other input or nullptr) returns a factor that is left.
-  template <class Body>
-  void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
+  // row(row of x, to be changed in place; row of the other input or nullptr) returns a factor that is left;
+  // columns(block of x, number of rows, block of the other input or nullptr) leaves none.
+  template <class Row, class Columns>
+  void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Row& row,
+            const Columns& columns) const {
+    in_columns_ ? by_columns(memory, begin, end, scratch, columns)
+                : by_rows(memory, begin, end, scratch, row);
+  }
+
+  const FloatOps& ops_;
+  size_t n_;
+
+ private:
+  RowStep(const FloatOps& ops, const TransposeOps& turn, const RowViews& v, const RealIn& other,
+          const RealOut& codes)
+      : ops_(ops),
+        n_(length_of(v.x.view)),
+        outer_({without_last(v.x.view), without_last(other.view), without_last(codes.view),
+                without_last(v.y.view)}),
+        rows_(n_ == 0 ? 0 : outer_.outer(outer_.rank)),
+        each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, n_))),
+        x_(v.x.view),
+        other_(other.view),
+        codes_(codes.view),
+        y_(v.y.view),
+        has_other_(v.other.has_value()),
+        has_codes_(v.codes.has_value()),
+        factors_(v.factors),
+        x_reader_(ops, v.x, last_stride(x_)),
+        other_reader_(ops, other, last_stride(other_)),
+        codes_writer_(ops, codes, last_stride(codes_)),
+        writer_(ops, v.y, last_stride(y_)),
+        x_columns_(ops, turn, v.x, n_, last_stride(x_), next_row(0)),
+        other_columns_(ops, turn, other, n_, last_stride(other_), next_row(1)),
+        codes_columns_(ops, turn, codes, n_, last_stride(codes_), next_row(2)),
+        columns_(ops, turn, v.y, n_, last_stride(y_), next_row(3)) {
+    demand_real(v.x);
+    demand_real(other);
+    demand_real(v.y);
+    demand_real(codes);
+    demand(!has_codes_ || (codes_.type == Type::u8 && y_.type == Type::f32), "codes beside floats are bytes");
+    for (const View* view : {&codes_, &x_, &other_}) demand_same_sizes(*view, y_);
+    demand(elements_of(y_) < static_cast<size_t>(kMostElements), "rows are too long");
+    const bool is_short = n_ <= kShort || (n_ <= kShortWithin && n_ % kRegister != 0);
+    const bool fits = is_short || (n_ <= kMostColumns && x_columns_.columns());
+    in_columns_ = rows_ > 0 && fits && outer_.size(outer_.rank - 1) >= kFewestRows;
+    if (in_columns_) {
+      const size_t most = std::clamp(kPiece / n_ / 16 * 16, kLeastRows, kMostRows);
+      blocks_ = Rows(outer_.outer(outer_.rank - 1), outer_.size(outer_.rank - 1), most);
+    }
+    reads(x_);
+    if (has_other_) reads(other_);
+    if (has_codes_) writes(codes_);
+    writes(y_);
+    if (!factors_) return;
+    demand(has_codes_, "factors are for codes");
+    demand_vector(*factors_, Type::f32, n_, "one float32 factor for each element of a row");
+    reads(*factors_);
+  }
+
+  int64_t next_row(size_t view) const { return outer_.strides[outer_.rank - 1][view]; }
+  size_t block_bytes() const { return align64(n_ * blocks_.chunk * sizeof(float)); }
+
+  template <class Row>
+  void by_rows(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Row& body) const {
     const RowBuffer spare(scratch, n_, 0), second(scratch, n_, 1), out(scratch, n_, 2);
     const size_t last = std::min(end * each_, rows_);
     Cursor<4> cursor(outer_, outer_.rank, begin * each_);
@@ -90,15 +131,33 @@ class RowStep : public Step {
     }
   }
 
-  const FloatOps& ops_;
-  size_t n_;
+  template <class Columns>
+  void by_columns(const Memory& memory, size_t begin, size_t end, uint8_t* scratch,
+                  const Columns& body) const {
+    auto* const values = reinterpret_cast<float*>(scratch);
+    auto* const second = reinterpret_cast<float*>(scratch + block_bytes());
+    uint8_t* const spare = scratch + 2 * block_bytes();
+    visit_rows(outer_, outer_.rank - 1, blocks_, begin, end, [&](const auto& at, size_t rows) {
+      x_columns_.read(x_.at<uint8_t>(memory) + at[0], rows, values, spare);
+      if (has_other_) other_columns_.read(other_.at<uint8_t>(memory) + at[1], rows, second, spare);
+      body(values, rows, has_other_ ? second : nullptr);
+      columns_.write(values, rows, y_.at<uint8_t>(memory) + at[3], spare);
+      if (!has_codes_) return;
+      for (size_t k = 0; factors_ && k < n_; ++k) {
+        multiply(values + k * rows, 1, factors_->at<float>(memory) + k, 0, rows, values + k * rows);
+      }
+      codes_columns_.write(values, rows, codes_.at<uint8_t>(memory) + at[2], spare);
+    });
+  }
 
- private:
+  void multiply(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) const {
+    ops_.binary[static_cast<size_t>(BinaryKind::mul)](a, a_step, b, b_step, n, y);
+  }
+
   // `spare` holds no values.
   void write_codes(const Memory& memory, float* values, float factor, ptrdiff_t at,
                    const RowBuffer& spare) const {
     if (factors_) {
-      const auto multiply = ops_.binary[static_cast<size_t>(BinaryKind::mul)];
       multiply(values, 1, factors_->at<float>(memory), 1, n_, spare.floats());
       values = spare.floats();
     }
@@ -112,15 +171,22 @@ class RowStep : public Step {
   std::optional<View> factors_;
   RowReader x_reader_, other_reader_;
   RowWriter codes_writer_, writer_;
+  ColumnReader x_columns_, other_columns_;
+  ColumnWriter codes_columns_, columns_;
+  bool in_columns_ = false;
+  Rows blocks_;
 };
 
 class Softmax final : public RowStep {
  public:
-  Softmax(const FloatOps& ops, const SoftmaxSpec& s) : RowStep(ops, s.x, s.mask, s.y), gain_(s.gain) {}
+  Softmax(const FloatOps& ops, const TransposeOps& turn, const SoftmaxSpec& s)
+      : RowStep(ops, turn, {s.x, s.mask, s.y, std::nullopt, std::nullopt}), gain_(s.gain) {}
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    each(memory, begin, end, scratch,
-         [&](float* x, const float* mask) { return ops_.softmax(x, n_, gain_, mask); });
+    each(
+        memory, begin, end, scratch,
+        [&](float* x, const float* mask) { return ops_.softmax(x, n_, gain_, mask); },
+        [&](float* x, size_t rows, const float* mask) { ops_.softmax_columns(x, n_, rows, gain_, mask); });
   }
 
  private:
@@ -129,8 +195,8 @@ class Softmax final : public RowStep {
 
 class LayerNorm final : public RowStep {
  public:
-  LayerNorm(const FloatOps& ops, const LayerNormSpec& s)
-      : RowStep(ops, s.x, s.residual, s.y, s.codes, s.factors),
+  LayerNorm(const FloatOps& ops, const TransposeOps& turn, const LayerNormSpec& s)
+      : RowStep(ops, turn, {s.x, s.residual, s.y, s.codes, s.factors}),
         weight_(s.weight),
         bias_(s.bias),
         epsilon_(s.epsilon) {
@@ -144,10 +210,15 @@ class LayerNorm final : public RowStep {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const float* weight = weight_ ? weight_->at<float>(memory) : nullptr;
     const float* bias = bias_ ? bias_->at<float>(memory) : nullptr;
-    each(memory, begin, end, scratch, [&](float* x, const float* residual) {
-      ops_.layer_norm(x, n_, residual, weight, bias, epsilon_);
-      return 1.0f;
-    });
+    each(
+        memory, begin, end, scratch,
+        [&](float* x, const float* residual) {
+          ops_.layer_norm(x, n_, residual, weight, bias, epsilon_);
+          return 1.0f;
+        },
+        [&](float* x, size_t rows, const float* residual) {
+          ops_.layer_norm_columns(x, n_, rows, residual, weight, bias, epsilon_);
+        });
   }
 
  private:
@@ -157,12 +228,13 @@ class LayerNorm final : public RowStep {
 
 }  // namespace
 
-std::unique_ptr<Step> make_softmax(const FloatOps& ops, const SoftmaxSpec& spec) {
-  return std::make_unique<Softmax>(ops, spec);
+std::unique_ptr<Step> make_softmax(const FloatOps& ops, const TransposeOps& turn, const SoftmaxSpec& spec) {
+  return std::make_unique<Softmax>(ops, turn, spec);
 }
 
-std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const LayerNormSpec& spec) {
-  return std::make_unique<LayerNorm>(ops, spec);
+std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const TransposeOps& turn,
+                                      const LayerNormSpec& spec) {
+  return std::make_unique<LayerNorm>(ops, turn, spec);
 }
 
 }  // namespace intact

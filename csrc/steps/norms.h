@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/transpose/transpose.h"
 #include "steps/real_rows.h"
 
 namespace intact {
@@ -27,7 +28,8 @@ struct LayerNormSpec {
 };
 
 // Both throw std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_softmax(const FloatOps& ops, const SoftmaxSpec& spec);
-std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const LayerNormSpec& spec);
+std::unique_ptr<Step> make_softmax(const FloatOps& ops, const TransposeOps& turn, const SoftmaxSpec& spec);
+std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const TransposeOps& turn,
+                                      const LayerNormSpec& spec);
 
 }  // namespace intact

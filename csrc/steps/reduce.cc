@@ -90,8 +90,9 @@ const Function& function_of(const std::string& name) {
 
 class Reduce final : public Step {
  public:
-  Reduce(const FloatOps& ops, const ReduceSpec& s)
+  Reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& s)
       : ops_(ops),
+        extremes_(extremes),
         x_(checked(s)),
         y_(s.y.view),
         function_(function_of(s.function)),
@@ -100,8 +101,7 @@ class Reduce final : public Step {
         walk_({without_behind(x_, y_.rank), y_}),
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
-        by_columns_(
-            (walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
+        by_columns_((walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
         reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
         writer_(ops, s.y, walk_.strides[last()][1]) {
     reads(x_);
@@ -115,15 +115,9 @@ class Reduce final : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const RowBuffer in(scratch + lanes_bytes(), buffered(), 0);
     const RowBuffer out(scratch + lanes_bytes() + row_scratch(buffered()), most_, 0);
-    const auto [x_step, y_step] = walk_.strides[last()];
-    Cursor<2> cursor(walk_, last(), begin * rows_.each / std::max<size_t>(1, rows_.chunks));
-    bool started = false;
-    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
-      if (started && from == 0) cursor.next();
-      started = true;
-      const auto at = static_cast<int64_t>(from);
-      const uint8_t* const x = x_.at<uint8_t>(memory) + cursor.offset(0) + at * x_step;
-      uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(1) + at * y_step;
+    visit_rows(walk_, last(), rows_, begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
+      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
       float* const to = writer_.target(y, n, out);
       by_columns_ ? columns(x, n, reinterpret_cast<float*>(scratch), in, to) : rows(x, n, in, to);
       if (function_.last) ops_.binary[static_cast<size_t>(*function_.last)](to, 1, &operand_, 0, n, to);
@@ -166,7 +160,7 @@ class Reduce final : public Step {
     const int64_t step = walk_.strides[last()][0];
     for (size_t i = 0; i < n; ++i, x += step) {
       if (runs_.starts.size() == 1) {
-        to[i] = whole(reader_.row(x, runs_.n, in), runs_.n, in.floats());
+        to[i] = whole(reader_.row(x, runs_.n, in), runs_.n);
         continue;
       }
       float* part = in.floats();
@@ -174,22 +168,18 @@ class Reduce final : public Step {
         reader_.copy(x + start, runs_.n, part, in.bytes());
         part += runs_.n;
       }
-      to[i] = whole(in.floats(), runs_.elements(), in.floats());
+      to[i] = whole(in.floats(), runs_.elements());
     }
   }
 
-  // Of one row, which may lie in `spare`: what does not hang on an order goes by halves.
-  float whole(const float* x, size_t n, float* spare) const {
+  float whole(const float* x, size_t n) const {
     if (function_.combine == BinaryKind::add) return ops_.sum(x, n);
-    for (size_t half; n > 1; n = half, x = spare) {
-      half = (n + 1) / 2;
-      combine(x, x + half, n - half, spare);
-      if (n % 2 == 1) spare[half - 1] = x[half - 1];
-    }
-    return n == 0 ? function_.start : x[0];
+    const MinMax both = extremes_.minmax(x, n);
+    return function_.combine == BinaryKind::max ? both.max : both.min;
   }
 
   const FloatOps& ops_;
+  const ReduceOps& extremes_;
   View x_, y_;
   const Function& function_;
   Runs runs_;
@@ -204,8 +194,8 @@ class Reduce final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceSpec& spec) {
-  return std::make_unique<Reduce>(ops, spec);
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& spec) {
+  return std::make_unique<Reduce>(ops, extremes, spec);
 }
 
 }  // namespace intact

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/reduce/reduce.h"
 #include "steps/real_rows.h"
 
 namespace intact {
@@ -15,6 +16,6 @@ struct ReduceSpec {
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceSpec& spec);
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& spec);
 
 }  // namespace intact

@@ -146,4 +146,22 @@ struct Rows {
   }
 };
 
+// body(byte offset of each view, columns) for every chunk of pieces [begin, end) of `rows`, which are those of
+// a walk behind its first `axes` axes: columns lie along axis `axes`.
+template <size_t kViews, class Body>
+void visit_rows(const Walk<kViews>& walk, int axes, const Rows& rows, size_t begin, size_t end,
+                const Body& body) {
+  Cursor<kViews> cursor(walk, axes, begin * rows.each / std::max<size_t>(1, rows.chunks));
+  bool started = false;
+  rows.visit(begin, end, [&](size_t, size_t from, size_t n) {
+    if (started && from == 0) cursor.next();
+    started = true;
+    std::array<ptrdiff_t, kViews> at;
+    for (size_t v = 0; v < kViews; ++v) {
+      at[v] = cursor.offset(v) + static_cast<ptrdiff_t>(from) * static_cast<ptrdiff_t>(walk.strides[axes][v]);
+    }
+    body(at, n);
+  });
+}
+
 }  // namespace intact

@@ -232,8 +232,8 @@ bool check(const PoolOps& ops) {
   std::vector<ptrdiff_t> offsets(taps);
   for (size_t t = 0; t < taps; ++t) offsets[t] = static_cast<ptrdiff_t>(t * n);
   const PoolWindow window = {x.data(), offsets.data(), taps, n};
-  PoolMean mean = {
-      pick(-9, 255), static_cast<float>(pick(-999, 9999)) / (1024 * static_cast<float>(taps)), some_grid()};
+  PoolMean mean = {pick(-9, 255), static_cast<float>(pick(-999, 9999)) / (1024 * static_cast<float>(taps)),
+                   some_grid()};
   if (pick(0, 1) == 0) {
     mean.divides = true;
     mean.count = static_cast<float>(taps);
@@ -277,6 +277,36 @@ bool check_rows(const FloatOps& ops, size_t n) {
            copy(to);
            o.layer_norm(to, n, mask.data(), x.data(), mask.data(), 1e-5f);
          });
+}
+
+// Short rows side by side: of a block every kernel makes what the plain one makes of each row.
+bool check_columns(const FloatOps& ops, size_t rows) {
+  const auto n = static_cast<size_t>(pick(1, 40));
+  const Floats x = some_floats(n * rows, pick(0, 3) == 0), other = some_floats(n * rows + n, false);
+  const float* const second = pick(0, 1) == 0 ? other.data() : nullptr;
+  // What `columns` makes of the block, and what `row`, which returns a factor, makes of its rows.
+  const auto differ = [&](const auto& columns, const auto& row) {
+    Floats got = x, want = x, values(n), beside(n);
+    columns(got.data());
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t k = 0; k < n; ++k) {
+        values[k] = x[k * rows + i];
+        if (second != nullptr) beside[k] = second[k * rows + i];
+      }
+      const float factor = row(values.data(), second == nullptr ? nullptr : beside.data());
+      for (size_t k = 0; k < n; ++k) want[k * rows + i] = values[k] * factor;
+    }
+    return !same(got, want);
+  };
+  const float* const weight = other.data();
+  return differ(
+             [&](float* block) { ops.softmax_columns(block, n, rows, 0.37f, second); },
+             [&](float* row, const float* mask) { return float_steps_ref.softmax(row, n, 0.37f, mask); }) ||
+         differ([&](float* block) { ops.layer_norm_columns(block, n, rows, second, weight, weight, 1e-5f); },
+                [&](float* row, const float* residual) {
+                  float_steps_ref.layer_norm(row, n, residual, weight, weight, 1e-5f);
+                  return 1.0f;
+                });
 }
 
 // Rows of states, in place.
@@ -335,7 +365,7 @@ bool check(const FloatOps& ops) {
   }
   const auto clip = [&](const auto& o, float* to) { o.clip(a.data(), n, -1.5f, 30.0f, to); };
   return differs(ops, float_steps_ref, y, clip) || check_rows(ops, n) || check_cells(ops, n) ||
-         check_codes(ops, n);
+         check_codes(ops, n) || check_columns(ops, n);
 }
 
 // Products of windows, convolutions of each channel by itself, and filters; sums begin anew, or go on.

@@ -395,7 +395,9 @@ Made some_line() {
     }
     case 1:
       if (within) shorter[static_cast<size_t>(axis)] = 1;
-      return make_arg_max({x, disturbed(dense(writable(), Type::i64, shorter)), axis, chance(2), chance(2)});
+      return make_arg_max(
+          some_kernel<TransposeOps>("transpose"),
+          {turned(x), disturbed(dense(writable(), Type::i64, shorter)), axis, chance(2), chance(2)});
     default:
       if (within) shorter[static_cast<size_t>(axis)] = pick(0, 9);
       return make_gather_elements({x,
@@ -430,12 +432,13 @@ RealIn some_real(const std::vector<int64_t>& sizes) {
 Made some_floats() {
   const std::vector<int64_t> sizes = some_sizes();
   const auto& ops = some_kernel<FloatOps>("float_steps");
+  const auto& turn = some_kernel<TransposeOps>("transpose");
   const RealIn a = some_real(sizes), b = some_real(sizes);
   const RealOut y{disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, sizes)), 0.1f, some_grid()};
   switch (pick(0, 6)) {
     case 0: return make_function(ops, {a, y, chance(9) ? "no function" : "gelu"});
     case 1: return make_binary(ops, {a, b, y, static_cast<BinaryKind>(pick(0, kBinaryKinds - 1))});
-    case 2: return make_softmax(ops, {a, chance(2) ? std::optional(b) : std::nullopt, y, 0.5f});
+    case 2: return make_softmax(ops, turn, {a, chance(2) ? std::optional(b) : std::nullopt, y, 0.5f});
     case 3: return make_clip(ops, {a, y, -1, 2});
     case 5: {
       const auto& fake_quantize = some_kernel<FakeQuantizeOps>("fake_quantize");
@@ -446,14 +449,16 @@ Made some_floats() {
       kept.resize(static_cast<size_t>(pick(0, static_cast<int64_t>(sizes.size()))));
       const View sums = disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, kept));
       constexpr const char* kNames[] = {"sum", "mean", "max", "min", "no function"};
-      return make_reduce(ops, {a, {sums, 0.1f, some_grid()}, kNames[pick(0, 4)]});
+      return make_reduce(ops, some_kernel<ReduceOps>("reduce"),
+                         {a, {sums, 0.1f, some_grid()}, kNames[pick(0, 4)]});
     }
     default: {
       View weight = dense(kArenaBlock, Type::f32, {sizes.empty() ? 1 : sizes.back() + (chance(9) ? 1 : 0)});
       const RealOut codes{disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()};
-      return make_layer_norm(ops, {a, chance(2) ? std::optional(b) : std::nullopt, weight, weight, y,
-                                   chance(3) ? std::optional(codes) : std::nullopt,
-                                   chance(3) ? std::optional(weight) : std::nullopt, 1e-5f});
+      return make_layer_norm(ops, turn,
+                             {a, chance(2) ? std::optional(b) : std::nullopt, weight, weight, y,
+                              chance(3) ? std::optional(codes) : std::nullopt,
+                              chance(3) ? std::optional(weight) : std::nullopt, 1e-5f});
     }
   }
 }

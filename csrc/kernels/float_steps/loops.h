@@ -5,6 +5,7 @@
 
 #include "base/vector/lane_sum.h"
 #include "kernels/float_steps/arcs.h"
+#include "kernels/float_steps/columns.h"
 #include "kernels/float_steps/functions.h"
 #include "kernels/float_steps/float_steps.h"
 #include "kernels/float_steps/periodic.h"
@@ -105,9 +106,7 @@ float softmax(float* x, size_t n, float gain, const float* mask) {
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    const F<V> below = load<V>(x + i, k) - top;
-    const F<V> power = exp2<V>(below * V::set(1.44269504f));
-    const F<V> e = V::select(V::less(below, V::set(-87.0f)), V::set(0.0f), power);
+    const F<V> e = softmax_power<V>(load<V>(x + i, k) - top);
     store<V>(x + i, e, k);
     sum.add(i, e, k);
   });
@@ -262,6 +261,8 @@ constexpr FloatOps ops_of() {
           softmax<V>,
           softmax_codes<V>,
           layer_norm<V>,
+          softmax_columns<V>,
+          layer_norm_columns<V>,
           lstm<V>,
           reset<V>,
           gru<V>};

@@ -89,24 +89,44 @@ INTACT_INLINE void square_4(const uint8_t* x, ptrdiff_t x_pitch, uint8_t* y, ptr
   V::store_bytes(y + 3 * y_pitch, V::high64(ab_high, cd_high));
 }
 
+// kRows words of each column from one row of y on, and fewer words where less than a square is left.
+template <size_t kRows>
+INTACT_INLINE void few_rows(const uint8_t* x, ptrdiff_t x_pitch, size_t columns, uint8_t* y,
+                            ptrdiff_t y_pitch) {
+  for (size_t c = 0; c < columns; ++c, x += 4, y += y_pitch) {
+    INTACT_UNROLL("GCC unroll 4")
+    for (size_t r = 0; r < kRows; ++r) std::memcpy(y + 4 * r, x + static_cast<ptrdiff_t>(r) * x_pitch, 4);
+  }
+}
+
+template <size_t kColumns>
+INTACT_INLINE void few_columns(const uint8_t* x, ptrdiff_t x_pitch, size_t rows, uint8_t* y,
+                               ptrdiff_t y_pitch) {
+  for (size_t r = 0; r < rows; ++r, x += x_pitch, y += 4) {
+    INTACT_UNROLL("GCC unroll 4")
+    for (size_t c = 0; c < kColumns; ++c) std::memcpy(y + static_cast<ptrdiff_t>(c) * y_pitch, x + 4 * c, 4);
+  }
+}
+
+// Squares, then the rows and columns that make none: the planes of a picture, or rows of three, are all such.
 template <class V>
 void words(const uint8_t* x, ptrdiff_t x_pitch, size_t rows, size_t columns, uint8_t* y, ptrdiff_t y_pitch) {
-  for (size_t r = 0; r < rows; r += 4) {
-    for (size_t c = 0; c < columns; c += 4) {
-      const uint8_t* from = x + static_cast<ptrdiff_t>(r) * x_pitch + 4 * c;
-      uint8_t* to = y + static_cast<ptrdiff_t>(c) * y_pitch + 4 * r;
-      if (rows - r >= 4 && columns - c >= 4) {
-        square_4<V>(from, x_pitch, to, y_pitch);
-        continue;
-      }
-      for (size_t i = 0; i < 4 && i < rows - r; ++i) {
-        for (size_t j = 0; j < 4 && j < columns - c; ++j) {
-          std::memcpy(to + static_cast<ptrdiff_t>(j) * y_pitch + 4 * i,
-                      from + static_cast<ptrdiff_t>(i) * x_pitch + 4 * j, 4);
-        }
-      }
+  const size_t down = rows / 4 * 4, across = columns / 4 * 4;
+  for (size_t r = 0; r < down; r += 4) {
+    const uint8_t* const from = x + static_cast<ptrdiff_t>(r) * x_pitch;
+    for (size_t c = 0; c < across; c += 4) {
+      square_4<V>(from + 4 * c, x_pitch, y + static_cast<ptrdiff_t>(c) * y_pitch + 4 * r, y_pitch);
     }
   }
+  const uint8_t* const right = x + 4 * across;
+  uint8_t* const below = y + static_cast<ptrdiff_t>(across) * y_pitch;
+  if (columns - across == 1) few_columns<1>(right, x_pitch, down, below, y_pitch);
+  if (columns - across == 2) few_columns<2>(right, x_pitch, down, below, y_pitch);
+  if (columns - across == 3) few_columns<3>(right, x_pitch, down, below, y_pitch);
+  const uint8_t* const last = x + static_cast<ptrdiff_t>(down) * x_pitch;
+  if (rows - down == 1) few_rows<1>(last, x_pitch, columns, y + 4 * down, y_pitch);
+  if (rows - down == 2) few_rows<2>(last, x_pitch, columns, y + 4 * down, y_pitch);
+  if (rows - down == 3) few_rows<3>(last, x_pitch, columns, y + 4 * down, y_pitch);
 }
 
 template <class V>

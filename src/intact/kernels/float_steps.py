@@ -16,6 +16,7 @@ from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import Kernels, kernels_or_chosen
 
 REALS, MATMUL, FAKE_QUANTIZE = "float_steps", "matmul", "fake_quantize"
+TRANSPOSE, REDUCE = "transpose", "reduce"
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,14 @@ def softmax(
     x: Real, y: Real, gain: float = 1.0, mask: Real | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
     """Along the last axis of the views (N40); `mask` has the sizes of x."""
-    hidden = None if mask is None else mask.read()
-    return _native.step_softmax(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), gain, hidden)
+    k, hidden = kernels_or_chosen(kernels), None if mask is None else mask.read()
+    return _native.step_softmax(k[REALS], k[TRANSPOSE], x.read(), y.written(), gain, hidden)
 
 
 def reduce(x: Real, y: Real, function: str, kernels: Kernels | None = None) -> NativeStep:
     """One number ("sum", "mean") along those last axes of x that y does not have (N50)."""
-    return _native.step_reduce(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), function)
+    k = kernels_or_chosen(kernels)
+    return _native.step_reduce(k[REALS], k[REDUCE], x.read(), y.written(), function)
 
 
 def layer_norm(
@@ -115,10 +117,10 @@ def layer_norm(
 
     Where y is float32, `codes` may be a second output: bytes, of y or of ``y * factors``, float32 [n].
     """
-    other = None if residual is None else residual.read()
+    k, other = kernels_or_chosen(kernels), None if residual is None else residual.read()
     also = None if codes is None else codes.written()
     return _native.step_layer_norm(
-        kernels_or_chosen(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also, factors
+        k[REALS], k[TRANSPOSE], x.read(), y.written(), epsilon, other, weight, bias, also, factors
     )
 
 

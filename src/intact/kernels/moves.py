@@ -54,9 +54,17 @@ def cum_sum(x: View, y: View, axis: int, *, exclusive: bool = False, reverse: bo
     return _native.step_cum_sum(x, y, axis, exclusive, reverse)
 
 
-def arg_max(x: View, y: View, axis: int, *, smallest: bool = False, last: bool = False) -> NativeStep:
+def arg_max(
+    x: View,
+    y: View,
+    axis: int,
+    *,
+    smallest: bool = False,
+    last: bool = False,
+    kernels: Kernels | None = None,
+) -> NativeStep:
     """Places of the largest elements along an axis (N54), which has size 1 in y, int64."""
-    return _native.step_arg_max(x, y, axis, smallest, last)
+    return _native.step_arg_max(kernels_or_chosen(kernels)["transpose"], x, y, axis, smallest, last)
 
 
 def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:

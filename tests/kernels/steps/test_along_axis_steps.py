@@ -9,6 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
+from intact.kernels.registry import chosen_kernels
 from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
 
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
@@ -76,16 +77,22 @@ def test_values_between_elements(runner: Any, terms: int, shape: tuple[int, ...]
 @pytest.mark.parametrize("dtype", ORDERED)
 @pytest.mark.parametrize(("smallest", "last"), [(False, False), (True, False), (False, True), (True, True)])
 def test_places_of_the_largest(
-    runner: Any, dtype: str, shape: tuple[int, ...], turned: bool, smallest: bool, last: bool
+    runner: Any,
+    transpose_kernel: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    turned: bool,
+    smallest: bool,
+    last: bool,
 ) -> None:
-    x = numbers(dtype, shape)
+    x, kernels = numbers(dtype, shape), {**chosen_kernels(), "transpose": transpose_kernel}
     for axis in range(len(shape)):
         want = arg_max(x, axis, smallest, last)
         run = runner(2)
         y = run.output(want.shape, np.int64, gap=0 if turned else 1)
         view = run.input(x, order=tuple(range(len(shape)))[::-1] if turned else None)
         np.testing.assert_array_equal(
-            run.run(moves.arg_max(view, y, axis, smallest=smallest, last=last)), want
+            run.run(moves.arg_max(view, y, axis, smallest=smallest, last=last, kernels=kernels)), want
         )
         assert run.only_wrote(y)
 

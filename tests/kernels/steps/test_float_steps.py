@@ -23,6 +23,7 @@ UINT8 = QuantSpec("uint8", symmetric=False)
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 LENGTHS = st.integers(1, 70)
+ROWS = st.integers(1, 5) | st.integers(6, 300)  # few, or enough to go in columns
 PARTIAL = {"acos", "acosh", "asin", "atanh", "log", "sqrt"}  # a NaN of some reals, which has no code
 SPECIAL = np.array(
     [0, -0.0, 1e-45, -1e-45, 1e-39, -87.4, -103.9, -104, -105, 88.7, 88.73, 0.625, 0.9, 6, -6, 3e38, -3e38,
@@ -281,7 +282,7 @@ def test_binary(
 
 
 @settings(deadline=None, max_examples=80)
-@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, masked=st.booleans())
+@given(seed=SEEDS, rows=ROWS, n=LENGTHS, masked=st.booleans())
 def test_softmax(
     runner: Any,
     float_steps_kernel: str,
@@ -304,16 +305,20 @@ def test_softmax(
     case.check(float_steps.softmax(source, y, gain, hidden, case.kernels), y, want, assert_same_bits)
 
 
-def test_softmax_of_hopeless_rows(runner: Any, float_steps_kernel: str, assert_same_bits: SameBits) -> None:
+@pytest.mark.parametrize("repeats", [1, 10])
+def test_softmax_of_hopeless_rows(
+    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, repeats: int
+) -> None:
     x = np.zeros((4, 21), np.float32)
     x[0], x[1, 3], x[2, 5], x[3, 20] = -np.inf, np.inf, np.nan, 3e38
+    x = np.tile(x, (repeats, 1))
     case = Case(runner, 0, float_steps_kernel)
     source, y = Real(case.runner.input(x)), Real(case.runner.output(x.shape, np.float32))
     case.check(float_steps.softmax(source, y, kernels=case.kernels), y, numerics.softmax(x), assert_same_bits)
 
 
 @settings(deadline=None, max_examples=80)
-@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, parts=st.tuples(*[st.booleans()] * 3))
+@given(seed=SEEDS, rows=ROWS, n=LENGTHS, parts=st.tuples(*[st.booleans()] * 3))
 def test_layer_norm(
     runner: Any,
     float_steps_kernel: str,
@@ -381,7 +386,7 @@ def test_reduce_in_pieces(
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, scaled=st.booleans())
+@given(seed=SEEDS, rows=ROWS, n=LENGTHS, scaled=st.booleans())
 def test_layer_norm_with_codes_beside_it(
     runner: Any,
     float_steps_kernel: str,

@@ -26,7 +26,7 @@ def bind_cum_sum(step: CumSum, binding: Binding) -> list[NativeStep]:
 def bind_arg_max(step: ArgMax, binding: Binding) -> list[NativeStep]:
     """The place of the largest element along an axis."""
     x, y = binding.view(step.x), binding.view(step.y)
-    return [moves.arg_max(x, y, step.axis, smallest=step.smallest, last=step.last)]
+    return [moves.arg_max(x, y, step.axis, smallest=step.smallest, last=step.last, kernels=binding.kernels)]
 
 
 @binds(GatherElements)
