@@ -23,6 +23,31 @@ void few(const uint8_t* x, size_t bytes, uint8_t* y) {
   bytes < 8 ? copy(uint32_t{}) : copy(uint64_t{});
 }
 
+// Pieces of kBytes, each a stride behind the last.
+template <size_t kBytes>
+void pieces(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n) {
+  for (size_t i = 0; i < n; ++i, x += x_stride, y += y_stride) std::memcpy(y, x, kBytes);
+}
+
+using Pieces = void (*)(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n);
+
+// The same of a number of bytes, where a call for each piece would take longer than the piece; or nullptr.
+Pieces pieces_of(size_t bytes) {
+  switch (bytes) {
+    case 1: return pieces<1>;
+    case 2: return pieces<2>;
+    case 3: return pieces<3>;
+    case 4: return pieces<4>;
+    case 6: return pieces<6>;
+    case 8: return pieces<8>;
+    case 12: return pieces<12>;
+    case 16: return pieces<16>;
+    case 24: return pieces<24>;
+    case 32: return pieces<32>;
+    default: return nullptr;
+  }
+}
+
 class Copy final : public Relayout<Copy> {
  public:
   Copy(const TransposeOps& transpose, const CopySpec& s)
@@ -36,6 +61,26 @@ class Copy final : public Relayout<Copy> {
     bytes < 4 || bytes > 16 ? static_cast<void>(std::memcpy(y, x, bytes)) : few(x, bytes, y);
   }
   void element(const uint8_t* x, uint8_t* y) const noexcept { std::memcpy(y, x, unit_); }
+
+  // Rows of neighbours in whole, others column by column.
+  void short_rows(const ShortRows& r) const noexcept {
+    const auto unit = static_cast<int64_t>(unit_);
+    const bool dense = r.q < 2 || (r.x_strides[1] == unit && r.y_strides[1] == unit);
+    const Pieces whole = dense ? pieces_of(r.q * unit_) : nullptr;
+    if (whole != nullptr) return whole(r.x, r.x_strides[0], r.y, r.y_strides[0], r.p);
+    if (dense) {
+      for (size_t p = 0; p < r.p; ++p) {
+        const auto at = static_cast<int64_t>(p);
+        row(r.x + at * r.x_strides[0], r.q, r.y + at * r.y_strides[0]);
+      }
+      return;
+    }
+    const Pieces elements = pieces_of(unit_);
+    for (size_t q = 0; q < r.q; ++q) {
+      const auto at = static_cast<int64_t>(q);
+      elements(r.x + at * r.x_strides[1], r.x_strides[0], r.y + at * r.y_strides[1], r.y_strides[0], r.p);
+    }
+  }
 
   void tile(const Tile& t, uint8_t*) const noexcept {
     if (unit_ == 1) return transpose_.bytes(t.x, t.x_pitch, t.q, t.p, t.y, t.y_pitch);

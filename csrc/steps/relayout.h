@@ -1,6 +1,6 @@
 // What steps share that read elements in one order of axes and write them in another: quantize, dequantize
 // and copy. Dense rows on both sides are taken as they are; where x is dense along another axis than y, tiles
-// of the two axes are transposed; anything else goes element by element.
+// of the two axes are transposed; anything else goes element by element. Who can takes many short rows at once.
 #pragma once
 
 #include "steps/walk.h"
@@ -18,7 +18,17 @@ struct Tile {
   size_t p, q;
 };
 
-// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has.
+// y[p][q] = x[p][q] of few columns q. Strides in bytes.
+struct ShortRows {
+  const uint8_t* x;
+  std::array<int64_t, 2> x_strides;
+  uint8_t* y;
+  std::array<int64_t, 2> y_strides;
+  size_t p, q;
+};
+
+// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has; and may have
+// short_rows(rows).
 template <class Derived>
 class Relayout : public Step {
  public:
@@ -28,14 +38,14 @@ class Relayout : public Step {
     const int last = walk_.rank - 1;
     if (!walk_.dense(1) || walk_.dense(0)) {
       mode_ = walk_.dense(1) ? Mode::rows : Mode::elements;
-      rows_ = Rows(walk_.outer(last), walk_.size(last), kTile);
+      by_rows();
       return;
     }
     int p = 0;
     while (p < last && !walk_.dense(0, p)) ++p;
     mode_ = p < last ? Mode::tiles : Mode::elements;
     if (mode_ == Mode::elements) {
-      rows_ = Rows(walk_.outer(last), walk_.size(last), kTile);
+      by_rows();
     } else {
       walk_.bring(p);
       cut();
@@ -52,15 +62,13 @@ class Relayout : public Step {
     uint8_t* y = y_.at<uint8_t>(memory);
     const auto& self = static_cast<const Derived&>(*this).in(memory);
     if (mode_ == Mode::tiles) return tiles(self, x, y, begin, end, scratch);
-    Cursor<2> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
+    if constexpr (kTakesShortRows) {
+      if (mode_ == Mode::short_rows) return short_rows(self, x, y, begin, end);
+    }
     const auto step = walk_.strides[walk_.rank - 1];
-    bool started = false;
-    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
-      if (started && from == 0) cursor.next();
-      started = true;
-      const auto at = static_cast<int64_t>(from);
-      const uint8_t* const source = x + cursor.offset(0) + at * step[0];
-      uint8_t* const target = y + cursor.offset(1) + at * step[1];
+    visit_rows(walk_, walk_.rank - 1, rows_, begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const source = x + at[0];
+      uint8_t* const target = y + at[1];
       if (mode_ == Mode::rows) return self.row(source, n, target);
       for (int64_t i = 0; i < static_cast<int64_t>(n); ++i) {
         self.element(source + i * step[0], target + i * step[1]);
@@ -77,7 +85,30 @@ class Relayout : public Step {
   size_t tile_elements() const { return p_ * q_; }
 
  private:
-  enum class Mode { rows, tiles, elements };
+  enum class Mode { rows, tiles, elements, short_rows };
+  // A call for each row takes longer than a row of so few elements.
+  static constexpr size_t kShortRow = 16, kFewRows = 8;
+  static constexpr bool kTakesShortRows = requires(const Derived& d, const ShortRows& r) { d.short_rows(r); };
+
+  void by_rows() {
+    const int last = walk_.rank - 1;
+    const bool is_short = last > 0 && walk_.size(last) <= kShortRow && walk_.size(last - 1) >= kFewRows;
+    if (kTakesShortRows && is_short) {
+      mode_ = Mode::short_rows;
+      rows_ = Rows(walk_.outer(last - 1), walk_.size(last - 1), kTile / walk_.size(last));
+    } else {
+      rows_ = Rows(walk_.outer(last), walk_.size(last), kTile);
+    }
+  }
+
+  template <class Self>
+  void short_rows(const Self& self, const uint8_t* x, uint8_t* y, size_t begin, size_t end) const {
+    const auto &outer = walk_.strides[walk_.rank - 2], &inner = walk_.strides[walk_.rank - 1];
+    const size_t columns = walk_.size(walk_.rank - 1);
+    visit_rows(walk_, walk_.rank - 2, rows_, begin, end, [&](const auto& at, size_t n) {
+      self.short_rows({x + at[0], {outer[0], inner[0]}, y + at[1], {outer[1], inner[1]}, n, columns});
+    });
+  }
 
   // Tiles of at most kTile elements, and how many make a piece of work.
   void cut() {

@@ -158,7 +158,7 @@ def _places(layout: Layout, offsets: dict[str, int], blocks: Mapping[str, int]) 
         if root in offsets:
             places[name] = Place(blocks[root], offsets[root] + frame.first, frame.strides, frame.halo)
         else:
-            places[name] = Place(blocks[root], 0, frame.strides)
+            places[name] = Place(blocks[root], frame.first, frame.strides)
     return places
 
 

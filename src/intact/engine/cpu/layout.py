@@ -6,7 +6,7 @@ outputs of the plan, and of ONNX Runtime's subgraphs, are row-major whatever tou
 contradicts, `staged` names them, and they are copied.
 
 Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is
-only concatenated is written into its part of the whole.
+only concatenated is written into its part of the whole, and what is sliced for that is read where it lies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import NO_HALO, dense_strides, dtype_of
 from intact.engine.plan import Plan
-from intact.engine.steps import Concat, Halo, Reshape, Shape, Step, Transpose
+from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
 from intact.engine.steps.wiring import reads, writes
 
 
@@ -187,10 +187,34 @@ class Aliases:
                 continue
             elif self._stays(step) or self._follows(step) if isinstance(step, Reshape) else self._turns(step):
                 self._found[step.y] = self._found.get(step.x, step.x)
+        for step in self._parts(outer):
+            self._takes_part(step)
         for step in self._plan.steps:
             if isinstance(step, Concat) and step.y not in outer and step.y not in self._found:
                 self._join(step, outer)
         return self._found
+
+    def _parts(self, outer: Collection[str]) -> list[Slice]:
+        """Slices that only concatenations read, or further such slices, in order: space to depth is those."""
+        found: list[Slice] = []
+        for step in reversed(self._plan.steps):
+            if not isinstance(step, Slice) or step.y in outer or step.y in self._found:
+                continue
+            readers = self._readers.get(step.y, [])
+            joined = all(isinstance(reader, Concat) or reader in found for reader in readers)
+            if readers and joined and self._same_bytes(step.x, step.y):
+                found.append(step)
+        return found[::-1]
+
+    def _takes_part(self, step: Slice) -> None:
+        """y is every so many elements of x, in x's memory."""
+        x = self._frames[step.x]
+        first = x.first
+        if prod(self._shapes[step.y]):
+            first += sum(start * stride for start, stride in zip(step.starts, x.strides, strict=True))
+        strides = tuple(hop * stride for hop, stride in zip(step.steps, x.strides, strict=True))
+        self._frames[step.y] = Frame(strides, first, self._frames[step.y].nbytes)
+        self._found[step.y] = self._found.get(step.x, step.x)
 
     def _join(self, step: Concat, outer: Collection[str]) -> None:
         """Inputs that nobody else reads are written where the concatenation wants them."""

@@ -56,10 +56,8 @@ class MicroBatches:
     def _window(self, binding: Binding, layout: Layout, name: str) -> Place:
         """A place that moves on each time."""
         place, frame = binding.place(name), layout.frames[name]
-        if place.block == ARENA:
-            start, whole = place.offset - frame.first, layout.frames[layout.aliases.get(name, name)].nbytes
-        else:
-            start, whole = 0, frame.nbytes
+        whole = layout.frames[layout.aliases.get(name, name)].nbytes
+        start = place.offset - frame.first if place.block == ARENA else 0
         block = binding.window(place.block, start, whole, self.images * frame.strides[0], self.times)
         return replace(place, block=block, offset=place.offset - start)
 
