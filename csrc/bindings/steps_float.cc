@@ -66,31 +66,36 @@ void bind_float_steps(nb::module_& m) {
   m.def("smooth_functions", &smooth_functions, "float_steps"_a);
   m.def(
       "step_function",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, std::string function) {
-        return native(make_function(kernel<FloatOps>(floats), {x, y, std::move(function)}));
+      [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,
+         std::string function) {
+        return native(make_function(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose),
+                                    {x, y, std::move(function)}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "function"_a);
+      "float_steps"_a, "transpose"_a, "x"_a, "y"_a, "function"_a);
   m.def(
       "step_clip",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, float low, float high) {
-        return native(make_clip(kernel<FloatOps>(floats), {x, y, low, high}));
+      [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,
+         float low, float high) {
+        return native(
+            make_clip(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose), {x, y, low, high}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "low"_a, "high"_a);
+      "float_steps"_a, "transpose"_a, "x"_a, "y"_a, "low"_a, "high"_a);
   m.def(
       "step_fake_quantize",
-      [](const std::string& floats, const std::string& fake_quantize, const RealIn& x, const RealOut& y,
-         float scale, float low, float high) {
-        return native(make_fake_quantize(kernel<FloatOps>(floats), kernel<FakeQuantizeOps>(fake_quantize),
-                                         {x, y, scale, low, high}));
+      [](const std::string& floats, const std::string& transpose, const std::string& fake_quantize,
+         const RealIn& x, const RealOut& y, float scale, float low, float high) {
+        return native(make_fake_quantize(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose),
+                                         kernel<FakeQuantizeOps>(fake_quantize), {x, y, scale, low, high}));
       },
-      "float_steps"_a, "fake_quantize"_a, "x"_a, "y"_a, "scale"_a, "low"_a, "high"_a);
+      "float_steps"_a, "transpose"_a, "fake_quantize"_a, "x"_a, "y"_a, "scale"_a, "low"_a, "high"_a);
   m.def(
       "step_binary",
-      [](const std::string& floats, const RealIn& a, const RealIn& b, const RealOut& y,
-         const std::string& function) {
-        return native(make_binary(kernel<FloatOps>(floats), {a, b, y, kind_of(function)}));
+      [](const std::string& floats, const std::string& transpose, const RealIn& a, const RealIn& b,
+         const RealOut& y, const std::string& function) {
+        return native(make_binary(kernel<FloatOps>(floats), kernel<TransposeOps>(transpose),
+                                  {a, b, y, kind_of(function)}));
       },
-      "float_steps"_a, "a"_a, "b"_a, "y"_a, "function"_a);
+      "float_steps"_a, "transpose"_a, "a"_a, "b"_a, "y"_a, "function"_a);
   m.def(
       "step_softmax",
       [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,

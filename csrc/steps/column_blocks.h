@@ -2,19 +2,20 @@
 // of a block lies at block[k * rows + i].
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/transpose/transpose.h"
 #include "steps/real_rows.h"
 
 namespace intact {
 
-// What both directions share: how n elements `step` apart of rows `row` apart lie in memory.
+// What both directions share: how elements `step` apart of rows `row` apart lie in memory.
 struct ColumnLayout {
-  size_t n;
   int64_t step, row;
   int64_t unit;
 
-  ColumnLayout(const View& v, size_t n_, int64_t step_, int64_t row_)
-      : n(n_), step(step_), row(row_), unit(static_cast<int64_t>(bytes_of(v.type))) {}
+  ColumnLayout(const View& v, int64_t step_, int64_t row_)
+      : step(step_), row(row_), unit(static_cast<int64_t>(bytes_of(v.type))) {}
   // Rows, not elements, are neighbours: columns already.
   bool columns() const { return row == unit; }
   // Elements are neighbours, and no two rows are one.
@@ -23,59 +24,67 @@ struct ColumnLayout {
 
 class ColumnReader {
  public:
-  ColumnReader(const FloatOps& ops, const TransposeOps& turn, const RealIn& x, size_t n, int64_t step,
-               int64_t row)
+  ColumnReader(const FloatOps& ops, const TransposeOps& turn, const RealIn& x, int64_t step, int64_t row)
       : turn_(turn),
-        layout_(x.view, n, step, row),
+        layout_(x.view, step, row),
         is_bytes_(x.view.type == Type::u8),
         dense_(ops, x, layout_.unit),
+        along_(ops, x, step),
         column_(ops, x, row) {}
 
   bool columns() const { return layout_.columns(); }
 
-  // The block of `rows` rows from x on. `spare` holds a byte for each element.
-  void read(const uint8_t* x, size_t rows, float* block, uint8_t* spare) const {
+  // The block of n elements of `rows` rows from x on. `spare` holds a byte for each element.
+  void read(const uint8_t* x, size_t n, size_t rows, float* block, uint8_t* spare) const {
     const auto pitch = static_cast<ptrdiff_t>(rows);
-    if (!layout_.rows()) {
-      for (size_t k = 0; k < layout_.n; ++k) {
+    if (layout_.step == 0) {
+      column_.copy(x, rows, block, spare);
+      repeat(block, rows, n * rows);
+    } else if (layout_.row == 0) {
+      along_.copy(x, n, block, spare);
+      for (size_t k = n; k-- > 0;) std::fill_n(block + k * rows, rows, block[k]);
+    } else if (!layout_.rows()) {
+      for (size_t k = 0; k < n; ++k) {
         column_.copy(x + static_cast<int64_t>(k) * layout_.step, rows, block + k * rows, spare);
       }
     } else if (is_bytes_) {
-      turn_.bytes(x, layout_.row, rows, layout_.n, spare, pitch);
-      dense_.copy(spare, rows * layout_.n, block, spare);
+      turn_.bytes(x, layout_.row, rows, n, spare, pitch);
+      dense_.copy(spare, rows * n, block, spare);
     } else {
-      turn_.words(x, layout_.row, rows, layout_.n, reinterpret_cast<uint8_t*>(block), 4 * pitch);
+      turn_.words(x, layout_.row, rows, n, reinterpret_cast<uint8_t*>(block), 4 * pitch);
     }
+  }
+
+  // The first n floats, behind one another, up to `all` of them.
+  static void repeat(float* floats, size_t n, size_t all) {
+    for (; n < all; n *= 2) std::memcpy(floats + n, floats, std::min(n, all - n) * sizeof *floats);
   }
 
  private:
   const TransposeOps& turn_;
   ColumnLayout layout_;
   bool is_bytes_;
-  RowReader dense_, column_;
+  RowReader dense_, along_, column_;
 };
 
 class ColumnWriter {
  public:
-  ColumnWriter(const FloatOps& ops, const TransposeOps& turn, const RealOut& y, size_t n, int64_t step,
-               int64_t row)
-      : turn_(turn), ops_(ops), layout_(y.view, n, step, row), y_(y), is_bytes_(y.view.type == Type::u8) {}
+  ColumnWriter(const FloatOps& ops, const TransposeOps& turn, const RealOut& y, int64_t step, int64_t row)
+      : turn_(turn), ops_(ops), layout_(y.view, step, row), y_(y), is_bytes_(y.view.type == Type::u8) {}
 
-  bool columns() const { return layout_.columns(); }
-
-  // Where y's rows begin. `spare` holds a byte for each element.
-  void write(const float* block, size_t rows, uint8_t* y, uint8_t* spare) const {
+  // y is where the first row begins. `spare` holds a byte for each element.
+  void write(const float* block, size_t n, size_t rows, uint8_t* y, uint8_t* spare) const {
     const auto* from = reinterpret_cast<const uint8_t*>(block);
     if (is_bytes_) {
-      ops_.quantize(block, rows * layout_.n, 1.0f, y_.scale, y_.grid, spare);
+      ops_.quantize(block, rows * n, 1.0f, y_.scale, y_.grid, spare);
       from = spare;
     }
     const auto pitch = layout_.unit * static_cast<int64_t>(rows);
     if (layout_.rows()) {
-      (is_bytes_ ? turn_.bytes : turn_.words)(from, pitch, layout_.n, rows, y, layout_.row);
+      (is_bytes_ ? turn_.bytes : turn_.words)(from, pitch, n, rows, y, layout_.row);
       return;
     }
-    for (size_t k = 0; k < layout_.n; ++k, from += pitch, y += layout_.step) put(from, rows, y);
+    for (size_t k = 0; k < n; ++k, from += pitch, y += layout_.step) put(from, rows, y);
   }
 
  private:

@@ -1,9 +1,12 @@
 #include "steps/float_steps.h"
 
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "kernels/registry.h"
-#include "steps/chunks.h"
+#include "steps/column_blocks.h"
+#include "steps/walk.h"
 
 namespace intact {
 namespace {
@@ -11,121 +14,156 @@ namespace {
 constexpr size_t kChunk = 4096;
 constexpr float kMostSteps = 65535.0f;  // from zero, on a grid of 16 bits
 
-// What both kinds share: a kernel's name, and scratch for a chunk of each view.
-template <size_t kViews>
-class FloatChunks : public Chunks<kViews> {
+// Dense rows of floats from inputs to y. Where y's innermost axis is short, or an input is dense along
+// another one (planes of a picture that is written pixel by pixel), a row is a block of both inner axes.
+template <size_t kInputs>
+class FloatRows : public Step {
  public:
-  FloatChunks(const FloatOps& ops, const std::array<View, kViews>& views)
-      : Chunks<kViews>(views, kChunk), ops_(ops) {}
+  FloatRows(const FloatOps& ops, const TransposeOps& turn, const std::array<RealIn, kInputs>& xs,
+            const RealOut& y)
+      : ops_(ops), y_(y.view), walk_(views_of(xs, y)), writer_(ops, y, inner(kInputs)) {
+    demand_real(y);
+    for (size_t v = 0; v < kInputs; ++v) {
+      demand_real(xs[v]);
+      reads(xs[v].view);
+    }
+    writes(y_);
+    in_blocks_ = pays(xs);
+    if (in_blocks_) columns_ = walk_.size(walk_.rank - 1);
+    const int axis = walk_.rank - (in_blocks_ ? 2 : 1);
+    rows_ = Rows(walk_.outer(axis), walk_.size(axis), kChunk / columns_);
+    inputs_.reserve(kInputs);
+    for (size_t v = 0; v < kInputs; ++v) {
+      const bool dense = !in_blocks_ || is_even(v);
+      inputs_.push_back({xs[v].view, dense, RowReader(ops, xs[v], inner(v)),
+                         ColumnReader(ops, turn, xs[v], outer(v), inner(v))});
+    }
+  }
 
+  size_t items() const override { return rows_.items(); }
   std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return kViews * row_scratch(kChunk); }
+  size_t scratch() const override { return (kInputs + 1) * row_scratch(kChunk); }
+
+ protected:
+  // body(the inputs' rows, n, y, a buffer for what is not y's own).
+  template <class Body>
+  void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
+    const RowBuffer out(scratch, kChunk, kInputs);
+    visit_rows(walk_, walk_.rank - (in_blocks_ ? 2 : 1), rows_, begin, end, [&](const auto& at, size_t n) {
+      std::array<const float*, kInputs> rows;
+      for (size_t v = 0; v < kInputs; ++v) {
+        const RowBuffer buffer(scratch, kChunk, v);
+        rows[v] = row(inputs_[v], inputs_[v].view.template at<uint8_t>(memory) + at[v], n, buffer);
+      }
+      body(rows, n * columns_, y_.at<uint8_t>(memory) + at[kInputs], out);
+    });
+  }
+  // Whether an input has an element for each of y's, not one for all of a row.
+  bool moves(size_t input) const { return !inputs_[input].dense || inner(input) != 0; }
+  const RowWriter& writer() const { return writer_; }
 
  private:
+  struct Input {
+    View view;
+    bool dense;  // rows as y's are
+    RowReader row;
+    ColumnReader block;
+  };
+  static constexpr size_t kShort = 16, kFewest = 4, kMost = kChunk / 16;
+
+  static std::array<View, kInputs + 1> views_of(const std::array<RealIn, kInputs>& xs, const RealOut& y) {
+    std::array<View, kInputs + 1> views;
+    for (size_t v = 0; v < kInputs; ++v) views[v] = xs[v].view;
+    views[kInputs] = y.view;
+    return views;
+  }
+
+  int64_t inner(size_t view) const { return walk_.strides[walk_.rank - 1][view]; }
+  int64_t outer(size_t view) const { return walk_.rank < 2 ? 0 : walk_.strides[walk_.rank - 2][view]; }
+  // Whether the two innermost axes are one, for a view.
+  bool is_even(size_t view) const {
+    return outer(view) == inner(view) * static_cast<int64_t>(walk_.size(walk_.rank - 1));
+  }
+
+  bool pays(const std::array<RealIn, kInputs>& xs) const {
+    if (walk_.rank < 2 || !walk_.dense(kInputs) || !is_even(kInputs)) return false;
+    const size_t columns = walk_.size(walk_.rank - 1);
+    if (walk_.size(walk_.rank - 2) < kFewest || columns > kMost) return false;
+    if (columns <= kShort) return true;
+    for (size_t v = 0; v < kInputs; ++v) {
+      const auto unit = static_cast<int64_t>(bytes_of(xs[v].view.type));
+      if (outer(v) == unit && inner(v) != unit && inner(v) != 0) return true;
+    }
+    return false;
+  }
+
+  const float* row(const Input& input, const uint8_t* x, size_t n, const RowBuffer& buffer) const {
+    if (input.dense) return input.row.row(x, input.row.stride() == 0 ? 1 : n * columns_, buffer);
+    input.block.read(x, n, columns_, buffer.floats(), buffer.bytes());
+    return buffer.floats();
+  }
+
   const FloatOps& ops_;
+  View y_;
+  Walk<kInputs + 1> walk_;
+  bool in_blocks_;
+  size_t columns_ = 1;  // of a block
+  Rows rows_;
+  std::vector<Input> inputs_;
+  RowWriter writer_;
 };
 
 // y = f(x), f of rows: (x, n, y).
 template <class F>
-class Map final : public FloatChunks<2> {
+class Map final : public FloatRows<1> {
  public:
-  Map(const FloatOps& ops, const RealIn& x, const RealOut& y, const F& function)
-      : FloatChunks(ops, {x.view, y.view}),
-        x_(x.view),
-        y_(y.view),
-        function_(function),
-        reader_(ops, x, stride(0)),
-        writer_(ops, y, stride(1)) {
-    demand_real(x);
-    demand_real(y);
-  }
+  Map(const FloatOps& ops, const TransposeOps& turn, const RealIn& x, const RealOut& y, const F& function)
+      : FloatRows(ops, turn, {x}, y), function_(function) {}
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    const RowBuffer in(scratch, kChunk, 0), out(scratch, kChunk, 1);
-    each(begin, end, [&](const auto& at, size_t n) {
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
-      float* const to = writer_.target(y, n, out);
-      function_(x, n, to);
-      writer_.finish(to, 1.0f, y, n, out);
+    each(memory, begin, end, scratch, [&](const auto& rows, size_t n, uint8_t* y, const RowBuffer& out) {
+      float* const to = writer().target(y, n, out);
+      function_(rows[0], n, to);
+      writer().finish(to, 1.0f, y, n, out);
     });
   }
 
  private:
-  View x_, y_;
   F function_;
-  RowReader reader_;
-  RowWriter writer_;
 };
 
 // Bytes of f(x), in one pass.
-class Curve final : public FloatChunks<2> {
+class Curve final : public FloatRows<1> {
  public:
-  Curve(const FloatOps& ops, const RealIn& x, const RealOut& y, CurveFunction curve)
-      : FloatChunks(ops, {x.view, y.view}),
-        x_(x.view),
-        y_(y.view),
-        curve_(curve),
-        codes_{1.0f, 0.0f, y.scale, y.grid},
-        reader_(ops, x, stride(0)),
-        writer_(ops, y, stride(1)) {
-    demand_real(x);
-    demand_real(y);
-  }
+  Curve(const FloatOps& ops, const TransposeOps& turn, const RealIn& x, const RealOut& y, CurveFunction curve)
+      : FloatRows(ops, turn, {x}, y), curve_(curve), codes_{1.0f, 0.0f, y.scale, y.grid} {}
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    const RowBuffer in(scratch, kChunk, 0), out(scratch, kChunk, 1);
-    each(begin, end, [&](const auto& at, size_t n) {
-      const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
-      writer_.bytes(y_.at<uint8_t>(memory) + at[1], n, out, [&](uint8_t* to) { curve_(x, n, codes_, to); });
+    each(memory, begin, end, scratch, [&](const auto& rows, size_t n, uint8_t* y, const RowBuffer& out) {
+      writer().bytes(y, n, out, [&](uint8_t* to) { curve_(rows[0], n, codes_, to); });
     });
   }
 
  private:
-  View x_, y_;
   CurveFunction curve_;
   CurveCodes codes_;
-  RowReader reader_;
-  RowWriter writer_;
 };
 
-class Binary final : public FloatChunks<3> {
+class Binary final : public FloatRows<2> {
  public:
-  Binary(const FloatOps& ops, const BinarySpec& s)
-      : FloatChunks(ops, {s.a.view, s.b.view, s.y.view}),
-        a_(s.a.view),
-        b_(s.b.view),
-        y_(s.y.view),
-        combine_(ops.binary[static_cast<size_t>(s.kind)]),
-        a_reader_(ops, s.a, stride(0)),
-        b_reader_(ops, s.b, stride(1)),
-        writer_(ops, s.y, stride(2)) {
-    demand_real(s.a);
-    demand_real(s.b);
-    demand_real(s.y);
-  }
+  Binary(const FloatOps& ops, const TransposeOps& turn, const BinarySpec& s)
+      : FloatRows(ops, turn, {s.a, s.b}, s.y), combine_(ops.binary[static_cast<size_t>(s.kind)]) {}
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    const RowBuffer buffers[] = {{scratch, kChunk, 0}, {scratch, kChunk, 1}, {scratch, kChunk, 2}};
-    each(begin, end, [&](const auto& at, size_t n) {
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[2];
-      const float* a = row(a_reader_, a_.at<uint8_t>(memory) + at[0], n, buffers[0]);
-      const float* b = row(b_reader_, b_.at<uint8_t>(memory) + at[1], n, buffers[1]);
-      float* const to = writer_.target(y, n, buffers[2]);
-      combine_(a, a_reader_.stride() != 0, b, b_reader_.stride() != 0, n, to);
-      writer_.finish(to, 1.0f, y, n, buffers[2]);
+    each(memory, begin, end, scratch, [&](const auto& rows, size_t n, uint8_t* y, const RowBuffer& out) {
+      float* const to = writer().target(y, n, out);
+      combine_(rows[0], moves(0), rows[1], moves(1), n, to);
+      writer().finish(to, 1.0f, y, n, out);
     });
   }
 
  private:
-  static const float* row(const RowReader& reader, const uint8_t* x, size_t n, const RowBuffer& buffer) {
-    return reader.row(x, reader.stride() == 0 ? 1 : n, buffer);  // one element for all
-  }
-
-  View a_, b_, y_;
   void (*combine_)(const float*, size_t, const float*, size_t, size_t, float*);
-  RowReader a_reader_, b_reader_;
-  RowWriter writer_;
 };
 
 // As Binary, where one operand has one short row for many neighbouring rows of the others: a number for each
@@ -183,9 +221,7 @@ class Repeating final : public Step {
     float* const floats = many.floats();
     repeated_.copy(row, length_, floats, many.bytes());
     const size_t all = std::min(kMost / length_, rows_.columns) * length_;
-    for (size_t n = length_; n < all; n *= 2) {
-      std::memcpy(floats + n, floats, std::min(n, all - n) * sizeof *floats);
-    }
+    ColumnReader::repeat(floats, length_, all);
   }
 
   void combine(const uint8_t* x, const float* many, size_t n, uint8_t* y, const RowBuffer& in,
@@ -212,38 +248,38 @@ class Repeating final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec) {
+std::unique_ptr<Step> make_function(const FloatOps& ops, const TransposeOps& turn, const FunctionSpec& spec) {
   const NamedFunction* const named = find_function(ops, spec.function.c_str());
   demand(named != nullptr, "no function has this name");
-  if (spec.y.view.type == Type::u8) return std::make_unique<Curve>(ops, spec.x, spec.y, named->codes);
+  if (spec.y.view.type == Type::u8) return std::make_unique<Curve>(ops, turn, spec.x, spec.y, named->codes);
   const auto apply = [function = named->function](const float* x, size_t n, float* y) { function(x, y, n); };
-  return std::make_unique<Map<decltype(apply)>>(ops, spec.x, spec.y, apply);
+  return std::make_unique<Map<decltype(apply)>>(ops, turn, spec.x, spec.y, apply);
 }
 
-std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& s) {
+std::unique_ptr<Step> make_clip(const FloatOps& ops, const TransposeOps& turn, const ClipSpec& s) {
   demand(!std::isnan(s.low) && !std::isnan(s.high), "a bound is not a number");
   const auto apply = [clip = ops.clip, low = s.low, high = s.high](const float* x, size_t n, float* y) {
     clip(x, n, low, high, y);
   };
-  return std::make_unique<Map<decltype(apply)>>(ops, s.x, s.y, apply);
+  return std::make_unique<Map<decltype(apply)>>(ops, turn, s.x, s.y, apply);
 }
 
-std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const FakeQuantizeOps& fake_quantize,
-                                         const FakeQuantizeSpec& s) {
+std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const TransposeOps& turn,
+                                         const FakeQuantizeOps& fake_quantize, const FakeQuantizeSpec& s) {
   demand(std::isfinite(s.scale) && s.scale > 0, "a scale is positive and finite");
   demand(-kMostSteps <= s.low && s.low <= s.high && s.high <= kMostSteps, "a grid has ends in order");
   const auto apply = [run = fake_quantize.run, scale = s.scale, low = s.low, high = s.high](
                          const float* x, size_t n, float* y) { run(x, n, {&scale, &low, &high, true}, y); };
-  return std::make_unique<Map<decltype(apply)>>(ops, s.x, s.y, apply);
+  return std::make_unique<Map<decltype(apply)>>(ops, turn, s.x, s.y, apply);
 }
 
-std::unique_ptr<Step> make_binary(const FloatOps& ops, const BinarySpec& spec) {
+std::unique_ptr<Step> make_binary(const FloatOps& ops, const TransposeOps& turn, const BinarySpec& spec) {
   demand(static_cast<size_t>(spec.kind) < kBinaryKinds, "no such function of two");
   const Walk<3> walk({spec.a.view, spec.b.view, spec.y.view});
   for (const size_t operand : {size_t{0}, size_t{1}}) {
     if (Repeating::length(walk, operand) > 0) return std::make_unique<Repeating>(ops, spec, walk, operand);
   }
-  return std::make_unique<Binary>(ops, spec);
+  return std::make_unique<Binary>(ops, turn, spec);
 }
 
 }  // namespace intact

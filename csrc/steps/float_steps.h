@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/fake_quantize/fake_quantize.h"
+#include "kernels/transpose/transpose.h"
 #include "steps/real_rows.h"
 
 namespace intact {
@@ -35,10 +36,10 @@ struct BinarySpec {
 };
 
 // All throw std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec);
-std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& spec);
-std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const FakeQuantizeOps& fake_quantize,
-                                         const FakeQuantizeSpec& spec);
-std::unique_ptr<Step> make_binary(const FloatOps& ops, const BinarySpec& spec);
+std::unique_ptr<Step> make_function(const FloatOps& ops, const TransposeOps& turn, const FunctionSpec& spec);
+std::unique_ptr<Step> make_clip(const FloatOps& ops, const TransposeOps& turn, const ClipSpec& spec);
+std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const TransposeOps& turn,
+                                         const FakeQuantizeOps& fake_quantize, const FakeQuantizeSpec& spec);
+std::unique_ptr<Step> make_binary(const FloatOps& ops, const TransposeOps& turn, const BinarySpec& spec);
 
 }  // namespace intact

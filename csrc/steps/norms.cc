@@ -10,9 +10,9 @@ namespace intact {
 namespace {
 
 constexpr size_t kPiece = 4096;  // elements, at least, of a piece of work
-// Short rows, and those whose neighbours lie beside them, go in columns, if they are many. Rows that end within
-// a register are slower: what is stored through a mask is waited for when it is read again (52 ns a row of 40
-// floats, 31 of 48, on Sapphire Rapids; 32 and 37 in columns).
+// Short rows, and those whose neighbours lie beside them, go in columns, if they are many. Rows that end
+// within a register are slower: what is stored through a mask is waited for when it is read again (52 ns a
+// row of 40 floats, 31 of 48, on Sapphire Rapids; 32 and 37 in columns).
 constexpr size_t kShort = 32, kShortWithin = 64, kRegister = 16, kMostColumns = 4096, kFewestRows = 8;
 constexpr size_t kLeastRows = 16, kMostRows = 256;  // of a block: some registers, within the first cache
 
@@ -83,10 +83,10 @@ class RowStep : public Step {
         other_reader_(ops, other, last_stride(other_)),
         codes_writer_(ops, codes, last_stride(codes_)),
         writer_(ops, v.y, last_stride(y_)),
-        x_columns_(ops, turn, v.x, n_, last_stride(x_), next_row(0)),
-        other_columns_(ops, turn, other, n_, last_stride(other_), next_row(1)),
-        codes_columns_(ops, turn, codes, n_, last_stride(codes_), next_row(2)),
-        columns_(ops, turn, v.y, n_, last_stride(y_), next_row(3)) {
+        x_columns_(ops, turn, v.x, last_stride(x_), next_row(0)),
+        other_columns_(ops, turn, other, last_stride(other_), next_row(1)),
+        codes_columns_(ops, turn, codes, last_stride(codes_), next_row(2)),
+        columns_(ops, turn, v.y, last_stride(y_), next_row(3)) {
     demand_real(v.x);
     demand_real(other);
     demand_real(v.y);
@@ -138,15 +138,15 @@ class RowStep : public Step {
     auto* const second = reinterpret_cast<float*>(scratch + block_bytes());
     uint8_t* const spare = scratch + 2 * block_bytes();
     visit_rows(outer_, outer_.rank - 1, blocks_, begin, end, [&](const auto& at, size_t rows) {
-      x_columns_.read(x_.at<uint8_t>(memory) + at[0], rows, values, spare);
-      if (has_other_) other_columns_.read(other_.at<uint8_t>(memory) + at[1], rows, second, spare);
+      x_columns_.read(x_.at<uint8_t>(memory) + at[0], n_, rows, values, spare);
+      if (has_other_) other_columns_.read(other_.at<uint8_t>(memory) + at[1], n_, rows, second, spare);
       body(values, rows, has_other_ ? second : nullptr);
-      columns_.write(values, rows, y_.at<uint8_t>(memory) + at[3], spare);
+      columns_.write(values, n_, rows, y_.at<uint8_t>(memory) + at[3], spare);
       if (!has_codes_) return;
       for (size_t k = 0; factors_ && k < n_; ++k) {
         multiply(values + k * rows, 1, factors_->at<float>(memory) + k, 0, rows, values + k * rows);
       }
-      codes_columns_.write(values, rows, codes_.at<uint8_t>(memory) + at[2], spare);
+      codes_columns_.write(values, n_, rows, codes_.at<uint8_t>(memory) + at[2], spare);
     });
   }
 

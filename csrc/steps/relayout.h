@@ -1,6 +1,7 @@
 // What steps share that read elements in one order of axes and write them in another: quantize, dequantize
 // and copy. Dense rows on both sides are taken as they are; where x is dense along another axis than y, tiles
-// of the two axes are transposed; anything else goes element by element. Who can takes many short rows at once.
+// of the two axes are transposed; anything else goes element by element. A step that has a form for many
+// short rows gets them together.
 #pragma once
 
 #include "steps/walk.h"
@@ -27,8 +28,8 @@ struct ShortRows {
   size_t p, q;
 };
 
-// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has; and may have
-// short_rows(rows).
+// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has;
+// it may have short_rows(rows).
 template <class Derived>
 class Relayout : public Step {
  public:

@@ -146,8 +146,8 @@ struct Rows {
   }
 };
 
-// body(byte offset of each view, columns) for every chunk of pieces [begin, end) of `rows`, which are those of
-// a walk behind its first `axes` axes: columns lie along axis `axes`.
+// body(byte offset of each view, columns) for every chunk of pieces [begin, end) of `rows`, which are those
+// of a walk behind its first `axes` axes: columns lie along axis `axes`.
 template <size_t kViews, class Body>
 void visit_rows(const Walk<kViews>& walk, int axes, const Rows& rows, size_t begin, size_t end,
                 const Body& body) {

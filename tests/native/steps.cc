@@ -436,13 +436,13 @@ Made some_floats() {
   const RealIn a = some_real(sizes), b = some_real(sizes);
   const RealOut y{disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, sizes)), 0.1f, some_grid()};
   switch (pick(0, 6)) {
-    case 0: return make_function(ops, {a, y, chance(9) ? "no function" : "gelu"});
-    case 1: return make_binary(ops, {a, b, y, static_cast<BinaryKind>(pick(0, kBinaryKinds - 1))});
+    case 0: return make_function(ops, turn, {a, y, chance(9) ? "no function" : "gelu"});
+    case 1: return make_binary(ops, turn, {a, b, y, static_cast<BinaryKind>(pick(0, kBinaryKinds - 1))});
     case 2: return make_softmax(ops, turn, {a, chance(2) ? std::optional(b) : std::nullopt, y, 0.5f});
-    case 3: return make_clip(ops, {a, y, -1, 2});
+    case 3: return make_clip(ops, turn, {a, y, -1, 2});
     case 5: {
       const auto& fake_quantize = some_kernel<FakeQuantizeOps>("fake_quantize");
-      return make_fake_quantize(ops, fake_quantize, {a, y, chance(9) ? 0 : 0.001f, -32768, 32767});
+      return make_fake_quantize(ops, turn, fake_quantize, {a, y, chance(9) ? 0 : 0.001f, -32768, 32767});
     }
     case 4: {
       std::vector<int64_t> kept = sizes;

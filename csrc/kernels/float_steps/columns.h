@@ -1,6 +1,6 @@
-// softmax and layer_norm of many rows at once: element k of row i lies at x[k * rows + i]. A short row fills no
-// register and waits for its own sums; here a register holds one element of many rows. The order of each row's
-// operations is that of loops.h.
+// softmax and layer_norm of many rows at once: element k of row i lies at x[k * rows + i]. A short row fills
+// no register and waits for its own sums; here a register holds one element of many rows. The order of each
+// row's operations is that of loops.h.
 #pragma once
 
 #include <array>

@@ -72,8 +72,8 @@ struct FloatOps {
   // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
   void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
                      float epsilon);
-  // Both of `rows` rows at once, in place, with every product: element k of row i lies at x[k * rows + i], and
-  // so do those of the mask and the residual. n > 0.
+  // Both of `rows` rows at once, in place, with every product: element k of row i lies at x[k * rows + i],
+  // and so do those of the mask and the residual. n > 0.
   void (*softmax_columns)(float* x, size_t n, size_t rows, float gain, const float* mask);
   void (*layer_norm_columns)(float* x, size_t n, size_t rows, const float* residual, const float* weight,
                              const float* bias, float epsilon);

@@ -61,12 +61,14 @@ def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
 
 def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
-    return _native.step_function(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), name)
+    k = kernels_or_chosen(kernels)
+    return _native.step_function(k[REALS], k[TRANSPOSE], x.read(), y.written(), name)
 
 
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
     """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
-    return _native.step_clip(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), low, high)
+    k = kernels_or_chosen(kernels)
+    return _native.step_clip(k[REALS], k[TRANSPOSE], x.read(), y.written(), low, high)
 
 
 def fake_quantize(
@@ -76,15 +78,16 @@ def fake_quantize(
 
     y may be the memory of x where both have one dtype.
     """
-    chosen = kernels_or_chosen(kernels)
+    k = kernels_or_chosen(kernels)
     return _native.step_fake_quantize(
-        chosen[REALS], chosen[FAKE_QUANTIZE], x.read(), y.written(), scale, low, high
+        k[REALS], k[TRANSPOSE], k[FAKE_QUANTIZE], x.read(), y.written(), scale, low, high
     )
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
-    return _native.step_binary(kernels_or_chosen(kernels)[REALS], a.read(), b.read(), y.written(), name)
+    k = kernels_or_chosen(kernels)
+    return _native.step_binary(k[REALS], k[TRANSPOSE], a.read(), b.read(), y.written(), name)
 
 
 def softmax(

@@ -80,7 +80,7 @@ class Case:
         assert self.runner.only_wrote(y.view)
 
 
-def _spread(real: Real, shape: tuple[int, ...]) -> Real:
+def spread(real: Real, shape: tuple[int, ...]) -> Real:
     """The view under a shape that it broadcasts to."""
     sizes, strides = tuple(real.view.sizes), tuple(real.view.strides)
     lead = len(shape) - len(sizes)
@@ -239,7 +239,7 @@ def test_binary_with_a_row_that_repeats(
         want = BINARY[name](sides[0][0], sides[1][0])
     if y.view.itemsize == 1:
         want = np.nan_to_num(want, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    a, b = (_spread(real, shape) for _, real in sides)
+    a, b = (spread(real, shape) for _, real in sides)
     case.check(float_steps.binary(a, b, y, name, case.kernels), y, want, assert_same_bits)
 
 
@@ -275,7 +275,7 @@ def test_binary(
     want = np.broadcast_to(want, shape)
     if y.view.itemsize == 1:
         want = np.nan_to_num(want, nan=-np.inf, posinf=np.inf, neginf=-np.inf)  # 0 / 0: the lowest byte
-    a, b = (_spread(real, shape) for _, real in sides)
+    a, b = (spread(real, shape) for _, real in sides)
     case.check(
         float_steps.binary(a, b, y, name, case.kernels), y, np.ascontiguousarray(want), assert_same_bits
     )
@@ -299,7 +299,7 @@ def test_softmax(
     if masked:
         mask = np.where(case.rng.random((rows, 1, n))[:, 0] < 0.3, -np.inf, 0.5).astype(np.float32)
         mask[:, 0] = 0
-        hidden = _spread(Real(case.runner.input(mask)), (2, rows, n))
+        hidden = spread(Real(case.runner.input(mask)), (2, rows, n))
     y = case.output(2, rows, n, scale=1 / 255)
     want = numerics.softmax(x, gain=gain, mask=mask)
     case.check(float_steps.softmax(source, y, gain, hidden, case.kernels), y, want, assert_same_bits)
