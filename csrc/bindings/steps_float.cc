@@ -106,11 +106,12 @@ void bind_float_steps(nb::module_& m) {
       "float_steps"_a, "transpose"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
   m.def(
       "step_reduce",
-      [](const std::string& floats, const std::string& reduce, const RealIn& x, const RealOut& y,
-         const std::string& function) {
-        return native(make_reduce(kernel<FloatOps>(floats), kernel<ReduceOps>(reduce), {x, y, function}));
+      [](const std::string& floats, const std::string& reduce, const std::string& transpose, const RealIn& x,
+         const RealOut& y, const std::string& function) {
+        return native(make_reduce(kernel<FloatOps>(floats), kernel<ReduceOps>(reduce),
+                                  kernel<TransposeOps>(transpose), {x, y, function}));
       },
-      "float_steps"_a, "reduce"_a, "x"_a, "y"_a, "function"_a);
+      "float_steps"_a, "reduce"_a, "transpose"_a, "x"_a, "y"_a, "function"_a);
   m.def(
       "step_layer_norm",
       [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,

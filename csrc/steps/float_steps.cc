@@ -69,7 +69,7 @@ class FloatRows : public Step {
     RowReader row;
     ColumnReader block;
   };
-  static constexpr size_t kShort = 16, kFewest = 4, kMost = kChunk / 16;
+  static constexpr size_t kShort = 32, kFewest = 4, kMost = kChunk / 16;
 
   static std::array<View, kInputs + 1> views_of(const std::array<RealIn, kInputs>& xs, const RealOut& y) {
     std::array<View, kInputs + 1> views;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
+#include "steps/column_blocks.h"
 #include "steps/walk.h"
 
 namespace intact {
@@ -90,7 +91,7 @@ const Function& function_of(const std::string& name) {
 
 class Reduce final : public Step {
  public:
-  Reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& s)
+  Reduce(const FloatOps& ops, const ReduceOps& extremes, const TransposeOps& turn, const ReduceSpec& s)
       : ops_(ops),
         extremes_(extremes),
         x_(checked(s)),
@@ -102,7 +103,9 @@ class Reduce final : public Step {
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
         by_columns_((walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
+        in_rows_(by_columns_ && !walk_.dense(0) && runs_.starts.size() == 1 && runs_.n > 0),
         reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
+        block_(ops, turn, s.x, runs_.stride, walk_.strides[last()][0]),
         writer_(ops, s.y, walk_.strides[last()][1]) {
     reads(x_);
     writes(y_);
@@ -128,17 +131,35 @@ class Reduce final : public Step {
  private:
   int last() const { return walk_.rank - 1; }
   size_t lanes_bytes() const { return by_columns_ ? kLanes * most_ * sizeof(float) : 0; }
-  size_t buffered() const { return by_columns_ ? most_ : runs_.elements(); }
+  size_t buffered() const { return in_rows_ ? most_ * runs_.n : by_columns_ ? most_ : runs_.elements(); }
 
   void combine(const float* a, const float* b, size_t n, float* y) const {
     ops_.binary[static_cast<size_t>(function_.combine)](a, 1, b, 1, n, y);
   }
 
-  // n results at once, whose elements lie side by side; few elements are gathered so. Lanes that nothing
-  // goes to would hold `start`, which changes nothing.
+  // n results at once. Lanes that nothing goes to would hold `start`, which changes nothing.
   void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
-    size_t used = std::clamp<size_t>(runs_.elements(), 1, kLanes), lane = 0;
+    size_t used = std::clamp<size_t>(runs_.elements(), 1, kLanes);
+    in_rows_ ? turn(x, n, lanes, in) : collect(x, n, lanes, used, in);
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+      if (half >= used) continue;
+      combine(lanes, lanes + half * n, (used - half) * n, lanes);
+      used = half;
+    }
+    std::copy(lanes, lanes + n, to);
+  }
+
+  // Few elements of each, which lie in rows: a lane for each element.
+  void turn(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in) const {
+    block_.read(x, runs_.n, n, lanes, in.bytes());
+    const auto first = ops_.binary[static_cast<size_t>(function_.combine)];
+    first(&function_.start, 0, lanes, 1, runs_.n * n, lanes);
+  }
+
+  // Elements that lie side by side, or few that are gathered so.
+  void collect(const uint8_t* x, size_t n, float* lanes, size_t used, const RowBuffer& in) const {
     std::fill(lanes, lanes + used * n, function_.start);
+    size_t lane = 0;
     for (const int64_t start : runs_.starts) {
       const uint8_t* from = x + start;
       for (size_t i = 0; i < runs_.n; ++i, from += runs_.stride) {
@@ -147,12 +168,6 @@ class Reduce final : public Step {
         lane = (lane + 1) % kLanes;
       }
     }
-    for (size_t half = kLanes / 2; half > 0; half /= 2) {
-      if (half >= used) continue;
-      combine(lanes, lanes + half * n, (used - half) * n, lanes);
-      used = half;
-    }
-    std::copy(lanes, lanes + n, to);
   }
 
   // One result after the other; what does not lie side by side is gathered first.
@@ -187,15 +202,17 @@ class Reduce final : public Step {
   Walk<2> walk_;
   size_t most_;
   Rows rows_;
-  bool by_columns_;
+  bool by_columns_, in_rows_;
   RowReader reader_;
+  ColumnReader block_;
   RowWriter writer_;
 };
 
 }  // namespace
 
-std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& spec) {
-  return std::make_unique<Reduce>(ops, extremes, spec);
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const TransposeOps& turn,
+                                  const ReduceSpec& spec) {
+  return std::make_unique<Reduce>(ops, extremes, turn, spec);
 }
 
 }  // namespace intact

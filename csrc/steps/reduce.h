@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/reduce/reduce.h"
+#include "kernels/transpose/transpose.h"
 #include "steps/real_rows.h"
 
 namespace intact {
@@ -16,6 +17,7 @@ struct ReduceSpec {
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const ReduceSpec& spec);
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const TransposeOps& turn,
+                                  const ReduceSpec& spec);
 
 }  // namespace intact

@@ -449,7 +449,7 @@ Made some_floats() {
       kept.resize(static_cast<size_t>(pick(0, static_cast<int64_t>(sizes.size()))));
       const View sums = disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, kept));
       constexpr const char* kNames[] = {"sum", "mean", "max", "min", "no function"};
-      return make_reduce(ops, some_kernel<ReduceOps>("reduce"),
+      return make_reduce(ops, some_kernel<ReduceOps>("reduce"), turn,
                          {a, {sums, 0.1f, some_grid()}, kNames[pick(0, 4)]});
     }
     default: {

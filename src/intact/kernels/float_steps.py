@@ -101,7 +101,7 @@ def softmax(
 def reduce(x: Real, y: Real, function: str, kernels: Kernels | None = None) -> NativeStep:
     """One number ("sum", "mean") along those last axes of x that y does not have (N50)."""
     k = kernels_or_chosen(kernels)
-    return _native.step_reduce(k[REALS], k[REDUCE], x.read(), y.written(), function)
+    return _native.step_reduce(k[REALS], k[REDUCE], k[TRANSPOSE], x.read(), y.written(), function)
 
 
 def layer_norm(

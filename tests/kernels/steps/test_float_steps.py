@@ -385,6 +385,19 @@ def test_reduce_in_pieces(
     case.check(step, y, want, assert_same_bits)
 
 
+@pytest.mark.parametrize("n", [1, 5, 16, 21, 64])
+@pytest.mark.parametrize("function", sorted(REDUCTIONS))
+def test_reduce_of_rows_with_anything(
+    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, function: str, n: int
+) -> None:
+    case = Case(runner, n, float_steps_kernel)
+    x = np.stack([_values(case.rng, n) for _ in range(50)])
+    x[7], x[8] = -0.0, np.nan
+    y = Real(case.runner.output((50,), np.float32))
+    step = float_steps.reduce(Real(case.runner.input(x)), y, function, case.kernels)
+    case.check(step, y, REDUCTIONS[function](x, (1,), False), assert_same_bits)
+
+
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, rows=ROWS, n=LENGTHS, scaled=st.booleans())
 def test_layer_norm_with_codes_beside_it(
