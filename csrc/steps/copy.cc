@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/registry.h"
 #include "steps/relayout.h"
@@ -26,7 +27,16 @@ void few(const uint8_t* x, size_t bytes, uint8_t* y) {
 // Pieces of kBytes, each a stride behind the last.
 template <size_t kBytes>
 void pieces(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n) {
-  for (size_t i = 0; i < n; ++i, x += x_stride, y += y_stride) std::memcpy(y, x, kBytes);
+  const auto go = [&](auto from, auto to) {
+    for (size_t i = 0; i < n; ++i) {
+      const auto at = static_cast<int64_t>(i);
+      std::memcpy(y + at * to, x + at * from, kBytes);
+    }
+  };
+  // Every other one, as space to depth reads them: of strides that are known compilers make vectors.
+  constexpr std::integral_constant<int64_t, kBytes> kNext;
+  constexpr std::integral_constant<int64_t, 2 * kBytes> kOther;
+  x_stride == kOther&& y_stride == kNext ? go(kOther, kNext) : go(x_stride, y_stride);
 }
 
 using Pieces = void (*)(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n);
@@ -47,6 +57,8 @@ Pieces pieces_of(size_t bytes) {
     default: return nullptr;
   }
 }
+
+constexpr size_t kNear = 256;  // rows whose bytes stay in the first cache from column to column
 
 class Copy final : public Relayout<Copy> {
  public:
@@ -76,9 +88,13 @@ class Copy final : public Relayout<Copy> {
       return;
     }
     const Pieces elements = pieces_of(unit_);
-    for (size_t q = 0; q < r.q; ++q) {
-      const auto at = static_cast<int64_t>(q);
-      elements(r.x + at * r.x_strides[1], r.x_strides[0], r.y + at * r.y_strides[1], r.y_strides[0], r.p);
+    for (size_t p = 0; p < r.p; p += kNear) {
+      const auto from = static_cast<int64_t>(p);
+      const uint8_t* x = r.x + from * r.x_strides[0];
+      uint8_t* y = r.y + from * r.y_strides[0];
+      for (size_t q = 0; q < r.q; ++q, x += r.x_strides[1], y += r.y_strides[1]) {
+        elements(x, r.x_strides[0], y, r.y_strides[0], std::min(kNear, r.p - p));
+      }
     }
   }
 

@@ -71,8 +71,12 @@ class Relayout : public Step {
       const uint8_t* const source = x + at[0];
       uint8_t* const target = y + at[1];
       if (mode_ == Mode::rows) return self.row(source, n, target);
-      for (int64_t i = 0; i < static_cast<int64_t>(n); ++i) {
-        self.element(source + i * step[0], target + i * step[1]);
+      if constexpr (kTakesShortRows) {
+        self.short_rows({source, {step[0], 0}, target, {step[1], 0}, n, 1});
+      } else {
+        for (int64_t i = 0; i < static_cast<int64_t>(n); ++i) {
+          self.element(source + i * step[0], target + i * step[1]);
+        }
       }
     });
   }

@@ -422,9 +422,7 @@ def step_recurrent(
     last_c: RealOut | None,
     threads: int,
 ) -> Step: ...
-def step_reduce(
-    floats: str, reduce: str, transpose: str, x: RealIn, y: RealOut, function: str
-) -> Step: ...
+def step_reduce(floats: str, reduce: str, transpose: str, x: RealIn, y: RealOut, function: str) -> Step: ...
 def step_layer_norm(
     floats: str,
     transpose: str,

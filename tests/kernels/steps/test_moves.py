@@ -40,6 +40,25 @@ def test_copy_in_any_order(
     assert run.only_wrote(y_view)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.int64])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 17])
+@pytest.mark.parametrize("hops", [(2, 1), (3, 1), (1, 2), (2, 2), (-1, 1)])
+def test_copy_of_every_other_short_row(runner: Any, dtype: type, count: int, hops: tuple[int, int]) -> None:
+    """A part of x, as slices cut it, becomes a part of y, as a concatenation has it."""
+    rows, hop = hops
+    x = np.random.default_rng(count).integers(0, 256, (3, 601, 2 * count)).astype(dtype)
+    taken = x[:, ::rows, ::hop][:, :, :count]
+    run = runner(2)
+    x_view = run.input(x)
+    strides = (x_view.strides[0], rows * x_view.strides[1], hop * x_view.strides[2])
+    first = 600 * x_view.strides[1] if rows < 0 else 0
+    y_view = run.output((*taken.shape[:2], 3 * count), dtype)
+    part = y_view.part(y_view.offset + count * y_view.itemsize, taken.shape, y_view.strides)
+    y = run.run(moves.copy(x_view.part(x_view.offset + first, taken.shape, strides), part))
+    np.testing.assert_array_equal(y[:, :, count : 2 * count], taken)
+    assert run.only_wrote(part)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=["bytes", "words"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 15, 16, 17, 64, 200])
 @pytest.mark.parametrize("columns", [1, 3, 15, 16, 17, 33, 64, 300])

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kernels.steps.test_float_steps import UINT8, Case, SameBits, spread
+from tests.kernels.steps.test_float_steps import UINT8, Case, SameBits, some_values, spread
 
 from intact import numerics
 from intact.kernels import float_steps, moves
 from intact.kernels.float_steps import Real
 from intact.kernels.program import NativeStep, View
+from intact.numerics.normalization import REDUCTIONS
 
 ELEMENTS = 1 << 16
 
@@ -91,3 +92,16 @@ def test_planes_and_pixels(
     y = Real(again.runner.output(shape, np.uint8, orders[2]), 0.02, 100, 3, 250)
     real = numerics.dequantize(codes, np.float32(0.05), 7, UINT8)
     again.check(float_steps.clip(x, y, -2, 2.5, again.kernels), y, real.clip(-2, 2.5), assert_same_bits)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 21, 64])
+@pytest.mark.parametrize("function", sorted(REDUCTIONS))
+def test_reduce_of_rows_with_anything(
+    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, function: str, n: int
+) -> None:
+    case = Case(runner, n, float_steps_kernel)
+    x = np.stack([some_values(case.rng, n) for _ in range(50)])
+    x[7], x[8] = -0.0, np.nan
+    y = Real(case.runner.output((50,), np.float32))
+    step = float_steps.reduce(Real(case.runner.input(x)), y, function, case.kernels)
+    case.check(step, y, REDUCTIONS[function](x, (1,), False), assert_same_bits)
