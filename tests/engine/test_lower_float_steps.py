@@ -71,35 +71,6 @@ def test_magnitudes(qdq, lowered):
     assert not np.signbit(found.values[y][~np.isnan(found.values[y])]).any()
 
 
-@pytest.mark.parametrize("number, guarded", [(0.0, False), (1.0, True)])
-def test_a_guard_of_nan_behind_a_softmax_goes_where_a_quantizer_does_its_work(qdq, lowered, number, guarded):
-    g = qdq()
-    p = g.node("Softmax", g.node("Add", g.input("x", [2, 3, 5]), g.input("mask", [2, 1, 5])))
-    kept = g.node("Where", g.node("IsNaN", p), g.constant(np.float32(number)), p)
-    found = lowered(g, g.quantize(kept, 1 / 127)).agree()
-    assert ("elementwise" in found.kinds) == guarded and "onnx" not in found.kinds
-
-
-@pytest.mark.parametrize("also", ["nothing", "another quantizer", "the probabilities", "the test"])
-def test_a_row_of_which_nothing_may_be_attended_to_is_zeros(qdq, also):
-    """Whoever else reads the Softmax wants it in floats, of which a quantizer makes codes below 0 too."""
-    g = qdq()
-    p = g.node("Softmax", g.input("x", [2, 5]))
-    bad = g.node("IsNaN", p)
-    kept = g.node("Where", bad, g.constant(np.float32(0)), p)
-    others = {
-        "nothing": list,
-        "another quantizer": lambda: [g.quantize(kept, 1 / 100)],
-        "the probabilities": lambda: [g.node("Relu", p)],
-        "the test": lambda: [g.node("Where", bad, g.constant(np.float32(1)), g.constant(np.float32(2)))],
-    }[also]()
-    x = np.full((2, 5), -np.inf, np.float32)
-    x[1] = 0
-    engine = Engine(lower(g.proto(g.quantize(kept, 1 / 127), *others)), threads=1)
-    made = next(iter(engine.run({"x": x}).values()))
-    assert not made[0].any() and made[1].all()
-
-
 @pytest.mark.parametrize("size", ["known", "free"])
 @pytest.mark.parametrize("ceil_mode", [0, 1])
 def test_the_largest_of_windows_of_floats(qdq, lowered, size, ceil_mode):

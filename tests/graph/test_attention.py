@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import intact
 from intact import graph
@@ -174,6 +176,43 @@ def test_a_window_reaches_so_far():
     assert graph.open_attentions(model)[0].changed
     want = wanted(feeds, 2, 2, False, left_window_size=1, is_causal=1)
     assert np.allclose(graph.Session(model).run(feeds)["y"], want["y"], atol=1e-5)
+
+
+def test_a_window_that_leaves_a_query_nothing_gives_zeros():
+    proto, feeds = attention(opset=25, left_window_size=1)
+    feeds["q"] = np.concatenate([feeds["q"]] * 3, 2)  # 15 queries, 7 keys
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 15
+    got = intact.compile(proto).run(feeds)["y"]
+    assert not got[:, :, 8:].any() and got[:, :, :8].any(axis=-1).all()
+
+
+MINUS = np.float32(-np.inf)
+STRANGE = {
+    "a NaN in the mask": ({"mask": np.where(np.arange(S * T) == 9, np.nan, 0).reshape(S, T)}, None),
+    "a NaN beside -inf": ({"mask": np.where(np.arange(S * T) == 9, np.nan, MINUS).reshape(S, T)}, None),
+    "infinity": ({"mask": np.where(np.arange(S * T) == 9, np.inf, 0).reshape(S, T)}, None),
+    "a row of -inf": ({"mask": np.where(np.arange(S * T) // T == 2, MINUS, 0).reshape(S, T)}, None),
+    "a NaN in a query that may attend to nothing": ({"mask": NOTHING}, (2, np.nan)),
+    "infinity in a query that may attend to nothing": ({"mask": NOTHING}, (2, np.inf)),
+    "a NaN in another query": ({"mask": NOTHING}, (1, np.nan)),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE.values(), ids=STRANGE.keys())
+def test_rows_of_nothing_are_zeros_and_rows_with_a_nan_stay_nan(case):
+    """As the specification has it, and ONNX Runtime for masks without the least finite float."""
+    said, query = case
+    mask = said["mask"] if said["mask"].dtype == bool else np.float32(said["mask"])
+    proto, feeds = attention(mask=mask)
+    if query is not None:
+        feeds["q"][..., query[0], 0] = query[1]
+    with np.errstate(invalid="ignore"):
+        want = ReferenceEvaluator(proto).run(None, feeds)[0]
+    runtime = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(runtime.run(None, feeds)[0], want, atol=1e-5)
+    got = intact.compile(proto).run(feeds)["y"]
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_array_equal(intact.run_reference(proto, feeds)["y"], got)
 
 
 @pytest.mark.parametrize(

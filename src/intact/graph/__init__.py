@@ -52,6 +52,7 @@ from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session
 from intact.graph.save import save
+from intact.graph.softmax_guards import guarded_softmax
 from intact.graph.specialize import specialize
 from intact.graph.stacks import join_stacks
 from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
@@ -110,6 +111,7 @@ __all__ = [
     "float_dynamic",
     "fold_batchnorm",
     "graft",
+    "guarded_softmax",
     "has_stored_codes",
     "hold_constants",
     "in_known_forms",

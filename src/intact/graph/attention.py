@@ -31,7 +31,7 @@ def open_attentions(model: ir.Model) -> list[Note]:
     Queries of three axes are cut into heads first, and what comes out is put together again; the past goes
     in front of keys and values; a key that several queries share is repeated; a causal mask, or a window,
     becomes an addend, and so does how many keys each sample has (`nonpad_kv_seqlen`), whose last ones stand
-    beside the queries then; where there is a mask, rows of which nothing may be attended to become 0.
+    beside the queries then; rows of which a mask leaves nothing to attend to become 0.
 
     Guards: sizes and numbers of heads are known; a mask is as long as the keys.
 
@@ -74,7 +74,8 @@ def attended(
         scale: Of the scores.
         bias: To be added to them.
         softcap: The scores s become ``softcap * tanh(s / softcap)`` first; 0: they stay.
-        guarded: Rows for which the bias has -inf alone become 0.
+        guarded: Rows for which the bias has -inf alone become 0, as the specification wants it; rows with a
+            NaN stay NaN.
     Returns:
         The scores without a bias, and the weights.
     """
@@ -84,10 +85,11 @@ def attended(
         cap = write.constant(softcap)
         scores = write("Mul", write("Tanh", write("Div", scores, cap)), cap)
     weights = write("Softmax", scores if bias is None else write("Add", scores, bias), axis=-1)
-    if not guarded:
+    if bias is None or not guarded:
         return raw, weights
-    nothing = write("IsNaN", weights, dtype=_T.BOOL)
-    return raw, write("Where", nothing, write.constant(0), weights)
+    largest = write("ReduceMax", bias, write.sizes(-1), keepdims=1)
+    is_masked = write("Equal", largest, write.constant(-inf), dtype=_T.BOOL)
+    return raw, write("Where", is_masked, write.constant(0), weights)
 
 
 def split_heads(write: Writer, x: ir.Value, count: int) -> ir.Value:
@@ -180,7 +182,8 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
         v = repeated(write, v, group, heads.queries, heads.width)
     bias = _bias(write, node, (q, k), mask, old_keys, lengths)
     scale, cap = floating(node, "scale", 1 / sqrt(heads.size)), floating(node, "softcap", 0)
-    guarded = mask is not None or lengths is not None
+    # Causal masks alone leave each query at least one key; a window does not where queries outnumber keys.
+    guarded = mask is not None or lengths is not None or integer(node, "left_window_size", -1) >= 0
     raw, weights = attended(write, q, k, scale, bias, softcap=cap, guarded=guarded)
     y = write.names(write("MatMul", weights, v))
     scores = weights if integer(node, "qk_matmul_output_mode", _SCORES) == _WEIGHTS else raw

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
-from intact.graph.view import QuantizedValue, is_op, quantization_of
+from intact.graph.softmax_guards import guarded_softmax
+from intact.graph.view import QuantizedValue, quantization_of
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class Tagged:
         quantized: Grid, scale and zero point.
         stored: The codes of a constant, in the file's order of axes; None for any other tensor.
         readers: Names of the nodes that read its floats.
+        guarded: What a Softmax makes, where the pair reads it behind a guard of its rows; else None.
     """
 
     quantizer: str
     quantized: QuantizedValue
     stored: NDArray[np.generic] | None
     readers: tuple[str, ...]
+    guarded: ir.Value | None = None
 
     @property
     def real(self) -> str:
@@ -43,14 +46,9 @@ class Tagged:
     def names(self) -> tuple[str, ...]:
         """What the tensor is called in the file: before the pair, within it, and behind it.
 
-        In front of a test for NaN it has the same codes, since a quantizer makes 0 of a NaN there.
+        In front of a guard of its rows it has the same codes, since a quantizer makes 0 of a NaN there.
         """
-        source = self.quantized.source
-        guard = None if source is None else source.producer()
-        guarded = guard.inputs[2] if guard is not None and is_op(guard, "Where") else None
-        test = None if guard is None or guarded is None else guard.inputs[0]
-        is_guard = test is not None and is_op(test.producer(), "IsNaN")
-        before = [value.name or "" for value in (source, guarded if is_guard else None) if value is not None]
+        before = [value.name or "" for value in (self.quantized.source, self.guarded) if value is not None]
         return (*before, self.codes, self.real)
 
 
@@ -81,5 +79,8 @@ def tagged_pairs(model: ir.Model) -> list[Tagged]:
         if quantized is not None:
             stored = constants(quantized.codes) if quantized.constant else None
             readers = tuple(reader.name or "" for reader in node.outputs[0].consumers())
-            found.append(Tagged(node.metadata_props[QUANTIZER_KEY], quantized, stored, readers))
+            maker = None if quantized.source is None else quantized.source.producer()
+            guarded = None if maker is None else guarded_softmax(maker, constants)
+            name = node.metadata_props[QUANTIZER_KEY]
+            found.append(Tagged(name, quantized, stored, readers, guarded))
     return found

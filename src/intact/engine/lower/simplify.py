@@ -7,7 +7,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
+from intact.graph import (
+    Constants,
+    Inserter,
+    Model,
+    Namer,
+    Node,
+    Value,
+    guarded_softmax,
+    is_op,
+    ops,
+    replace,
+)  # fmt: skip
 
 
 def drop_idle(model: Model) -> list[str]:
@@ -80,33 +91,32 @@ def join_bounds(model: Model) -> list[str]:
 
 
 def drop_nan_guards(model: Model) -> list[str]:
-    """Before: ``QuantizeLinear(Where(IsNaN(Softmax(x)), 0, Softmax(x)))``.  After: without the Where.
+    """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
-    So exporters guard rows of which nothing may be attended to. A Softmax that is quantized as it is made
-    has no code below that of 0, and of a NaN makes the lowest one (N11).
+    So `guarded_softmax` finds rows of which nothing may be attended to. A Softmax that is quantized as it is
+    made has no code below that of 0, and of a NaN makes the lowest one (N11).
 
-    Guards: the number is 0; one QuantizeLinear reads what is guarded, and nobody else the Softmax.
+    Guards: one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
     notes = []
     for node in list(model.graph):
-        if is_op(node, "Where") and (softmax := _guarded(node, constants)) is not None:
+        softmax = guarded_softmax(node, constants)
+        if softmax is not None and _is_quantized_alone(node, softmax):
             replace(node, softmax, names)
             notes.append(f"{node.name}: the quantizer makes 0 of a NaN")
     return notes
 
 
-def _guarded(where: Node, constants: Constants) -> Value | None:
-    """What a Softmax makes, where `where` alone stands between it and the one quantizer that reads it."""
-    test, number, value = where.inputs
-    if value is None or _above(value, "Softmax") is None or where.outputs[0].is_graph_output():
-        return None
-    asked, zero = _above(test, "IsNaN"), constants(number)
-    if asked is None or asked.inputs[0] is not value or zero is None or zero.any() or value.is_graph_output():
-        return None
-    readers = [use.node for use in where.outputs[0].uses()]
-    alone = {use.node for use in value.uses()} == {where, asked} and len(asked.outputs[0].uses()) == 1
-    return value if alone and len(readers) == 1 and is_op(readers[0], "QuantizeLinear") else None
+def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
+    """Whether one quantizer reads the Softmax, through `guard`, and nobody else but the guard's test."""
+    test, guarded = guard.inputs[0], guard.outputs[0]
+    if softmax.is_graph_output() or guarded.is_graph_output():
+        return False
+    readers = [use.node for use in guarded.uses()]
+    others = {use.node for use in softmax.uses()} - {guard}
+    asked = {test.producer()} if test is not None and len(test.uses()) == 1 else set()
+    return others <= asked and len(readers) == 1 and is_op(readers[0], "QuantizeLinear")
 
 
 def join_norms(model: Model) -> list[str]:

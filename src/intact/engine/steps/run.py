@@ -80,11 +80,13 @@ class Run:
         self.bind(name, codes.astype(np.int8 if grid.signed else np.uint8))
 
     def write_real(self, name: str, floats: NDArray[Any]) -> None:
-        """Store floats, quantized where the tensor has codes; a NaN becomes the lowest code (N16)."""
+        """Store floats, quantized where the tensor has codes; a NaN becomes the lowest of them (N16)."""
         grid = self.grid(name)
         if grid is None:
             self.bind(name, floats)
         else:
             scale = np.float32(grid.scale)
-            numbers = np.where(np.isnan(floats), np.array(-np.inf, floats.dtype), floats)
-            self.write_codes(name, numerics.quantize(numbers, scale, grid.zero_point, grid.spec))
+            is_nan = np.isnan(floats)
+            numbers = np.where(is_nan, np.zeros((), floats.dtype), floats)
+            codes = numerics.quantize(numbers, scale, grid.zero_point, grid.spec)
+            self.write_codes(name, np.where(is_nan, np.int32(grid.low), codes))
