@@ -16,6 +16,7 @@ from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.pads import join_pads
 from intact.graph.rotary import open_rotary
+from intact.graph.sequences import open_sequences
 from intact.graph.stacks import join_stacks
 
 
@@ -39,16 +40,16 @@ def in_known_forms(model: ir.Model) -> list[Note]:
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
-    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, RotaryEmbedding, Attention and
-    Einsum, in place; infer shapes.
+    """Write out Loops over cells, sequences, operators of ai.onnx.ml and ONNX Runtime, RotaryEmbedding,
+    Attention and Einsum, in place; infer shapes.
 
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each that was written out, or that could not be.
     """
-    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_rotary(model)]
-    notes += open_attentions(model)
+    notes = [*open_loops(model), *open_sequences(model), *open_ml(model), *open_fused(model)]
+    notes += [*open_rotary(model), *open_attentions(model)]
     if opened := open_einsums(model):
         refresh_shapes(model)
     return [*notes, *opened]
