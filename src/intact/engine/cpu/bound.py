@@ -45,6 +45,7 @@ class Bound:
         segments: The order of native steps and subgraphs.
         labels: For each native step the plan's step that it belongs to; None: a copy of an input or output.
         shapes, places: Of every tensor.
+        blocks: The caller's array of each input and output, by number.
         arena: Bytes of the arena.
         choices: Of native steps that have several forms, what was chosen.
         times: How often each native step runs in a run of all.
@@ -55,6 +56,7 @@ class Bound:
     labels: tuple[Step | None, ...]
     shapes: dict[str, Shape]
     places: dict[str, Place]
+    blocks: Mapping[str, int]
     arena: int
     choices: Mapping[int, FormChoice]
     times: NDArray[np.int64]
@@ -113,8 +115,8 @@ def bind(
         with _named(label):
             program.add(step)
     return Bound(
-        program, tuple(made.segments), tuple(made.labels), shapes, places, binding.arena,
-        binding.choices(made.steps), made.times(),
+        program, tuple(made.segments), tuple(made.labels), shapes, places, {**into, **outer},
+        binding.arena, binding.choices(made.steps), made.times(),
     )  # fmt: skip
 
 

@@ -97,21 +97,21 @@ _BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, 
 def memory(
     plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context
 ) -> Callable[[str], NDArray[Any]]:
-    """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena."""
+    """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena.
+
+    An output that lies otherwise in the arena is there, until it is copied at the end.
+    """
+    outer = {bound.blocks[name]: array for name, array in {**made, **given}.items()}
 
     def at(name: str) -> NDArray[Any]:
-        for outer in (given, made):
-            if name in outer:
-                return outer[name]
+        if name in given:
+            return given[name]
         shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
+        if place.block == bound.blocks.get(name):
+            return made[name]
         if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena
             return np.empty(shape, dtype)
-        array = context.arena() if place.block == ARENA else whole(place.block)
+        array = context.arena() if place.block == ARENA else outer[place.block]
         return np.ndarray(shape, dtype, array.data, place.offset, place.strides)
-
-    def whole(block: int) -> NDArray[Any]:
-        """The caller's array, of which a tensor is another view."""
-        arrays = {**given, **made}
-        return next(array for name, array in arrays.items() if bound.places[name].block == block)
 
     return at
