@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -147,3 +150,71 @@ def test_the_file_that_quantize_writes_keeps_the_rounding() -> None:
     made = intact.quantize(model, data, progress=False)
     out = intact.compile(made, threads=1).run(data[0])["y"]
     assert np.array_equal(out, out.astype(np.float16).astype(np.float32))
+
+
+def brain(opset: int) -> onnx.ModelProto:
+    """`network` in bfloat16, with an output that is rounded to bfloat16 and back."""
+    model = network()
+    model.opset_import[0].version = opset
+    for tensor in (*model.graph.initializer, model.graph.node[3].attribute[0].t):
+        wide = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(wide.astype(ml_dtypes.bfloat16), tensor.name))
+    for value in (*model.graph.input, model.graph.output[0]):
+        value.type.tensor_type.elem_type = TensorProto.BFLOAT16
+    model.graph.node[-1].attribute[0].i = TensorProto.BFLOAT16
+    model.graph.node.extend([
+        helper.make_node("Cast", ["wide"], ["narrow"], to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["narrow"], ["rounded"], to=TensorProto.FLOAT),
+    ])  # fmt: skip
+    model.graph.output.append(helper.make_tensor_value_info("rounded", TensorProto.FLOAT, [1, 16, 6, 6]))
+    return model
+
+
+@pytest.mark.parametrize("opset", [17, 22])
+@pytest.mark.parametrize("outside", [False, True])
+def test_bfloat16_becomes_float32_at_the_borders_too(opset: int, outside: bool, tmp_path: Path) -> None:
+    path = tmp_path / "brain.onnx"
+    onnx.save(brain(opset), path, save_as_external_data=outside, size_threshold=0)
+    engine = intact.compile(path)
+    assert {port.dtype for port in (*engine.inputs, *engine.outputs)} == {"float32"}
+    assert any("bfloat16" in note for note in engine.plan.notes)
+    x = reals((1, 8, 6, 6), 1.0).astype(ml_dtypes.bfloat16)
+    got = engine.run({"x": x})
+    wide = intact.compile(float32_of(brain(opset))).run({"x": x.astype(np.float32)})
+    np.testing.assert_array_equal(got["y"], wide["y"])
+    rounded = got["wide"].astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(got["rounded"], rounded)
+
+
+def float32_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A bfloat16 model in float32, by hand."""
+    for tensor in (*model.graph.initializer, model.graph.node[3].attribute[0].t):
+        wide = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+    for value in (*model.graph.input, model.graph.output[0]):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT
+    model.graph.node[-3].attribute[0].i = TensorProto.FLOAT
+    return model
+
+
+def test_a_bfloat16_model_is_quantized_with_data_of_either_type() -> None:
+    x = reals((8, 8, 6, 6), 1.0).astype(ml_dtypes.bfloat16)
+    made = [intact.quantize(brain(17), data, progress=False) for data in (x, x.astype(np.float32))]
+    assert [row["precision"] for row in made[0].explain()].count("int8") >= 2
+    first, second = (intact.compile(one.model).run({"x": x[:1]}) for one in made)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_bfloat16_between_floats_is_widened_without_declared_types() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.BFLOAT16),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Cast", ["b"], ["y"], to=TensorProto.FLOAT),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 13)]
+    )
+    model.ir_version = 8
+    engine = intact.compile(model)
+    assert [step.kind for step in engine.plan.steps] == ["function"]

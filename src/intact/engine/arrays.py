@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.dlpack import without_bfloat16
 from intact.errors import QuantValueError
 
 
 def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
-    """A dense array of `dtype`: the same memory where that is possible.
+    """A dense array of `dtype`: the same memory where that is possible. bfloat16 is taken for float32.
 
     Raises:
         QuantValueError: It is no array on the CPU, or of another dtype.
     """
     found = array if type(array) is np.ndarray else _as_numpy(array, f"input '{name}'")
+    if found.dtype == ml_dtypes.bfloat16 and dtype == "float32":
+        found = found.astype(np.float32)
     if found.dtype != dtype:
         raise QuantValueError(f"input '{name}'", f"dtype {found.dtype}", dtype, f"convert it to {dtype}")
     flags = found.flags
@@ -50,7 +54,7 @@ def _as_numpy(array: Any, where: str) -> NDArray[Any]:
     if isinstance(array, np.generic):
         return np.asarray(array)
     try:
-        return np.from_dlpack(array)
+        return np.from_dlpack(without_bfloat16(array))
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         raise QuantValueError(
             where, type(array).__name__, "a NumPy array, or a tensor with DLPack on the CPU", "convert it"

@@ -1,4 +1,4 @@
-"""float16 models as float32 ones, with float16 at their borders."""
+"""float16 and bfloat16 models as float32 ones; float16 stays at their borders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from intact.graph.notes import Note
 from intact.graph.proto import values_of, with_subgraphs
 from intact.graph.view import is_op
 
-_HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
 _ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
-_TYPES = ("to", "dtype")  # attributes that say what a node makes
+_TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision")
+"""Attributes that say what a node makes, or computes in."""
+
+_WIDENED = "intact.bfloat16"
+"""In a model's meta: whether it held bfloat16 before it was loaded."""
 
 
 def widen_float16(model: ir.Model) -> list[Note]:
@@ -24,40 +28,69 @@ def widen_float16(model: ir.Model) -> list[Note]:
     what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
 
     Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay.
+
+    Returns:
+        One note where something was widened, and one where `widen_bfloat16` did before.
     """
-    graphs = with_subgraphs(model.graph)
-    kept = _roundings(graphs)
-    if not any(v.dtype == _HALF and v not in kept for graph in graphs for v in values_of(graph)):
-        return []
+    notes = []
+    if model.meta.get(_WIDENED):
+        notes.append(Note("model", "bfloat16 is computed in float32; inputs and outputs are float32"))
     outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
     inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
-    for graph in graphs:
-        for value in values_of(graph):
-            if value.dtype == _HALF and value not in kept:
-                value.type = ir.TensorType(_SINGLE)
-                if value.const_value is not None:
-                    value.const_value = _single(value.const_value)
-        for node in graph:
-            if kept.isdisjoint(node.outputs):
-                _widen_attributes(node)
+    if not _widen(model, _HALF):
+        return notes
     names = Namer(model.graph)
     for value in inputs:
         _read(model.graph, value, names)
     for value in dict.fromkeys(outputs):
         _write(model.graph, value, names)
-    return [Note("model", "float16 inside is computed in float32; inputs and outputs keep their types")]
+    notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
+    return notes
 
 
-def _roundings(graphs: list[ir.Graph]) -> set[ir.Value]:
-    """The float16 values between Casts of float32 to float16 and back, with moves of all elements between.
+def widen_bfloat16(model: ir.Model) -> bool:
+    """Let everything be float32 where it is bfloat16, inputs and outputs too, in place.
 
-    Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``.
+    NumPy has no bfloat16, ONNX Runtime takes none from Python, and before opset 22 few operators do. Casts of
+    float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`.
+
+    Returns:
+        Whether something was.
+    """
+    if not _widen(model, _BRAIN):
+        return False
+    model.meta[_WIDENED] = True
+    return True
+
+
+def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
+    """Let values, constants and attributes of the type `narrow` be float32; whether there were any."""
+    graphs, is_any = with_subgraphs(model.graph), False
+    kept = _roundings(graphs, narrow)
+    for value in (value for graph in graphs for value in values_of(graph)):
+        if value.dtype == narrow and value not in kept:
+            is_any = True
+            value.type = ir.TensorType(_SINGLE)
+            if value.const_value is not None:
+                value.const_value = _single(value.const_value)
+    bodies = [inner for function in model.functions.values() for inner in with_subgraphs(function.graph)]
+    for node in (node for graph in (*graphs, *bodies) for node in graph):
+        if kept.isdisjoint(node.outputs):
+            is_any |= _widen_attributes(node, narrow)
+    return is_any
+
+
+def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
+    """The values between Casts of float32 to `narrow` and back, with moves of all elements between.
+
+    Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
+    values may not be known yet.
     """
     found = set[ir.Value]()
     for graph in graphs:
         for node in graph:
             source = node.inputs[0] if is_op(node, "Cast") else None
-            if source is None or source.dtype not in _ROUNDED or node.outputs[0].dtype != _HALF:
+            if source is None or source.dtype not in (*_ROUNDED, None) or ops.Cast.of(node).to != narrow:
                 continue
             found |= _only_rounded(node.outputs[0])
     return found
@@ -73,7 +106,7 @@ def _only_rounded(value: ir.Value) -> set[ir.Value]:
         if one.is_graph_output() or not uses:
             return set()
         for node, index in uses:
-            if is_op(node, "Cast") and node.outputs[0].dtype in _ROUNDED:
+            if is_op(node, "Cast") and ops.Cast.of(node).to in _ROUNDED:
                 continue
             if index or not ops.may_move(node, keeps_all=True):
                 return set()
@@ -85,12 +118,18 @@ def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
     return ir.Tensor(tensor.numpy().astype(np.float32), name=tensor.name)
 
 
-def _widen_attributes(node: ir.Node) -> None:
+def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
+    """Let what attributes say, or hold, be float32; whether one was of the type `narrow`."""
+    is_any = False
     for name, attribute in list(node.attributes.items()):
-        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == _HALF:
+        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == narrow:
             node.attributes[name] = ir.AttrTensor(name, _single(attribute.as_tensor()))
-        elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == _HALF:
+        elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == narrow:
             node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
+        else:
+            continue
+        is_any = True
+    return is_any
 
 
 def _read(graph: ir.Graph, value: ir.Value, names: Namer) -> None:

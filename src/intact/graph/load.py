@@ -15,6 +15,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
+from intact.graph.float16 import widen_bfloat16
 from intact.graph.inference import TOLD, infer_shapes, refresh_shapes
 from intact.graph.proto import all_nodes, from_proto
 from intact.graph.raising import is_old, read_old
@@ -38,9 +39,9 @@ def load(
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
     where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
-    whose weights had to be inputs, become IR version 4, and opsets below 9 become 9; the size -1 means any
-    size. Nothing is executed, nothing outside the model's folder is opened, and no size is believed before it
-    is compared with the bytes that are there.
+    whose weights had to be inputs, become IR version 4, opsets below 9 become 9, and bfloat16 becomes
+    float32; the size -1 means any size. Nothing is executed, nothing outside the model's folder is opened,
+    and no size is believed before it is compared with the bytes that are there.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
@@ -74,6 +75,8 @@ def load(
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
+        if widen_bfloat16(model):
+            skeleton = None
         told = checked and model.meta.get(TOLD)
         if not any_opset and not told and is_old(model):
             _name_nodes(model)

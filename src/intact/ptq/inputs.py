@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.dlpack import without_bfloat16
 from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.limits import BATCH_BYTES
@@ -111,7 +112,7 @@ def as_array(value: Any, where: str) -> NDArray:
         QuantValueError: It makes none of it; names `where`.
     """
     try:
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        return np.asarray(without_bfloat16(value.detach().cpu()) if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:  # lists of unlike lengths, tensors without values
         raise QuantValueError(
             where, f"a {type(value).__name__} ('{error}')", "an array", "give what NumPy makes an array of"
