@@ -309,7 +309,7 @@ def drop(*keys):
 
 HOSTILE = {
     "no version": (drop("version"), "version None"),
-    "a later version": (put("version", value=5), "version 5, want 4"),
+    "a later version": (put("version", value=files.VERSION + 1), f"want {files.VERSION}"),
     "another byte order": (put("byte_order", value="big"), "byte order 'big', want 'little'"),
     "no steps": (drop("steps"), "steps: got None"),
     "steps that are no list": (put("steps", value={}), "steps: got {}"),

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from safetensors.numpy import load as load_safetensors
@@ -150,11 +151,31 @@ def _plans() -> list[bytes]:
     import intact
 
     made = []
-    for model in (_images(), _tokens(), _moves(), _fallback()):
+    for model in (_images(), _tokens(), _moves(), _fallback(), _few_bits()):
         path = folder() / "seed.plan"
         intact.compile(model.SerializeToString(), threads=1).save(path)
         made.append(path.read_bytes())
     return made
+
+
+def _few_bits() -> onnx.ModelProto:
+    """Weights of 4 bits in blocks, and of float16, which plans hold as they are."""
+    rng, value = np.random.default_rng(4), onnx.helper.make_tensor_value_info
+    arrays = {
+        "w": rng.integers(0, 16, (32, 16)).astype(ml_dtypes.uint4), "s": np.full((2, 16), 0.1, np.float32),
+        "z": rng.integers(0, 16, (2, 16)).astype(ml_dtypes.uint4),
+        "v": rng.standard_normal((16, 16)).astype(np.float16),
+    }  # fmt: skip
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=16),
+        onnx.helper.make_node("MatMul", ["x", "d"], ["h"]),
+        onnx.helper.make_node("Cast", ["v"], ["c"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("MatMul", ["h", "c"], ["y"]),
+    ]
+    ports = [value("x", onnx.TensorProto.FLOAT, ["n", 32])], [value("y", onnx.TensorProto.FLOAT, ["n", 16])]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = onnx.helper.make_graph(nodes, "few", *ports, constants)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
 
 
 def plan_parts(data: bytes) -> tuple[Any, dict[str, bytes]]:

@@ -28,12 +28,13 @@ from intact.engine.codec import decode, encode, unexpected
 from intact.engine.limits import check_limits
 from intact.engine.plan import Plan
 from intact.engine.steps import KINDS, Step, Tensor
+from intact.engine.stored import Form, Stored, stored_reals
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, checked
 
-VERSION = 4
+VERSION = 5
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = (
     "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
@@ -51,6 +52,12 @@ class _Constant:
     dtype: str
     shape: tuple[int, ...]
     crc32: int
+
+
+@dataclass(frozen=True)
+class _Stored:
+    constant: str
+    form: Form
 
 
 @dataclass(frozen=True)
@@ -84,18 +91,35 @@ class _Body:
     model: str
     deciding: tuple[str, ...]
     constants: tuple[_Constant, ...]
+    stored: tuple[_Stored, ...]
     packed: tuple[_Packed, ...]
     timings: tuple[_Timed, ...]
 
 
 class Verified(Mapping[Key, NDArray[Any]]):
-    """Arrays of a mapped file. Each is compared with its checksum when it is first asked for."""
+    """Arrays of a mapped file. Each is compared with its checksum when it is first asked for.
 
-    def __init__(self, where: str, arrays: Mapping[Key, tuple[NDArray, int]]) -> None:
-        self._where, self._arrays = where, arrays
+    Those that the file holds in fewer bits are widened then, and kept.
+
+    Args:
+        where: The file, for errors.
+        arrays: With their checksums.
+        stored: Shapes of what is held in fewer bits, and these, instead of arrays.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        arrays: Mapping[Key, tuple[NDArray, int]],
+        stored: Mapping[Key, tuple[Stored, tuple[int, ...], int]] | None = None,
+    ) -> None:
+        self._where, self._arrays, self._stored = where, dict(arrays), dict(stored or {})
         self._sound: set[Key] = set()
 
     def __getitem__(self, key: Key) -> NDArray:
+        if key not in self._arrays and key in self._stored:
+            stored, shape, checksum = self._stored[key]
+            self._arrays[key] = stored.widened(shape), checksum
         array, checksum = self._arrays[key]
         if key not in self._sound:
             if _crc32(array) != checksum:
@@ -106,20 +130,20 @@ class Verified(Mapping[Key, NDArray[Any]]):
 
     def peek(self, key: Key) -> NDArray:
         """An array that may not have been compared yet: for its shape and dtype, which the JSON has."""
-        return self._arrays[key][0]
+        return self[key] if key in self._stored else self._arrays[key][0]
 
     def checksum(self, key: Key) -> int:
         """The CRC-32 that the JSON has of an array."""
-        return self._arrays[key][1]
+        return self._stored[key][2] if key in self._stored else self._arrays[key][1]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._arrays
+        return key in self._arrays or key in self._stored
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._arrays)
+        return iter(dict.fromkeys((*self._arrays, *self._stored)))
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._arrays.keys() | self._stored.keys())
 
     def verify(self, keys: Iterable[Key], threads: int = 1) -> None:
         """Compare these arrays now, so that a damaged file is refused before anything runs."""
@@ -161,7 +185,8 @@ def save(
     Args:
         path: The file.
         plan: The plan.
-        packed: Arrays by (constant, kernel), for machines on which these kernels are chosen.
+        packed: Arrays by (constant, kernel), for machines on which these kernels are chosen. Left out of
+            constants that are held in fewer bits.
         timings: What was measured of the plan's layers, for the machines that it was measured on.
 
     Raises:
@@ -169,18 +194,22 @@ def save(
     """
     packed = {} if packed is None else packed
     constants = {name: np.asarray(plan.constants[name], order="C") for name in sorted(plan.constants)}
-    pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed)}
+    stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
+    pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed) if key[0] not in stored}
     _require_plain(constants)
     _require_plain(pieces)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
+        tuple(_Stored(name, one.form) for name, one in stored.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
         tuple(_timed(Timings() if timings is None else timings)),
     )  # fmt: skip
     text = _dumps({**encode(body), "steps": encode(plan.steps)})
-    arrays = {f"constant/{name}": array for name, array in constants.items()}
+    arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
+    arrays |= {f"scale/{name}": one.scale for name, one in stored.items() if one.scale is not None}
+    arrays |= {f"zero/{name}": one.zero for name, one in stored.items() if one.zero is not None}
     arrays |= {f"packed/{kernel}/{name}": array for (name, kernel), array in pieces.items()}
     container.write(path, arrays, {_PLAN: text, _CHECKSUM: f"{zlib.crc32(text.encode()):08x}"})
 
@@ -205,12 +234,12 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     body: _Body = decode(_Body, content, where)
     if not isinstance(steps, list):
         raise unexpected(f"{where}.steps", steps, "a list")
-    constants, packed = _arrays(where, body, views)
+    constants, packed, stored = _arrays(where, body, views)
     plan = Plan(
         steps=tuple(_step(entry, f"{where}.steps[{i}]") for i, entry in enumerate(steps)),
         tensors={tensor.name: tensor for tensor in body.tensors},
         constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
-        model=body.model, deciding=body.deciding,
+        model=body.model, deciding=body.deciding, stored=stored,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
         raise unexpected(f"{where}.tensors", "a name twice", "distinct names")
@@ -272,33 +301,69 @@ def _step(entry: Any, where: str) -> Step:
     return step
 
 
+def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
+    """What a file holds instead of a float32 constant: every bit of it follows from that."""
+    stored = plan.stored.get(name)
+    if stored is not None and _crc32(stored.widened(array.shape)) == _crc32(array):
+        return stored
+    return stored_reals(array)
+
+
 def _arrays(
     where: str, body: _Body, views: dict[str, container.Bytes]
-) -> tuple[Verified[str], Verified[tuple[str, str]]]:
+) -> tuple[Verified[str], Verified[tuple[str, str]], dict[str, Stored]]:
+    """Constants, packed arrays, and the constants that are held in fewer bits."""
     rest = dict(views)
-    constants = {entry.name: _array(where, entry, f"constant/{entry.name}", rest) for entry in body.constants}
+    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored, tuple[int, ...], int]]()
+    forms = {entry.constant: entry.form for entry in body.stored}
+    if unknown := forms.keys() - {entry.name for entry in body.constants}:
+        raise unexpected(f"{where}.stored", min(unknown), "names of constants")
+    for entry in body.constants:
+        if form := forms.get(entry.name):
+            stored[entry.name] = _stored(where, entry, form, rest), entry.shape, entry.crc32
+        else:
+            plain[entry.name] = _array(where, entry, f"constant/{entry.name}", rest), entry.crc32
     packed = {
-        (entry.constant, entry.kernel): _array(where, entry, f"packed/{entry.kernel}/{entry.constant}", rest)
+        (entry.constant, entry.kernel): (
+            _array(where, entry, f"packed/{entry.kernel}/{entry.constant}", rest), entry.crc32,
+        )
         for entry in body.packed
-    }
+    }  # fmt: skip
     if rest:
         raise unexpected(where, f"arrays of no constant: {', '.join(rest)}", "none")
-    return Verified(where, constants), Verified(where, packed)
+    held = {name: one for name, (one, *_) in stored.items()}
+    return Verified(where, plain, stored), Verified(where, packed), held
 
 
-def _array(
-    where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]
-) -> tuple[NDArray, int]:
-    """A view of the bytes that are kept under `name`, which leave `rest`, and their checksum."""
+def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]) -> NDArray:
+    """A view of the bytes that are kept under `name`, which leave `rest`."""
     if entry.dtype not in _DTYPES or any(size < 0 for size in entry.shape):
         raise unexpected(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
     dtype = np.dtype(entry.dtype)
-    size = prod(entry.shape) * dtype.itemsize
+    return _bytes(where, name, prod(entry.shape) * dtype.itemsize, rest).view(dtype).reshape(entry.shape)
+
+
+def _stored(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
+    """As `_array`, of a constant in fewer bits."""
+    named = f"{where}: '{entry.name}'"
+    if entry.dtype != "float32":
+        raise unexpected(named, entry.dtype, "float32")
+    form.check(named, entry.shape)
+    codes, scale, zero = _bytes(where, f"constant/{entry.name}", form.nbytes, rest), None, None
+    count = prod(form.scale)
+    if form.scale:
+        scale = _bytes(where, f"scale/{entry.name}", 4 * count, rest).view(np.float32).reshape(form.scale)
+    if form.zero:
+        zero = _bytes(where, f"zero/{entry.name}", 2 * count, rest).view(np.int16).reshape(form.scale)
+    return Stored(form, codes, scale, zero)
+
+
+def _bytes(where: str, name: str, size: int, rest: dict[str, container.Bytes]) -> NDArray[np.uint8]:
     data = rest.pop(name, None)
     if data is None or data.size != container.padded(size):
         found = "no bytes" if data is None else f"{data.size} bytes"
         raise unexpected(f"{where}: '{name}'", found, f"{size} and their padding")
-    return data[:size].view(dtype).reshape(entry.shape), entry.crc32
+    return data[:size]
 
 
 def _require_plain(arrays: Mapping[Any, NDArray]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.steps import Step, Tensor
 from intact.engine.steps.wiring import Const, Reads, Writes, named
+from intact.engine.stored import Stored
 from intact.errors import FileFormatError
 from intact.layer import Layer
 
@@ -39,6 +40,7 @@ class Plan:
             tell: it is lowered again for each set of them. "" where one plan is for all sizes.
         deciding: Inputs of one number each whose values say which branches run: where they are known, too,
             the model is lowered for these branches alone.
+        stored: float32 constants in fewer bits, which a plan file holds instead.
     """
 
     steps: tuple[Step, ...]
@@ -50,6 +52,7 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     model: str = ""
     deciding: tuple[str, ...] = ()
+    stored: Mapping[str, Stored] = field(default_factory=dict)
 
     @property
     def unquantized(self) -> bool:

@@ -78,7 +78,7 @@ class Plans:
     def _lowered(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         from intact.engine.lower import lower  # plans without a model run without ONNX
 
-        plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values)
+        plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values, keep_codes=False)
         names = {name: self._name(name, array) for name, array in plan.constants.items()}
         constants = {
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]

@@ -30,6 +30,7 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.shared_constants import share_constants
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
+from intact.engine.lower.stored_weights import store_codes
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
@@ -123,6 +124,8 @@ def lower(
     source: Source,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    keep_codes: bool = True,
 ) -> Plan:
     """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and subgraphs elsewhere.
 
@@ -131,6 +134,7 @@ def lower(
         shapes: Sizes of inputs, by name: the plan is for these alone, and all that follows from them is
             worked out.
         values: What some inputs hold, by name: the plan is for these values alone.
+        keep_codes: Find which float weights are codes of the model, which a plan file holds instead.
     Returns:
         A plan that has passed `Plan.check`.
     Raises:
@@ -139,7 +143,8 @@ def lower(
         QuantValueError: There is no such input, or not of such a shape.
     """
     with tidying():  # nodes and values hold each other, and the weights
-        return _lowered(source, shapes or {}, values or {})
+        plan, model = _lowered(source, shapes or {}, values or {})
+        return store_codes(plan, model) if keep_codes else plan
 
 
 _NO_TENSORS = frozenset({"ZipMap", "SequenceConstruct", "SequenceInsert", "SequenceErase", "SplitToSequence",
@@ -159,7 +164,10 @@ def _require_tensors(model: Model) -> None:
             )  # fmt: skip
 
 
-def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
+def _lowered(
+    source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
+) -> tuple[Plan, Model]:
+    """The plan, and the model as placement left it."""
     model, notes = load(source), list[str]()
     notes += [str(note) for note in inline_functions(model)]
     _require_tensors(model)
@@ -192,7 +200,7 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
         plan = with_model(plan, model)
     plan.check()
     _check_holds(plan)
-    return plan
+    return plan, model
 
 
 _OF_RUNTIME = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
