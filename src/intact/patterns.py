@@ -1,4 +1,7 @@
-"""Patterns of names, as users give them: an exact name wins, and what fits nothing is refused."""
+"""Patterns of names, as users give them: an exact name wins, and what fits nothing is refused.
+
+"a -> b" means the nodes between two names or patterns: `ends_of_path`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,20 @@ def checked_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ..
 def exact(pattern: str, names: Collection[str]) -> str:
     """A pattern for ``fnmatch`` that fits this name alone, where `pattern` is one of `names`."""
     return escape(pattern) if pattern in names else pattern
+
+
+def ends_of_path(pattern: str, names: Collection[str]) -> tuple[str, str] | None:
+    """The two patterns of "a -> b"; None of a pattern that is one of `names`, or no such pair."""
+    start, arrow, end = (part.strip() for part in pattern.partition("->"))
+    return (start, end) if arrow and start and end and pattern not in names else None
+
+
+def no_path(where: str, pattern: str) -> QuantValueError:
+    """The error of "a -> b" where b does not follow from a."""
+    return QuantValueError(
+        f"{where}: {pattern!r:.60}", "no node between these", "two names, the second one behind the first",
+        "give them in the order in which the model computes",
+    )  # fmt: skip
 
 
 def is_fitting(pattern: str, names: Iterable[str]) -> bool:

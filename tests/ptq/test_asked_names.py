@@ -96,3 +96,39 @@ def test_a_pattern_for_what_was_folded_away_is_said(data):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     found = intact.quantize(model, data, exclude=["bn"], progress=False)
     assert any("exclude: 'bn' changes nothing" in line for line in found.warnings)
+
+
+@pytest.mark.parametrize("separate", [" -> ", "->"])
+@pytest.mark.parametrize(
+    ("start", "end", "excluded"),
+    [
+        (ODD, "relu", {ODD, "relu"}),
+        ("relu", "pool", {"relu", PLAIN, "pool"}),
+        ("Relu", "head/*", {"relu", PLAIN, "pool", "head/mix"}),
+        (PLAIN, PLAIN, {PLAIN}),
+    ],
+)
+def test_a_path_means_all_nodes_between_its_ends(model, data, separate, start, end, excluded):
+    path = f"{start}{separate}{end}"
+    layers = intact.quantize(model, data, exclude=[path], progress=False, float_budget=0).explain()
+    float_layers = {layer["layer"] for layer in layers if layer["precision"] == "float"}
+    assert {ODD, PLAIN, "head/mix"} & excluded <= float_layers
+    assert not {ODD, PLAIN, "head/mix"} - excluded & float_layers
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude", "overrides", "bits16"])
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [(f"{PLAIN} -> {ODD}", "no node between these"), ("relu -> haed/mix", "'haed/mix'.*'head/mix'")],
+)
+def test_a_path_that_is_none_is_refused(model, data, argument, path, words):
+    given = {path: {"format": "float"}} if argument == "overrides" else [path]
+    with pytest.raises(QuantValueError, match=words):
+        intact.quantize(model, data, progress=False, **{argument: given})
+
+
+def test_a_node_with_an_arrow_in_its_name_means_itself(model, data):
+    model.graph.node[1].name = "relu -> more"
+    model.graph.node[0].name = "relu"
+    layers = intact.quantize(model, data, exclude=["relu -> more"], progress=False, float_budget=0).explain()
+    assert {layer["layer"]: layer["precision"] for layer in layers}["relu"] == "int8"

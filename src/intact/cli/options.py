@@ -81,7 +81,10 @@ Include = Annotated[
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option("--exclude", help="Pattern of node names or operator types to keep in float. Repeatable."),
+    typer.Option(
+        "--exclude",
+        help="Pattern of node names or operator types to keep in float; 'A -> B': all between. Repeatable.",
+    ),
 ]
 Data = Annotated[
     Path | None,

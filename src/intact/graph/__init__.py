@@ -10,6 +10,7 @@ from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.attention import open_attentions
 from intact.graph.batchnorm import fold_batchnorm
+from intact.graph.between import nodes_between
 from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.build import Inserter, Namer, new_constant, replace
 from intact.graph.chosen import open_chosen
@@ -128,6 +129,7 @@ __all__ = [
     "marker_schema",
     "new_constant",
     "node_seconds",
+    "nodes_between",
     "normalize",
     "oldest_opset",
     "open_attentions",

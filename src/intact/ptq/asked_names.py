@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from glob import escape
 
-from intact.graph import Model
-from intact.patterns import exact, no_fit
+from intact.graph import Model, nodes_between
+from intact.patterns import ends_of_path, exact, no_fit, no_path
 from intact.ptq.settings import Settings
 
 NodeNames = Mapping[str, str]
@@ -60,6 +60,8 @@ class NameResolver:
     def _resolve(self, where: str, pattern: str, tensors: bool) -> tuple[str, ...]:
         names = [*self._now, *self._now.values(), *self.before, *self.before.values()]
         names += self._tensors if tensors else ()
+        if ends := ends_of_path(pattern, names):
+            return self._between(where, pattern, *ends)
         one = exact(pattern, frozenset(names))
         here = {name for name, kind in self._now.items() if _fits(one, (name, kind))}
         there = {name for name, kind in self.before.items() if _fits(one, (name, kind))}
@@ -72,6 +74,17 @@ class NameResolver:
             gone = ", ".join(f"'{name}'" for name in sorted(there)[:3])
             self.warnings.append(f"{where}: {pattern!r} changes nothing: {gone} was folded away")
         return (one, *map(escape, became))
+
+    def _between(self, where: str, pattern: str, start: str, end: str) -> tuple[str, ...]:
+        """Patterns for the nodes on every path from what `start` fits to what `end` fits, these included."""
+        graph, fitting = self.model.graph, []
+        for one in (start, end):
+            found = self._resolve(where, one, False)
+            fitting.append([n for n in graph if any(_fits(p, (n.name or "", n.op_type)) for p in found)])
+        between = nodes_between(graph, *fitting)
+        if not between:
+            raise no_path(where, pattern)
+        return tuple(escape(node.name or "") for node in between)
 
     def _origin(self, name: str) -> str:
         """The node of the file that `name` was made of; "" where nothing tells."""

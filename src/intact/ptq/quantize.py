@@ -75,7 +75,8 @@ def quantize(
         weights: A format; "float" leaves them.
         symmetric: False: activations have a zero point and a range with two ends.
         per_channel: One scale per output channel of each weight; False: one per weight.
-        include, exclude: Patterns over node names and operator types, see `intact.placement.place`.
+        include, exclude: Patterns over node names and operator types, see `intact.placement.place`; "a -> b"
+            means the nodes on every path from a to b, these included.
         overrides: Settings by pattern over node names, operator types and tensor names; the first that fits
             decides. Keys: "format" (one word for a layer: "float", "int8", "int16": activations, "int4":
             weights alone, in blocks of 32, "fp8e4m3": both), "activations", "weights", "method",

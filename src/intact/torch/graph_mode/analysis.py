@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from glob import escape
 from typing import Any
 
 from torch import nn
@@ -17,6 +18,7 @@ from torch import nn
 from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.graph.attributes import integer, text
+from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.edges import DOMAIN
@@ -85,11 +87,17 @@ def analyse(
     Raises:
         Untraceable: The model's own forward cannot be traced.
         UnsupportedError: The exporter cannot write the model.
+        QuantValueError: There is no path of a pattern "a -> b".
     """
     traced = trace(model, args, kwargs)
     read = _read(traced.model, traced.edges)
     placed = traced.model.clone()
     same = onnx_graph.join_equals(placed)
+    labels = {name: call.label for name, call in read.owners.items()}
+    wanted, unwanted = (
+        _inside(_with_paths(argument, patterns, placed.graph, labels))
+        for argument, patterns in (("include", include), ("exclude", exclude))
+    )
 
     def trace_open() -> Calls | None:
         opened = traced.with_open_sizes()
@@ -97,7 +105,7 @@ def analyse(
 
     placement = place_by_fixed_sizes(
         placed, (traced.model, read.owners),
-        partial(place, profile=profile, include=_inside(include), exclude=_inside(exclude)), trace_open,
+        partial(place, profile=profile, include=wanted, exclude=unwanted), trace_open,
     )  # fmt: skip
     sites = _of_all(placement.sites, traced.model, same)
     placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
@@ -121,6 +129,41 @@ def _read(model: onnx_graph.Model, edges: Sequence[Edge]) -> _Reading:
 def _inside(patterns: Sequence[str]) -> list[str]:
     """Patterns that match what the given ones match, and everything inside it."""
     return [q for p in patterns for q in (p, f"{p}.*", f"{p}/*")]
+
+
+def _with_paths(
+    argument: str, patterns: Sequence[str], graph: onnx_graph.Graph, labels: Mapping[str, str]
+) -> list[str]:
+    """`patterns`, the nodes between a and b instead of "a -> b".
+
+    Raises:
+        QuantValueError: There is no such path.
+    """
+    names = {node: (node.name or "", labels.get(node.name or "", ""), node.op_type) for node in graph}
+    known = dict.fromkeys(name for found in names.values() for name in found if name)
+    found = list[str]()
+    for pattern in patterns:
+        ends = ends_of_path(pattern, known)
+        if ends is None:
+            found.append(pattern)
+            continue
+        nodes = [_fitting(argument, end, names, list(known)) for end in ends]
+        between = onnx_graph.nodes_between(graph, *nodes)
+        if not between:
+            raise no_path(f"quantize: {argument}", pattern)
+        found += [escape(node.name or "") for node in between]
+    return found
+
+
+def _fitting(
+    argument: str, pattern: str, names: Mapping[onnx_graph.Node, Sequence[str]], known: Sequence[str]
+) -> list[onnx_graph.Node]:
+    """The nodes that a pattern fits, or that are inside a module that it fits."""
+    inside = _inside([exact(pattern, known)])
+    found = [node for node, own in names.items() if any(is_fitting(one, own) for one in inside)]
+    if not found:
+        raise no_fit(f"quantize: {argument}", pattern, known, "module, call or operator")
+    return found
 
 
 Reader = tuple[str, int]

@@ -13,7 +13,7 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
-from intact.patterns import checked_patterns, exact, require_fitting
+from intact.patterns import checked_patterns, ends_of_path, exact, require_fitting
 from intact.placement import float_steps, profile_of
 from intact.progress import waiting
 from intact.ptq.measured_outputs import unordered_outputs
@@ -30,7 +30,7 @@ from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import QuantizerPlan, make_plan
 from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.recurrent import LAYERS
-from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
+from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult, training_modules
 from intact.torch.graph_mode.traced import Untraceable
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
@@ -89,8 +89,9 @@ def quantize(
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
-            ONNX operators ("Add"); a pattern that matches a module covers everything inside it. The layers of
-            a recurrent module are called "encoder/LSTM", "encoder/LSTM_1".
+            ONNX operators ("Add"); a pattern that matches a module covers everything inside it, and
+            "a -> b" all that stands on a path from a to b, these included. The layers of a recurrent
+            module are called "encoder/LSTM", "encoder/LSTM_1".
         activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
@@ -278,14 +279,17 @@ class _Job:
             names |= dict.fromkeys(call.label for call in found.owners.values())
             names |= dict.fromkeys(node.op_type for node in found.placed.graph)
         known = [name for name in names if name]
-        for argument, patterns in (("include", self._include), ("exclude", self._exclude)):
+        for argument, given in (("include", self._include), ("exclude", self._exclude)):
+            patterns = [
+                p for p in given if found is None or not ends_of_path(p, names)
+            ]  # `analyse` did these
             require_fitting(f"quantize: {argument}", patterns, known, "module, call or operator")
 
     def replace_all(self, reason: str) -> GraphModeReport:
         """Exchange modules, and nothing else."""
         left = self._replace_inside("")
         finish(self._model)
-        return GraphModeReport(self._modules, {}, {"": reason}, left)
+        return GraphModeReport(self._modules, {}, {"": reason}, left, training=training_modules(self._model))
 
     def place(self, found: Analysis) -> GraphModeReport:
         """Do as the placement says."""
@@ -312,7 +316,10 @@ class _Job:
         if found.traced.stopped:
             left[""] = f"nothing is placed from the line on at which tracing ends: {found.traced.stopped}"
         steps = float_steps(found.placed, found.placement)
-        return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left, float_steps=steps)
+        return GraphModeReport(
+            self._modules, plan.reasons, found.traced.leaves, left, float_steps=steps,
+            training=training_modules(self._model),
+        )  # fmt: skip
 
     def _why_not(self, path: str) -> str | None:
         quant_class, reason = convertible(self._model.get_submodule(path), _CLASSES)

@@ -24,6 +24,8 @@ class GraphModeReport:
         left: Path of a module, or name of a call, that stays in float although it could matter -> why.
         float_steps: Steps that another runtime may round differently, by kind
             (`intact.placement.float_steps`); None where the model could not be traced at all.
+        training: Path of each module in training mode that computes otherwise there -> its class. Ranges,
+            files and engines are of evaluation mode.
     """
 
     modules: dict[str, str] = field(default_factory=dict)
@@ -32,6 +34,7 @@ class GraphModeReport:
     left: dict[str, str] = field(default_factory=dict)
     wide: dict[str, str] = field(default_factory=dict)
     float_steps: dict[str, int] | None = None
+    training: dict[str, str] = field(default_factory=dict)
 
     @property
     def agreement(self) -> str:
@@ -53,8 +56,39 @@ class GraphModeReport:
         lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
         lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]
         lines += [f"  {_shown(path)}: left, {why}" for path, why in self.left.items()]
+        lines += [f"  {_training_note(self.training)}"] if self.training else []
         lines += [f"  {self.agreement}"] if self.agreement else []
         return "\n".join(lines)
+
+
+_SHOWN = 3
+
+
+def training_modules(model: nn.Module) -> dict[str, str]:
+    """The modules in training mode that drop elements or take statistics of the batch there, by path."""
+    return {
+        path: type(module).__name__
+        for path, module in model.named_modules()
+        if module.training and (getattr(module, "running_mean", None) is not None or _drops(module))
+    }
+
+
+_RATES = ("p", "dropout", "drop_prob", "drop_rate", "dropout_prob")
+
+
+def _drops(module: nn.Module) -> bool:
+    """Whether a module has a rate of what it drops, above 0."""
+    rates = [getattr(module, name, None) for name in _RATES]
+    return any(
+        isinstance(rate, int | float) and not isinstance(rate, bool) and 0 < rate <= 1 for rate in rates
+    )
+
+
+def _training_note(modules: dict[str, str]) -> str:
+    named = [f"{path or '(the model itself)'} ({kind})" for path, kind in modules.items()][:_SHOWN]
+    more = f" and {len(modules) - _SHOWN} more" if len(modules) > _SHOWN else ""
+    said = "is in training mode and computes" if len(modules) == 1 else "are in training mode and compute"
+    return f"{', '.join(named)}{more} {said} otherwise than files and engines: call model.eval() first"
 
 
 def _shown(path: str) -> str:

@@ -1,0 +1,28 @@
+"""The nodes of a graph that stand between others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import onnx_ir as ir
+
+
+def nodes_between(graph: ir.Graph, starts: Iterable[ir.Node], ends: Iterable[ir.Node]) -> list[ir.Node]:
+    """The nodes of every path from one of `starts` to one of `ends`, these included, in the graph's order.
+
+    Args:
+        graph: Its own nodes, not those of graphs inside.
+        starts, ends: Nodes of it.
+    """
+    behind, before = _reached(starts, ir.Node.successors), _reached(ends, ir.Node.predecessors)
+    return [node for node in graph if node in behind and node in before]
+
+
+def _reached(nodes: Iterable[ir.Node], neighbours: Callable[[ir.Node], Iterable[ir.Node]]) -> set[ir.Node]:
+    found, waiting = set[ir.Node](), list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += neighbours(node)
+    return found
