@@ -26,6 +26,7 @@ import torch._functorch.config
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.fx._symbolic_trace import is_fx_tracing
 
 from intact import kernels, numerics
 from intact.errors import QuantValueError
@@ -132,7 +133,8 @@ def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
 
 def is_tracing() -> bool:
     """True where a graph is being recorded, so that values of tensors cannot be looked at."""
-    return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
+    recorded = bool(torch._C._get_tracing_state()) or is_fx_tracing()
+    return torch.compiler.is_compiling() or recorded
 
 
 def may_look(x: Tensor) -> bool:

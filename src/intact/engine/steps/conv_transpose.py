@@ -50,6 +50,7 @@ class ConvTranspose(Step):
         """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
         zero_point, kernel = run.codes(self.x).zero_point, filters(run, self.weight)
         x = run.array(self.x)
+        transposed_sizes(self, x.shape[2:], kernel.shape[2:])
         sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], self.strides, strict=True)]
         x = _spread(x, zero_point, self.strides)
         room = [d * (k - 1) for d, k in zip(self.dilations, kernel.shape[2:], strict=True)]

@@ -56,6 +56,7 @@ class FloatConvTranspose(Step):
         return x[0], out, *spatial
 
     def evaluate(self, run: Run) -> None:
+        transposed_sizes(self, run.array(self.x).shape[2:], run.array(self.weight).shape[1:-1])
         y = numerics.float_conv_transpose(
             run.array(self.x), np.moveaxis(run.array(self.weight), -1, 1),
             run.array(self.bias) if self.bias else None, stride=self.strides, padding=by_axis(self.pads),

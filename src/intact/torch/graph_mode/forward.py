@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.exact import exact_functions
 from intact.torch.function_names import function_of
@@ -259,11 +259,26 @@ def _blank(float_class: type[nn.Module] | Blank) -> nn.Module:
     return kind.__new__(kind)
 
 
+def _refuse_proxies(scope: _Scope, args: Sequence[Any]) -> None:
+    """
+    Raises:
+        UnsupportedError: torch.fx.symbolic_trace runs a forward with quantizers between its calls: operators
+            such as + come to no function that could be seen.
+    """
+    if (scope.around or scope.made) and any(isinstance(one, fx.Proxy) for one in args):
+        raise UnsupportedError(
+            f"torch.fx.symbolic_trace: forward of '{scope.path or 'the model'}'",
+            "quantizers between its calls, which this tracer does not see", "quantizers inside modules",
+            "record the model by torch.export.export(model, args)",
+        )  # fmt: skip
+
+
 @functools.cache
 def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
     @functools.wraps(float_class.forward)
     def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
         own = self._instance_forward or functools.partial(float_class.forward, self)
+        _refuse_proxies(self._scope, (*args, *kwargs.values()))
         running = _running()
         if running is not None:
             with running.inside(self._scope):

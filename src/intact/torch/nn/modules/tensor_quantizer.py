@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
@@ -284,6 +284,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             inputs = inputs * self._pre_quant_scale.to(inputs.dtype)
         if self._disabled:
             return inputs
+        given: Any = inputs
+        if isinstance(given, fx.Proxy):  # torch.fx.symbolic_trace: its graph calls the quantizer
+            path = given.tracer.path_of_module(self)  # type: ignore[attr-defined]
+            return given.tracer.create_proxy("call_module", path, (given,), {})  # type: ignore[return-value]
         if torch.compiler.is_compiling():
             return self._steps(inputs)
         try:
