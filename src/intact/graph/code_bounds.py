@@ -63,6 +63,8 @@ class _Rewriter:
         codes, bounds = self._bounds(node)
         if codes is None or bounds is None or codes in self._constants:
             return None
+        if codes.dtype is None or codes.dtype.numpy().kind not in "iu":  # of a file that says so of floats
+            return None
         name = node.name or node.op_type
         lowest, highest = _limits(codes)
         low, high = bounds

@@ -90,10 +90,16 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
     for graph in graphs:
         for node in graph:
             source = node.inputs[0] if is_op(node, "Cast") else None
-            if source is None or source.dtype not in (*_ROUNDED, None) or ops.Cast.of(node).to != narrow:
+            if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
                 continue
             found |= _only_rounded(node.outputs[0])
     return found
+
+
+def _cast_type(node: ir.Node) -> int:
+    """What a Cast makes; 0 of the oldest ones, which say it in words."""
+    to = node.attributes.get("to")
+    return to.as_int() if to is not None and to.type == ir.AttributeType.INT else 0
 
 
 def _only_rounded(value: ir.Value) -> set[ir.Value]:
@@ -106,7 +112,7 @@ def _only_rounded(value: ir.Value) -> set[ir.Value]:
         if one.is_graph_output() or not uses:
             return set()
         for node, index in uses:
-            if is_op(node, "Cast") and ops.Cast.of(node).to in _ROUNDED:
+            if is_op(node, "Cast") and _cast_type(node) in _ROUNDED:
                 continue
             if index or not ops.may_move(node, keeps_all=True):
                 return set()

@@ -46,8 +46,9 @@ def load(
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
         folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
-        any_opset: Accept every opset that the onnx package knows, to read and print it; False: 1..25, and
-            what is older than 9 becomes opset 9, or 10 where it has operators that ONNX dropped by then.
+        any_opset: Accept every opset that the onnx package knows, to read and print it, and leave bfloat16
+            as it is; False: 1..25, and what is older than 9 becomes opset 9, or 10 where it has operators
+            that ONNX dropped by then.
         checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
@@ -75,7 +76,7 @@ def load(
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
-        if widen_bfloat16(model):
+        if not any_opset and widen_bfloat16(model):
             skeleton = None
         told = checked and model.meta.get(TOLD)
         if not any_opset and not told and is_old(model):

@@ -8,6 +8,8 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common.inliner import InlinePass
 
+from intact.errors import FileFormatError
+from intact.graph.attributes import FIX
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.raising import raise_opset
@@ -31,10 +33,31 @@ def inline_functions(model: ir.Model) -> list[Note]:
     opsets = {graph.opset_imports.get("") for graph in (model.graph, *_bodies(model))} - {None}
     if len(opsets) > 1:
         raise_opset(model, max(opset for opset in opsets if opset is not None))
+    for graph in (model.graph, *_bodies(model)):
+        for node in graph.all_nodes():
+            if node.op_identifier() in calls:
+                _fit_ports(node, model.functions[node.op_identifier()])
     names = [model.functions[identifier].name for identifier in sorted(calls)]
     _Inline(lambda function: function.identifier() in calls)(model)
     refresh_shapes(model)
     return [Note(name, "its calls are written out") for name in names]
+
+
+def _fit_ports(call: ir.Node, function: ir.Function) -> None:
+    """Give a call the outputs that it leaves out.
+
+    Raises:
+        FileFormatError: It has more inputs or outputs than its function.
+    """
+    for what, given, known in (
+        ("inputs", call.inputs, function.inputs), ("outputs", call.outputs, function.outputs),
+    ):  # fmt: skip
+        if len(given) > len(known):
+            raise FileFormatError(
+                f"node '{call.name}' ({call.op_type})", f"{len(given)} {what}",
+                f"at most {len(known)}, as its function has", FIX,
+            )  # fmt: skip
+    call.resize_outputs(len(function.outputs))
 
 
 def _bodies(model: ir.Model) -> list[ir.Graph]:

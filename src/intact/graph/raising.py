@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from intact.errors import UnsupportedError
-from intact.graph.attributes import integer, text
+from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.attributes import FIX, integer, text
 from intact.graph.build import is_read, replace
 from intact.graph.early_forms import DROPPED, EARLY
 from intact.graph.forms import Raising, Step, real_dtype
@@ -223,6 +223,11 @@ def _group_norm(up: Raising, node: ir.Node) -> None:
     """21: a scale and a bias for each channel; before, for each group."""
     x, groups, names = node.inputs[0], integer(node, "num_groups", 1), ("", "scale", "bias")
     channels = x.shape[1] if x is not None and x.shape is not None and len(x.shape) > 1 else None
+    if groups < 1 or (isinstance(channels, int) and channels % groups):
+        raise FileFormatError(
+            f"node '{node.name}' (GroupNormalization)", f"{groups} groups of {channels} channels",
+            "a number of groups that divides the channels", FIX,
+        )  # fmt: skip
     for index in (1, 2):
         value = node.inputs[index]
         held = (

@@ -138,6 +138,8 @@ def _name(got: NDArray | float) -> str | None:
 def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
     """Whether the samples reach each end of a bound: one that they do not would be forgotten."""
     x, *others = operands
+    if any(np.size(one) != 1 for one in others):
+        return False
     ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *others)
     if ends is None:
         return False
