@@ -22,14 +22,17 @@ CELLS = {
 
 
 def _layer(g: Any, cell: str, direction: str = "forward", *, codes: bool = True, axis: int | None = 1,
-           lengths: bool = False, states: bool = True, **more: Any) -> list[str]:  # fmt: skip
+           lengths: bool = False, states: bool = True, wide: str = "", **more: Any) -> list[str]:  # fmt: skip
     """One layer, and what it makes."""
     op_type, gates, said = CELLS[cell]
     directions = 2 if direction == "bidirectional" else 1
     rows = gates * HIDDEN
     x = g.input("x", [STEPS, BATCH, IN])
     x, w = (
-        (g.pair(x), g.weight(directions, rows, IN, axis=axis))
+        (
+            g.pair(x, 2e-4, 20000 if wide == "uint16" else 0, wide) if wide else g.pair(x),
+            g.weight(directions, rows, IN, axis=axis),
+        )
         if codes
         else (x, g.floats(directions, rows, IN))
     )
@@ -87,6 +90,17 @@ def test_layers_in_float(qdq, cell):
     g = qdq()
     model = g.proto(*_layer(g, cell, "bidirectional", codes=False, lengths=True))
     assert [step.kind for step in lower(model).steps] == ["float_linear", "recurrent"]
+    _agree(model)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("kind", ["int16", "uint16"])
+def test_inputs_of_16_bits_are_multiplied_in_integers(qdq, cell, kind):
+    g = qdq()
+    model = g.proto(*_layer(g, cell, "bidirectional", wide=kind))
+    plan = lower(model)
+    assert [step.kind for step in plan.steps] == ["split_quantize", "linear", "recurrent"]
+    assert any("its inputs come in 16 bits" in layer.reason for layer in plan.layers)
     _agree(model)
 
 

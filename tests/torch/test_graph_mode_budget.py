@@ -173,3 +173,36 @@ def test_a_module_that_the_budget_left_whole_in_float_compiles_and_is_reported_s
     assert "everything stays in float" in str(result.report).splitlines()[0]
     engine = intact.compile(result, data[0])
     np.testing.assert_allclose(engine(data[0].numpy()), result.model(data[0]).detach(), atol=2e-3)
+
+
+class Listening(nn.Module):
+    """A recurrent layer whose loudest input says little: 8 bits leave it fair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(32, 16, bidirectional=True)
+        self.gain = nn.Buffer(torch.tensor([8.0, *[1.0] * 31]))
+        with torch.no_grad():
+            self.rnn.weight_ih_l0[:, 0] /= 8
+            self.rnn.weight_ih_l0_reverse[:, 0] /= 8
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rnn(x * self.gain)[0]
+
+
+def test_a_recurrent_layer_gets_16_bits_where_outputs_are_only_fair(tmp_path: Path) -> None:
+    model, data = made(Listening), batches(9, 1, 32)
+    plain = quantize(model, data, float_budget=0, progress=False)
+    result = quantize(model, data, progress=False)
+    assert 26 < decibels(model, plain.model, data[0]) < 40
+    assert list(result.report.wide) == ["rnn._input_quantizers.0"]
+    assert decibels(model, result.model, data[0]) > decibels(model, plain.model, data[0]) + 3
+    export(result.model, data[0], tmp_path / "m.onnx")
+    got, exact = (
+        intact.compile(tmp_path / "m.onnx", backend=backend)(data[0].numpy())
+        for backend in ("cpu", "reference")
+    )
+    np.testing.assert_array_equal(got, exact)
+    with torch.no_grad():
+        want = result.model(data[0]).numpy()
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, PRODUCTS
+from intact.graph.ops import CONVOLUTIONS, MULTIPLY_WIDE, PRODUCTS
 from intact.layer import Layer
 from intact.placement.chains import Chain, linear_tail, with_activation
 from intact.placement.profiles import Profile
@@ -143,7 +143,7 @@ class Fuser:
         """Whether an input of 16 bits is multiplied by constant weights of 8 (decision 43)."""
         if index != 0 or self._wide((op, 0)) not in ("int16", "uint16") or op.domain:
             return False
-        weighted = op.op_type in ("Conv", "Gemm", "MatMul") and self._view.is_constant(op.inputs[1])
+        weighted = op.op_type in MULTIPLY_WIDE and self._view.is_constant(op.inputs[1])
         return weighted and self.carries((op, 1))
 
     def _chain_of(self, op: Op) -> Value:
@@ -213,7 +213,10 @@ class Fuser:
             return "codes come in and go out"
         residual = f"; the Add reads '{_name(chain.residual)}' in int8" if chain.residual is not None else ""
         if "projects" in kinds:
-            return "its inputs and their weights come in int8; its states, and what they multiply, are floats"
+            inputs = (
+                "come in 16 bits and their weights" if self._wide((head, 0)) else "and their weights come"
+            )
+            return f"its inputs {inputs} in int8; its states, and what they multiply, are floats"
         out = "int8" if self.hands_on(chain.output) else "float"
         if self._wide((head, 0)):
             return f"it multiplies codes of 16 bits by int8 weights, in integers{residual}; it writes {out}"

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, prune, set_initializer
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, prune, set_initializer
 from intact.ptq.input_means import Means, MeanSums, layers_of, mean_readers
 from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
@@ -109,8 +109,17 @@ def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
     """Take the zero biases away that `mean_errors` added."""
     added = {layer.node for layer in errors if layer.added}
     for node in model.graph:
-        if node.name in added:
-            node.resize_inputs(2)
+        if node.name not in added:
+            continue
+        index = _bias_index(node)
+        if index == len(node.inputs) - 1:
+            node.resize_inputs(index)
+        else:
+            node.replace_input_with(index, None)
+
+
+def _bias_index(node: Node) -> int:
+    return 3 if is_op(node, *ops.RECURRENT) else 2
 
 
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -128,6 +137,9 @@ def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64])
         inputs, outputs = weight.shape[0] // groups, weight.shape[1]
         taps, means = weight.reshape(groups, inputs, outputs, -1), mean.reshape(groups, inputs, -1)
         return np.asarray(np.einsum("giok,gik->go", taps, means).reshape(-1))
+    if is_op(node, *ops.RECURRENT):  # a bias has a second half, which is added to the sums over states
+        inputs = np.einsum("dok,k->do", weight, mean)
+        return np.concatenate([inputs, np.zeros_like(inputs)], axis=1).reshape(-1)
     outputs_first = isinstance(said, ops.Gemm) and said.transB
     return np.asarray(np.einsum("ok,k->o" if outputs_first else "ko,k->o", weight, mean))
 
@@ -143,6 +155,8 @@ class _Biases:
         """(initializer, whether it was added); None where there is no place for one."""
         if node.op_type == "MatMul":
             return self._behind(node, weight.shape[-1])
+        if is_op(node, *ops.RECURRENT):
+            return self._of_gates(node, weight)
         said = ops.read(node)
         assert said is not None and said.weight_axis is not None, "`_supported` knows these"
         channels = weight.shape[said.weight_axis]
@@ -164,10 +178,24 @@ class _Biases:
         other = add.inputs[index]
         return None if other is None else self._own(add, index, other, channels)
 
+    def _of_gates(self, node: Node, weight: NDArray) -> tuple[str, bool] | None:
+        """Of a recurrent layer: [directions, 2 * gates * hidden]."""
+        index, shape = _bias_index(node), (weight.shape[0], 2 * weight.shape[1])
+        old = node.inputs[index] if len(node.inputs) > index else None
+        if old is None:
+            node.resize_inputs(max(len(node.inputs), index + 1))
+            return self._put(node, index, np.zeros(shape, weight.dtype)), True
+        array = self._constants(old)
+        return None if array is None or array.shape != shape else self._kept(node, index, old, array)
+
     def _own(self, node: Node, index: int, value: Value, channels: int) -> tuple[str, bool] | None:
         array = self._constants(value)
         if array is None or array.size != channels or array.shape[-1:] != (channels,):
             return None
+        return self._kept(node, index, value, array)
+
+    def _kept(self, node: Node, index: int, value: Value, array: NDArray) -> tuple[str, bool]:
+        """A bias that a node has already, or a copy of its own where others read that."""
         if value.is_initializer() and len(value.uses()) == 1 and not value.is_graph_output() and value.name:
             return value.name, False
         return self._put(node, index, array), False

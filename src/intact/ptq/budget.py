@@ -3,16 +3,18 @@
 Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
 (`unit_groups`). A budget is spent where an output is below `POOR_DB`, on what is worth it; ``bits16="auto"``
 takes as little as brings every output to `GOOD_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
+On what recurrent layers read the budget is spent below `GOOD_DB` already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
 from intact.errors import UnsupportedError
+from intact.graph import Model, is_op, ops
 from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.choose import label, with_candidates
 from intact.ptq.evaluator import relative, worst
@@ -48,9 +50,14 @@ def quantized(state: State, *, own: bool = False) -> State:
         return after
     if before.settings.bits16 == "auto":
         return after if _least(after) >= GOOD_DB else _enough(_Search(before, after))
-    if not before.settings.float_budget or _least(after) >= POOR_DB:
+    budget, least = before.settings.float_budget, _least(after)
+    if not budget or least >= GOOD_DB:
         return after
-    return _within_budget(_Search(before, after), before.settings.float_budget)
+    search = _Search(before, after)
+    if least < POOR_DB:
+        return _within_budget(search, search.groups(budget=budget), budget)
+    recurrent = search.groups(budget=budget, wanted=is_recurrent(before.model))
+    return _within_budget(search, recurrent, budget, _error(after)) if recurrent else after
 
 
 def _least(state: State) -> float:
@@ -68,9 +75,28 @@ def _error(state: State) -> float:
     return relative(state.errors[label(state)])
 
 
-def _within_budget(search: _Search, budget: float) -> State:
-    """What is worth its time, in `budget` together."""
-    proposed = search.proposed(within(search.groups(budget=budget), budget))
+def is_recurrent(model: Model) -> Callable[[Unit], bool]:
+    """Whether a recurrent layer reads a unit.
+
+    Where they are multiplied in int8 these lose more than other layers, from step to step; other engines
+    leave them in float.
+    """
+    names = {node.name for node in model.graph if is_op(node, *ops.RECURRENT)}
+    return lambda unit: not names.isdisjoint(unit.nodes)
+
+
+def _within_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> State:
+    """What is worth its time, in `budget` together.
+
+    Args:
+        search: The model.
+        groups: What can be raised.
+        budget: A part of the model's time.
+        error: Of the outputs, with what is in none of the groups.
+    """
+    steps, proposed = within(groups, budget, error), None
+    while steps and (proposed := search.proposed(forms_of(steps))) is None:  # a model in float throughout
+        steps.pop()
     if proposed is None:
         return search.after
     again = search.finished(proposed)
@@ -125,15 +151,21 @@ class _Search:
         shared = [state.model for state in (self.before, self._raised) if state is not None]
         return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
 
-    def groups(self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01) -> list[UnitGroup]:
+    def groups(
+        self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01,
+        wanted: Callable[[Unit], bool] = lambda unit: True,
+    ) -> list[UnitGroup]:  # fmt: skip
         """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`)."""
         state = self.before
+        units = [unit for unit in units_of(state) if wanted(unit)]
+        if not units:
+            return []
         wide = None if self._raised is None else WideUnits(state)
         longest = max((held.feeds for held in state.runs), key=elements)
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
         found = FileTrials(state, self.after, predicted, wide)
         units = [
-            unit for unit in units_of(state)
+            unit for unit in units
             if min(found.time([unit], "16 bits"), found.time([unit], "float")) <= budget
         ]  # fmt: skip
         return found.measured(units, trials, seen) if units else []

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels
-from intact.graph import Model, Node, ops
+from intact.graph import Model, Node, is_op, ops
 from intact.numerics import to_float32
 from intact.ptq.layer_inputs import Readers
 from intact.ptq.ranges import QuantizedWeight
 
 Means = dict[str, NDArray[np.float64]]
-"""By layer: for every weight element of one output channel, [C, *kernel] or, for products, [K]."""
+"""By layer: for every weight element of one output channel, [C, *kernel], or [K] of products and recurrent
+layers."""
 
 RunMeans = tuple[NDArray[np.float64], int]
 """The mean of one run, and over how many samples."""
@@ -67,7 +68,7 @@ def _supported(node: Node) -> bool:
         return said.output_shape is None and not said.auto_pad.startswith("SAME")
     if isinstance(said, ops.Gemm):
         return said.alpha == said.beta == 1 and not said.transA
-    return isinstance(said, ops.Conv | ops.MatMul)
+    return isinstance(said, ops.Conv | ops.MatMul) or is_op(node, *ops.RECURRENT)
 
 
 class _Mean:
@@ -85,7 +86,7 @@ class _Mean:
         self._known: tuple[tuple[int, ...], _Taps] | None = None  # the last sizes': few are unlike them
 
     def __call__(self, x: NDArray) -> RunMeans:
-        """[C, *kernel], or [K] of a product."""
+        """[C, *kernel], or [K] of a product or a recurrent layer."""
         if self._conv is None:
             return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)), len(x)
         windows, outputs = self._windows(x)

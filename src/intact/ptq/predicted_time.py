@@ -18,6 +18,7 @@ from intact.ptq.workers import THREADS
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
 _EIGHT, _SIXTEEN, _FLOAT = (1, 140), (2, 460), (18, 160)
+_STATE = 45  # a product of a state, which is float in any form, and waits for the step before it
 
 _Form = tuple[int, int]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -94,7 +95,7 @@ class PredictedTime:
         elements = sum(map(self._size, [*read, *left]))
         product, element = form
         products = sum(min(product, self._most(node)) * self._products(node) for node in nodes)
-        return element * elements + products
+        return element * elements + products + _STATE * sum(map(self._state_products, nodes))
 
     def _most(self, node: Node) -> int:
         """What a product of a node takes at most: channels by themselves gain nothing by 8 bits."""
@@ -121,7 +122,16 @@ class PredictedTime:
             return self._size(first) * prod(shape[1:])
         if said.kind == "product":
             return self._size(node.outputs[0]) * (self._shape(first)[-1:] or (1,))[0]
-        return self._size(first) * prod(shape[1:2])
+        return self._size(first) * prod(shape[:2])
+
+    def _state_products(self, node: Node) -> int:
+        """How many products the states of a recurrent layer take, in all steps and directions."""
+        if not is_op(node, *ops.RECURRENT) or len(node.inputs) < 3:
+            return 0
+        x, weight = node.inputs[0], node.inputs[2]
+        if x is None or weight is None:
+            return 0
+        return prod(self._shape(x)[:2]) * prod(self._shape(weight))
 
     def _shape(self, value: Value) -> tuple[int, ...]:
         if (known := self._shapes.get(value.name or "")) is not None:

@@ -36,10 +36,10 @@ class BiasError:
     """A layer whose bias can be corrected.
 
     Attributes:
-        node: Conv, ConvTranspose, Gemm or MatMul.
+        node: Conv, ConvTranspose, Gemm, MatMul or a recurrent layer.
         bias: Name of the initializer that only this layer adds.
         added: It was put there for the correction, as zeros.
-        error: Mean error of the output, one entry per output channel.
+        error: Mean error of the output, one entry for each of the bias.
     """
 
     node: str

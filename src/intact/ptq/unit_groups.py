@@ -125,10 +125,16 @@ def worth(steps: Sequence[Raise], total: float) -> int:
     return best
 
 
-def within(groups: Sequence[UnitGroup], budget: float) -> dict[Form, dict[Unit, UnitGroup]]:
-    """Which units get which form where so much time may be spent: what is worth it."""
+def within(groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> list[Raise]:
+    """The steps that are worth their time, where so much may be spent.
+
+    Args:
+        groups: Measured.
+        budget: The most time, together.
+        error: Of the outputs, where there are units in none of the groups.
+    """
     steps = raises(groups, budget)
-    return forms_of(steps[: worth(steps, sum(group.error for group in groups))])
+    return steps[: worth(steps, max(error, sum(group.error for group in groups)))]
 
 
 def forms_of(steps: Sequence[Raise]) -> dict[Form, dict[Unit, UnitGroup]]:

@@ -18,8 +18,6 @@ from intact.ptq.sixteen import Unit, said_of, wide_activation
 from intact.ptq.state import State
 from intact.ptq.targets import Target
 
-_MULTIPLYING = ("Conv", "Gemm", "MatMul")
-
 
 @dataclass
 class WideReads:
@@ -45,7 +43,7 @@ class WideUnits:
         self._nodes = {node.name or "": node for node in state.model.graph}
         weights = (t for t in state.targets if t.site.role == "weight" and t.format in ("int8", "uint8"))
         read = {name for target in weights for name, index in target.readers if index == 1}
-        self.layers = frozenset(name for name in read if is_op(self._nodes.get(name), *_MULTIPLYING))
+        self.layers = frozenset(name for name in read if is_op(self._nodes.get(name), *ops.MULTIPLY_WIDE))
         """Products with constant weights of 8 bits: the engine computes them in integers from 16, too."""
         self._targets: dict[object, list[Target]] = {}
         for target in state.activations:

@@ -1,6 +1,7 @@
 """LSTM, GRU and RNN: a product of all inputs with their weights, and one step that walks over the states.
 
-With pairs on the inputs and their weights that product is one of integers, as any other layer's.
+With pairs on the inputs and their weights that product is one of integers, as any other layer's. Inputs may
+have 16 bits (N62).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, in_range
 from intact.engine.lower.moves import Rule, who
-from intact.engine.lower.weights import gates_of, prove
-from intact.engine.steps import Codes, Epilogue, FloatLinear, Linear, Recurrent
+from intact.engine.lower.operand import codes_read
+from intact.engine.lower.weights import gates_of, prove, prove_joined
+from intact.engine.steps import Epilogue, FloatLinear, Linear, Recurrent
 from intact.graph import Node, Value, ops
 from intact.graph.ops.recurrent import Recurrent as Operator
 
@@ -113,12 +115,15 @@ def _projected(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
 
 
 def _in_codes(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
-    source, codes = builder.wanted_codes(node.inputs[0])
-    weight = gates_of(builder, node.inputs[1])
-    epilogue = _epilogue(builder, node, codes, weight.scale, layer)
-    prove(weight, codes, None)
+    read = codes_read(builder, node.inputs[0])
+    weight, codes, shift = gates_of(builder, node.inputs[1]), read.codes, 0
+    if read.low:
+        shift = prove_joined(weight, (codes.low, codes.high), codes.zero_point, None)
+    else:
+        prove(weight, codes, None)
+    epilogue = _epilogue(builder, node, codes.scale * 2**shift, weight.scale, layer)
     w = builder.hold(f"{node.name}.weight", weight.codes)
-    builder.add(Linear(*who(node), source, y, w, epilogue))
+    builder.add(Linear(*who(node), read.x, y, w, epilogue, read.low, shift))
 
 
 def _in_floats(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
@@ -131,12 +136,12 @@ def _in_floats(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
 
 
 def _epilogue(
-    builder: PlanBuilder, node: Node, x: Codes, scale: NDArray[np.float32], layer: _Layer
+    builder: PlanBuilder, node: Node, x_scale: float, scale: NDArray[np.float32], layer: _Layer
 ) -> Epilogue:
     """Sums of integers as floats, and the biases behind them (N25)."""
     one = np.float32(1)
     with in_range():
-        multiplier = np.atleast_1d(numerics.multipliers(np.float32(x.scale), scale, one))
+        multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, one))
         shift = None if layer.shift is None else np.atleast_1d(numerics.scaled_bias(layer.shift, one))
     bias = "" if shift is None else builder.hold(f"{node.name}.bias", shift)
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)

@@ -47,6 +47,9 @@ def of_kind(*kinds: Kind) -> frozenset[str]:
 CONVOLUTIONS = of_kind("convolution")
 PRODUCTS = of_kind("product")
 RECURRENT = of_kind("recurrent")
+
+MULTIPLY_WIDE = frozenset({"Conv", "Gemm", "MatMul"}) | RECURRENT
+"""What multiplies inputs of 16 bits by constant weights of 8 in integers (N62)."""
 WITH_CURVE = frozenset(name for (domain, name), one in BOOK.items() if not domain and one.curve is not None)
 """Operators of which `curve` knows what they make."""
 MOVING = of_kind("move")

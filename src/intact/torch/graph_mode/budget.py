@@ -18,11 +18,12 @@ from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
+from intact.ptq.budget import GOOD_DB, is_recurrent
 from intact.ptq.evaluator import Errors, relative, worst
 from intact.ptq.predicted_time import PredictedTime
 from intact.ptq.settings import FLOAT_BUDGET
 from intact.ptq.sixteen import Unit, said_of
-from intact.ptq.unit_groups import RUNS, Form, UnitTrials, pays, within
+from intact.ptq.unit_groups import RUNS, Form, UnitTrials, forms_of, pays, within
 from intact.torch._bias import undo_bias_correction
 from intact.torch._collection import enabled_quantizers
 from intact.torch.calibration import CalibrationResult
@@ -96,13 +97,19 @@ def spend(
     """
     quantizers = enabled_quantizers(calibration.model)
     before = _errors(calibration.output_errors(quantizers))
-    if not before or worst(before) >= POOR_DB:
+    if not budget or not before or worst(before) >= GOOD_DB:
+        return Spent()
+    units = {one.unit: one for one in units_of(found, plan, quantizers)}
+    error = 0.0
+    if worst(before) >= POOR_DB:
+        reads, error = is_recurrent(found.placed), relative(before)
+        units = {unit: one for unit, one in units.items() if reads(unit)}
+    if not units:
         return Spent()
     undo_bias_correction(calibration.model)
-    units = {one.unit: one for one in units_of(found, plan, quantizers)}
     trials = _ModuleTrials(found, calibration, units)
     wanted = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
-    forms = within(trials.measured(wanted), budget) if wanted else {}
+    forms = forms_of(within(trials.measured(wanted), budget, error) if wanted else [])
     changed = _Change(calibration)
     spent = Spent()
     for form, groups in forms.items():

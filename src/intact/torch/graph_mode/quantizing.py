@@ -95,9 +95,10 @@ def quantize(
         activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
-        float_budget: Where 8 bits leave an output below 26 dB on the batches that `calibrate` holds, what
-            loses most for its time gets 16 bits or stays in float, as in `intact.quantize`: at most so much
-            more time, as predicted, as a part of the whole. None: 0.4 for "intact" with bytes, else 0.
+        float_budget: Where 8 bits leave an output below 26 dB on the batches that `calibrate` holds (below
+            40, where recurrent layers alone get more), what loses most for its time gets 16 bits or stays in
+            float, as in `intact.quantize`: at most so much more time, as predicted, as a part of the whole.
+            None: 0.4 for "intact" with bytes, else 0.
         inplace: False: leave `model` alone and quantize a deep copy.
         **options: Passed on to `calibrate`; `correct_bias` is "auto" here, as it is for files.
     Returns:

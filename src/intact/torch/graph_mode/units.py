@@ -11,8 +11,6 @@ from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.plan import QuantizerPlan
 
-_MULTIPLYING = {"Conv", "Gemm", "MatMul"}
-
 
 @dataclass(frozen=True)
 class ModuleUnit:
@@ -55,7 +53,7 @@ def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> l
         computing = [name for name in read if not ops.may_move(nodes[name])] or read
         weights = [name for name in _weights(found, plan, computing) if name in enabled]
         labels = dict.fromkeys(found.label(name, nodes[name].op_type) for name in computing)
-        widens = bool(weights) and all(nodes[name].op_type in _MULTIPLYING for name in computing)
+        widens = bool(weights) and all(nodes[name].op_type in ops.MULTIPLY_WIDE for name in computing)
         unit = Unit((len(units), activation, False, None), (activation,), tuple(read))
         units.append(ModuleUnit(unit, tuple(weights), tuple(labels), widens))
     return sorted(units, key=lambda one: order[one.unit.nodes[0]])
