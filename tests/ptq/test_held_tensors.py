@@ -15,7 +15,7 @@ from intact.ptq import counting, evaluator, layer_inputs, quantize, sample, smoo
 from intact.ptq.bias_correction import with_bias_errors
 from intact.ptq.collect import calibrated
 from intact.ptq.emit import with_weights
-from intact.ptq.input_means import _Mean, mean_readers
+from intact.ptq.input_means import _Mean, mean_readers, weight_shapes
 from intact.ptq.prepare import prepared
 from intact.ptq.settings import Settings
 from intact.ptq.smoothing import smoothed
@@ -86,12 +86,54 @@ def test_a_whole_quantization_makes_a_session_for_counting_and_one_for_ranges(
     data = [image[None] for image in images]
     monkeypatch.setattr(counting, "INNER_BYTES", 0)
     plain = quantize(cnn, data, progress=False)
-    before = len(sessions)
+    before = sum("Conv" in operators for operators in sessions)
     monkeypatch.setattr(counting, "INNER_BYTES", sample.INNER_BYTES)
     sessions.clear()
     held = quantize(cnn, data, progress=False)
-    assert len(sessions) < before
+    assert sum("Conv" in operators for operators in sessions) < before
     assert graph.to_bytes(held.model) == graph.to_bytes(plain.model)
+
+
+def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
+    cnn: onnx.ModelProto, images: np.ndarray, sessions: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither means of biases nor squares of channels take another run of the model, in whatever order."""
+    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    monkeypatch.setattr(sample, "HELD_MOST", sample.HELD_LEAST)
+    data = [image[None] for image in images]
+    state, turned = collected(cnn, data), collected(cnn, data[::-1])
+    sessions.clear()
+    assert smoothing.smoothed_images(state) is None
+    corrected = with_bias_errors(state.with_own_model())
+    assert not sessions and corrected is not None
+    alone = with_bias_errors(replace(state.with_own_model(), input_means=None))
+    other = with_bias_errors(turned.with_own_model())
+    assert alone is not None and other is not None and corrected.bias_errors
+    for one, two, three in zip(corrected.bias_errors, alone.bias_errors, other.bias_errors, strict=True):
+        assert np.allclose(one.error, two.error, rtol=1e-5, atol=1e-9)
+        assert np.array_equal(one.error, three.error)
+
+
+def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    rng, gain = np.random.default_rng(0), np.ones(32, np.float32)
+    gain[3] = 40
+    model = build(
+        [("LayerNormalization", "x g b", "n"), ("MatMul", "n w", "m"), ("Add", "m c", "y")],
+        {"x": [1, 5, 32]}, {"y": [1, 5, 48]}, g=gain, b=np.full(32, 2, np.float32),
+        w=rng.standard_normal((32, 48)).astype(np.float32) / 6, c=np.zeros(48, np.float32),
+    )  # fmt: skip
+    state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
+    got = smoothed(state)
+    assert got is not None and got.input_means is not None and got.input_means.are_of(got)
+    again = replace(with_weights(got), input_means=None).with_own_model()
+    known = with_bias_errors(with_weights(got).with_own_model())
+    measured = with_bias_errors(again)
+    assert known is not None and measured is not None
+    (one,), (two,) = known.bias_errors, measured.bias_errors
+    assert np.allclose(one.error, two.error, rtol=1e-5, atol=1e-9)
 
 
 def test_large_tensors_are_let_go(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
@@ -195,8 +237,9 @@ def test_readers_look_at_every_tensor(steps: onnx.ModelProto, sounds: list[np.nd
     for held, (one,) in zip(state.runs, found, strict=True):
         assert held.inner is not None
         assert one == {"a": held.inner["r"].sum(), "b": held.inner["r"].sum(), "c": held.feeds["x"].sum()}
-    assert all(set(one) == {n.name for n in state.model.graph if n.op_type == "Conv"}
-               for (one,) in measured_of(state, mean_readers(state.model, state.weights)))  # fmt: skip
+    readers = mean_readers(state.model, weight_shapes(state.model, state.weights))
+    convolutions = {n.name for n in state.model.graph if n.op_type == "Conv"}
+    assert all(set(one) == convolutions for (one,) in measured_of(state, readers))
 
 
 def measured_of(state: State, *readers: Any) -> Iterator[tuple[dict[str, Any], ...]]:

@@ -156,7 +156,8 @@ def test_small_tensors_of_several_runs_are_counted_together(
     data = [images[i % len(images)][None] for i in range(24)]
 
     def counted_in(order: list[np.ndarray]) -> Calibration:
-        counter = Counter(session_of(model, wanted, 1), Asked(wanted, ["y"], "data"), 1)
+        asked = Asked(wanted, ["y"], "data")
+        counter = Counter(model, session_of(model, asked, 1), asked, 1)
         buffer = np.empty_like(data[0])
         for number, x in enumerate(order):
             buffer[:] = x

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, prune, set_initializer
-from intact.ptq.input_means import Means, MeanSums, layers_of, mean_readers
+from intact.ptq.input_means import Means, MeanSums, layers_of, mean_readers, weight_shapes
 from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
@@ -74,7 +74,9 @@ def mean_errors(
     """
     if means is None:
         sums = MeanSums()
-        for (found,) in measured(model, runs, mean_readers(model, weights), has_run=has_run):
+        for (found,) in measured(
+            model, runs, mean_readers(model, weight_shapes(model, weights)), has_run=has_run
+        ):
             sums.add(found)
         means = sums.means
     editor = _Biases(model)

@@ -1,4 +1,4 @@
-"""The ends of every channel of a tensor, over all calibration data: what smoothing divides channels by."""
+"""What smoothing knows of channels: the ends of each over all calibration data, squares of a few runs."""
 
 from __future__ import annotations
 
@@ -30,3 +30,28 @@ class ChannelEnds:
     def largest(self) -> NDArray[np.float64]:
         """The largest magnitude of every channel."""
         return np.maximum(self.high, -self.low)
+
+
+_PLACES = 4096
+"""Of a run of an image at which squares are measured, about."""
+
+
+@dataclass(frozen=True)
+class ChannelSquares:
+    """Sum of squares of every channel, float64 [channels], and of how many elements each."""
+
+    sums: NDArray[np.float64]
+    count: int
+
+    @classmethod
+    def of(cls, array: NDArray, axis: int) -> ChannelSquares:
+        """Those of `array`, at some places of an image; its last axis counts channels, or 1, of images."""
+        x = array.reshape(-1, 1, array.shape[-1])
+        if axis == 1:
+            x = array.reshape(*array.shape[:2], -1).swapaxes(1, 2)
+            x = x[:, :: max(1, len(x) * x.shape[1] // _PLACES)]  # [samples, places, channels]
+        return cls(np.einsum("npc,npc->c", x, x, dtype=np.float64), x.shape[0] * x.shape[1])
+
+    def __add__(self, other: ChannelSquares) -> ChannelSquares:
+        """Of both."""
+        return ChannelSquares(self.sums + other.sums, self.count + other.count)

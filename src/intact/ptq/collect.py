@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from intact.calib import Calibration
 from intact.errors import CalibrationError
@@ -14,14 +15,19 @@ from intact.ptq.answers import Margins
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.counting import Asked, Counter, session_of
 from intact.ptq.data import Source, open_data
+from intact.ptq.input_means import MeanSums, constant_shapes
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.measured_outputs import measured_outputs
 from intact.ptq.runs import Cutter
-from intact.ptq.sample import Sample
+from intact.ptq.sample import HELD_MOST, Held, Sample
 from intact.ptq.shards import PartCounter, counted, counted_by
 from intact.ptq.smoothing import smoothable
-from intact.ptq.state import State
+from intact.ptq.state import InputMeans, State
+from intact.ptq.targets import channel_axis
 from intact.ptq.workers import THREADS, in_order
+
+_MEANS_BYTES = 2**26
+"""Of the means of all held runs, at most: where there were more, the runs are made once more for them."""
 
 
 @dataclass
@@ -48,17 +54,40 @@ def calibrated(state: State) -> State | None:
     settings, inputs = state.settings, inputs_of(state.model)
     source = open_data(state.data, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
     channels = {one.name: one.axis for one in smoothable(state)} if settings.equalization else {}
+    layers = _corrected_layers(state)
     found = collect(
-        state.model, state.wanted, source, inputs, channels, progress=settings.progress, pool=settings.pool
-    )
+        state.model, state.wanted, source, inputs, channels, layers,
+        progress=settings.progress, pool=settings.pool,
+    )  # fmt: skip
     for name in (settings.ranges or {}).keys() & set(state.wanted):
         assert settings.ranges is not None
         found.calibration[name] = settings.ranges[name]
     runs = tuple(found.sample.runs)
     return replace(
         state, calibration=found.calibration, runs=runs, ran=state.model, margins=found.margins,
-        channels=found.channels,
+        channels=found.channels, input_means=_means_of(state.model, runs, layers),
     )  # fmt: skip
+
+
+def _corrected_layers(state: State) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights of layers whose biases may be corrected; none where their means were too many."""
+    if not state.settings.bias_correction:
+        return {}
+    readers = [r for target in state.targets if target.site.role == "weight" for r in target.readers]
+    shapes = constant_shapes(state.model, readers)
+    outputs = {node.name: channel_axis(node) for node in state.model.graph if node.name in shapes}
+    size = sum(prod(shape) // max(1, shape[outputs[name] or 0]) for name, shape in shapes.items())
+    return shapes if size * 8 * HELD_MOST <= _MEANS_BYTES else {}
+
+
+def _means_of(model: Model, runs: tuple[Held, ...], layers: Collection[str]) -> InputMeans | None:
+    """The means of `layers`; None where not all of `runs` have them."""
+    sums = MeanSums()
+    for held in runs:
+        if held.means.keys() != set(layers):
+            return None
+        sums.add(held.means)
+    return InputMeans(model, runs, sums.means) if layers else None
 
 
 def collect(
@@ -67,6 +96,7 @@ def collect(
     source: Source,
     inputs: Sequence[Input],
     channels: Mapping[str, int] | None = None,
+    layers: Mapping[str, tuple[int, ...]] | None = None,
     *,
     progress: bool = True,
     pool: JobPool | None = None,
@@ -81,6 +111,7 @@ def collect(
         source: The data.
         inputs: The model's.
         channels: The axis of those of `wanted` whose channels are looked at one by one.
+        layers: Whose inputs' means held runs get: shapes of their weights, by name.
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data; None: this process.
     Raises:
@@ -88,13 +119,13 @@ def collect(
         QuantValueError: The data do not fit the model.
     """
     outputs = measured_outputs(model).names
-    asked = Asked(wanted, outputs, source.name, channels or {})
-    session = session_of(model, [*wanted, *outputs], THREADS)
+    asked = Asked(wanted, outputs, source.name, channels or {}, layers or {})
+    session = session_of(model, asked, THREADS)
     cutter = Cutter(session, outputs, inputs)
     with Progress("calibrating", source.total, progress) as bar:
         runs = cutter.runs(_drawn(source.batches, bar))
         if pool is None:
-            counter = Counter(session, asked, THREADS)
+            counter = Counter(model, session, asked, THREADS)
             found = counted(counter, in_order(counter.run, runs))
         else:
             found = counted_by(pool, PartCounter(Parcel(model), asked, pool.threads or THREADS), runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.errors import IntactError
 from intact.graph import Model, Session
-from intact.ptq.channels import ChannelEnds
+from intact.ptq.channels import ChannelEnds, ChannelSquares
+from intact.ptq.input_means import mean_readers
 from intact.ptq.inputs import Feeds, inputs_of
-from intact.ptq.sample import INNER_BYTES
+from intact.ptq.sample import INNER_BYTES, RunMeans, Sample, digest_of
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""
@@ -28,12 +29,18 @@ class Ran:
         number: Of its batch.
         feeds, outputs: What went in and came out.
         inner: The wanted tensors, where they are small; None: they were let go.
+        digest: Of the feeds.
+        means, squares: See `intact.ptq.sample.Held`; none of a run that will not be held, or whose inner
+            tensors tell them.
     """
 
     number: int
     feeds: Feeds
     outputs: dict[str, NDArray]
     inner: dict[str, NDArray] | None
+    digest: bytes = b""
+    means: dict[str, RunMeans] = field(default_factory=dict)
+    squares: dict[str, ChannelSquares] = field(default_factory=dict)
 
 
 _ALONE, _TOGETHER = 2**15, 2**17
@@ -42,9 +49,10 @@ _ALONE, _TOGETHER = 2**15, 2**17
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
 
-def session_of(model: Model, wanted: Sequence[str], threads: int) -> Session:
-    """`model` with the tensors `wanted` among its outputs."""
+def session_of(model: Model, asked: Asked, threads: int) -> Session:
+    """`model` with all that is looked at among its outputs."""
     fed = {one.name for one in inputs_of(model)}
+    wanted = dict.fromkeys([*asked.wanted, *asked.outputs, *mean_readers(model, asked.layers)])
     extra = [name for name in wanted if name not in fed]
     return Session(model, extra=extra, folded=True, threads=threads, fix=_FIX)
 
@@ -57,12 +65,14 @@ class Asked:
         wanted, outputs: Names of the tensors to count, and of those that errors are measured on.
         data: What the runs are made of, in words.
         channels: The axis of those of `wanted` whose channels are looked at one by one.
+        layers: Whose inputs' means held runs have: shapes of their weights, by name.
     """
 
     wanted: Sequence[str]
     outputs: Sequence[str]
     data: str
     channels: Mapping[str, int] = field(default_factory=dict)
+    layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -95,16 +105,19 @@ class Counter:
     """Counts what runs make of the wanted tensors; several runs may be under way at once.
 
     Args:
-        session: The float model, with the wanted tensors among its outputs.
+        model: Float.
+        session: Of the model, see `session_of`.
         asked: What is counted, and what is handed on.
         threads: Of counting one tensor.
 
     Attributes:
         calibration: What was counted; complete behind `finish`.
         channels: The ends of every channel of the tensors that were asked for.
+        sample: Where runs are held.
     """
 
-    def __init__(self, session: Session, asked: Asked, threads: int) -> None:
+    def __init__(self, model: Model, session: Session, asked: Asked, threads: int) -> None:
+        self.sample, self._means = Sample(), mean_readers(model, asked.layers)
         self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
         self._session, self._asked, self._threads = session, asked, threads
         self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
@@ -114,20 +127,37 @@ class Counter:
         number, feeds = item
         kept: dict[str, NDArray] = {}
         inner: dict[str, NDArray] | None = {}
-        room = INNER_BYTES
+        room, ran = INNER_BYTES, Ran(number, feeds, kept, None, digest_of(feeds))
+        looks = self.sample.may_keep(ran.digest)
+        late: dict[str, NDArray] = {}  # to be looked at where inner tensors are let go
         for name, array in feeds.items():
+            if looks:
+                late[name] = array
             if name in self._waiting:  # data may come in one array again and again
                 self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
         for name, array in self._made(number, feeds):
             self._count(number, name, array)
-            room -= array.nbytes
+            if looks:
+                late[name] = array
+            if name in self._waiting or name in self._outputs:
+                room -= array.nbytes
             if room < 0:
                 inner = None
+                self._look(late, ran)
+                late.clear()
             elif inner is not None and name in self._waiting:
                 inner[name] = array
             if name in self._outputs:
                 kept[name] = array
-        return Ran(number, feeds, kept, inner)
+        return replace(ran, inner=inner)
+
+    def _look(self, arrays: Mapping[str, NDArray], ran: Ran) -> None:
+        """Note what held runs are asked for, of some tensors."""
+        for name, array in arrays.items():
+            if array.size:
+                ran.means.update((layer, mean(array)) for layer, mean in self._means.get(name, {}).items())
+                if (axis := self._asked.channels.get(name)) is not None:
+                    ran.squares[name] = ChannelSquares.of(array, axis)
 
     def _made(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
         """What the model makes of `feeds`; an error of its own names the batch."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels
-from intact.graph import Model, Node, is_op, ops
+from intact.graph import Constants, Model, Node, is_op, ops
 from intact.numerics import to_float32
 from intact.ptq.layer_inputs import Readers
 from intact.ptq.ranges import QuantizedWeight
+from intact.ptq.sample import RunMeans
 
 Means = dict[str, NDArray[np.float64]]
 """By layer: for every weight element of one output channel, [C, *kernel], or [K] of products and recurrent
 layers."""
-
-RunMeans = tuple[NDArray[np.float64], int]
-"""The mean of one run, and over how many samples."""
 
 
 def layers_of(model: Model, weights: Sequence[QuantizedWeight]) -> list[tuple[Node, str, QuantizedWeight]]:
@@ -35,12 +33,40 @@ def layers_of(model: Model, weights: Sequence[QuantizedWeight]) -> list[tuple[No
     return found
 
 
-def mean_readers(model: Model, weights: Sequence[QuantizedWeight]) -> Readers[RunMeans]:
-    """What takes the means of these layers, see `intact.ptq.layer_inputs.measured`."""
+def mean_readers(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Readers[RunMeans]:
+    """What takes the means of layers, see `intact.ptq.layer_inputs.measured`.
+
+    Args:
+        model: Float.
+        shapes: Of the weights of these layers, by name.
+    """
     readers: dict[str, dict[str, _Mean]] = {}
-    for node, x, weight in layers_of(model, weights):
-        readers.setdefault(x, {})[node.name or ""] = _Mean(node, weight.array.shape)
+    for node in model.graph:
+        if (name := node.name or "") in shapes and (x := node.inputs[0]) is not None:
+            readers.setdefault(x.name or "", {})[name] = _Mean(node, shapes[name])
     return readers
+
+
+def weight_shapes(model: Model, weights: Sequence[QuantizedWeight]) -> dict[str, tuple[int, ...]]:
+    """Those of the layers whose means can be told, by name."""
+    return {node.name or "": weight.array.shape for node, _, weight in layers_of(model, weights)}
+
+
+def constant_shapes(model: Model, readers: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """The same of layers whose weights are not quantized yet.
+
+    Args:
+        model: Float.
+        readers: (node name, input index) of those who will read a weight quantized.
+    """
+    constants = Constants(model.graph)
+    wanted, found = {name for name, index in readers if index == 1}, dict[str, tuple[int, ...]]()
+    for node in model.graph:
+        if (name := node.name or "") in wanted and node.inputs[0] is not None and _supported(node):
+            array = constants(node.inputs[1])
+            if array is not None:
+                found[name] = array.shape
+    return found
 
 
 @dataclass

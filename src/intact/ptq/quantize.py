@@ -106,7 +106,8 @@ def quantize(
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
             stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that
             takes more is at most this part of the time of the whole model, as predicted from products and
-            elements. 0: none. None: 0.4 for "intact" and 0 for other profiles, and where 16 bits are asked for (docs/decisions/0039-float-layers.md).
+            elements. 0: none. None: 0.4 for "intact" and 0 for other profiles, and where 16 bits are asked
+            for (docs/decisions/0039-float-layers.md).
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.

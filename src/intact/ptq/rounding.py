@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from intact import kernels, numerics
 from intact.graph import Node
 from intact.ptq.columns import InputsMet, as_rows, from_rows
-from intact.ptq.input_means import Means, MeanSums, mean_readers
+from intact.ptq.input_means import Means, MeanSums, mean_readers, weight_shapes
 from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
@@ -38,7 +38,7 @@ _LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are le
 _HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance
 _LOOKED = 2  # of the held runs: enough to see whose error decides
 _DECIDES = 0.5  # of the error of all: where weights lose a smaller part, halving it is hardly seen
-_MANY = 2**25  # weights of a model: fitting more takes longer than all other stages
+_MANY = 2**23  # weights of a model: fitting more takes longer than all other stages
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
 
 
@@ -189,7 +189,7 @@ def _measure(
     corrects = with_means and bool(state.settings.bias_correction)
     means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
-    both = readers, mean_readers(state.model, state.weights) if corrects else {}
+    both = readers, mean_readers(state.model, weight_shapes(state.model, state.weights)) if corrects else {}
     for number, (found, mean) in enumerate(measured(state.model, runs, *both, has_run=state.has_run)):
         means.add(mean)
         half = sums[number % 2]

@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.ptq.channels import ChannelSquares
 from intact.ptq.inputs import Feeds
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 INNER_BYTES = 2**18
+
+RunMeans = tuple[NDArray[np.float64], int]
+"""The means of what a layer reads in one run (`intact.ptq.input_means`), and over how many samples."""
 
 
 @dataclass(order=True)
@@ -30,12 +34,16 @@ class Held:
         outputs: What the float model says to them.
         inner: What the tensors that were calibrated were in this run, where all of them are few bytes
             (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
+        means: Of what layers read, by layer, where inner tensors were let go.
+        squares: Of channels, by tensor, likewise.
     """
 
     digest: bytes
     feeds: Feeds = field(compare=False)
     outputs: dict[str, NDArray] = field(compare=False)
     inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
+    means: dict[str, RunMeans] = field(compare=False, default_factory=dict, repr=False)
+    squares: dict[str, ChannelSquares] = field(compare=False, default_factory=dict, repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -57,19 +65,34 @@ class Sample:
         )
 
     def offer(
-        self, feeds: Feeds, outputs: dict[str, NDArray], inner: dict[str, NDArray] | None = None
-    ) -> None:
+        self,
+        feeds: Feeds,
+        outputs: dict[str, NDArray],
+        inner: dict[str, NDArray] | None = None,
+        digest: bytes | None = None,
+    ) -> Held | None:
         """Keep a copy of this run, if it is one of the chosen; another one may have to go.
 
-        `inner` is kept itself.
+        Args:
+            feeds, outputs: Of the run.
+            inner: Kept itself.
+            digest: See `digest_of`; None: it is still to be made.
+        Returns:
+            What is kept, if anything is.
         """
-        digest = _digest(feeds)
-        if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
-            return
-        if self._bound is not None and digest > self._bound:
-            return
+        digest = digest_of(feeds) if digest is None else digest
+        if not self.may_keep(digest):
+            return None
         ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        self._keep(Held(digest, ins, outs, inner))
+        held = Held(digest, ins, outs, inner)
+        self._keep(held)
+        return held
+
+    def may_keep(self, digest: bytes) -> bool:
+        """Whether a run with this digest would be kept now; none that would not is ever kept later."""
+        if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
+            return False
+        return self._bound is None or digest <= self._bound
 
     def merge(self, other: Sample) -> None:
         """Keep of both what one that was offered the runs of both would have kept."""
@@ -109,7 +132,15 @@ def _together(runs: Sequence[Held]) -> Held:
         {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         for parts in ([held.feeds for held in runs], [held.outputs for held in runs])
     )
-    return Held(runs[0].digest, feeds, outputs)
+    means, squares = dict[str, RunMeans](), dict[str, ChannelSquares]()
+    for held in runs:
+        squares |= {name: squares[name] + s if name in squares else s for name, s in held.squares.items()}
+    for name in runs[0].means:
+        parts = [held.means[name] for held in runs if name in held.means]
+        total = sum(samples for _, samples in parts)
+        sums = np.sum([samples * mean for mean, samples in parts], axis=0)
+        means[name] = sums / total, total
+    return Held(runs[0].digest, feeds, outputs, means=means, squares=squares)
 
 
 @lru_cache
@@ -117,7 +148,8 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     return str(dtype)  # which takes as long as a kilobyte of data
 
 
-def _digest(feeds: Feeds) -> bytes:
+def digest_of(feeds: Feeds) -> bytes:
+    """A hash of the inputs of a run."""
     digest = blake2b(digest_size=16)
     for name in sorted(feeds):
         array = feeds[name]

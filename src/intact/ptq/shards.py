@@ -41,7 +41,8 @@ class Counted:
 
     def add(self, ran: Ran) -> None:
         """Note a run, whose tensors are counted."""
-        self.sample.offer(ran.feeds, ran.outputs, ran.inner)
+        if (held := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
+            held.means, held.squares = ran.means, ran.squares
         self.margins.add(ran.outputs)
         self.runs, self.batches = self.runs + 1, ran.number + 1
 
@@ -76,8 +77,7 @@ class PartCounter:
     @cached_property
     def session(self) -> Session:
         """The model, made where the first part arrives."""
-        asked = self.asked
-        return session_of(self.model.model, [*asked.wanted, *asked.outputs], self.threads)
+        return session_of(self.model.model, self.asked, self.threads)
 
 
 def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
@@ -90,13 +90,13 @@ def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Coun
 
 def count_part(common: PartCounter, part: Sequence[Run]) -> Counted:
     """What the runs of `part` give."""
-    counter = Counter(common.session, common.asked, common.threads)
+    counter = Counter(common.model.model, common.session, common.asked, common.threads)
     return counted(counter, map(counter.run, part))
 
 
 def counted(counter: Counter, runs: Iterable[Ran]) -> Counted:
     """What `counter` found in runs, as these come."""
-    found = Counted(counter.calibration, counter.channels)
+    found = Counted(counter.calibration, counter.channels, counter.sample)
     for ran in runs:
         found.add(ran)
     counter.finish()

@@ -25,18 +25,17 @@ from intact import numerics
 from intact.calib import Calibration, Histogram
 from intact.graph import Constants, Model, Node, Session, ops
 from intact.placement import profile_of
-from intact.ptq.channels import ChannelEnds
+from intact.ptq.channels import ChannelEnds, ChannelSquares
 from intact.ptq.ranges import weight_spec
 from intact.ptq.sample import Held
 from intact.ptq.smoothing_edits import SmoothableTensor, WeightProduct, apply, passed_on
-from intact.ptq.state import State
+from intact.ptq.state import InputMeans, State
 from intact.ptq.targets import Target, channel_axis, summed_axis
 from intact.ptq.workers import THREADS, WORKERS
 from intact.spec import Format
 
 _MEASURED = 16  # of the held runs, at most, for squares and counts
 _KEPT_BYTES = 2**27  # of their tensors: what does not fit is computed again
-_PLACES = 4096  # of a run of an image at which squares are measured, about
 _HALVINGS = range(1, 8)  # k, above
 _SLACK = 1.25  # times the range, at most, for the largest channels, where that helps the others
 _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be worth a Mul
@@ -65,7 +64,7 @@ def _smoothed(state: State, images: bool) -> State | None:
     if not found or not runs or state.calibration is None:
         return None
     tensors = _Tensors(state, list(found), runs)
-    squares = _mean_squares(tensors, found)
+    squares = _mean_squares(tensors, runs, found)
     factors = {}
     for name, one in found.items():
         if name in squares:
@@ -93,7 +92,7 @@ def _ran(
     factors: Mapping[str, NDArray[np.float64]],
     renamed: Mapping[str, str],
 ) -> State:
-    """`made` with the inner tensors of runs: factors are powers of two, and all others stay as they are."""
+    """`made` with the inner tensors of runs, and means: factors are powers of two, others stay the same."""
     if not state.has_run:
         return made
 
@@ -106,7 +105,15 @@ def _ran(
             inner[new] = array * found[old].along(1 / factors[old]).astype(array.dtype)
         return replace(held, inner=inner)
 
-    return replace(made, runs=tuple(map(smoothed, made.runs)), ran=made.model)
+    runs, means = tuple(map(smoothed, made.runs)), state.input_means
+    if means is not None and means.are_of(state):
+        scaled = dict(means.means)
+        for old in renamed:
+            for name in {product.node for product in found[old].products} & scaled.keys():
+                mean = scaled[name]
+                scaled[name] = mean / factors[old].reshape(-1, *[1] * (mean.ndim - 1))
+        means = InputMeans(made.model, runs, scaled)
+    return replace(made, runs=runs, ran=made.model, input_means=means)
 
 
 class _Tensors:
@@ -248,19 +255,18 @@ def _product(
     )  # fmt: skip
 
 
-def _mean_squares(tensors: _Tensors, found: Mapping[str, SmoothableTensor]) -> dict[str, NDArray[np.float64]]:
+def _mean_squares(
+    tensors: _Tensors, runs: Sequence[Held], found: Mapping[str, SmoothableTensor]
+) -> dict[str, NDArray[np.float64]]:
     """Of every channel, over some places of the runs."""
-    sums: dict[str, NDArray[np.float64]] = {}
-    counts: dict[str, int] = {}
-    for name, array in tensors(list(found)):
-        x = array.reshape(-1, 1, array.shape[-1])
-        if found[name].rank:
-            x = array.reshape(*array.shape[:2], -1).swapaxes(1, 2)
-            x = x[:, :: max(1, len(x) * x.shape[1] // _PLACES)]  # [samples, places, channels]
-        square = np.einsum("npc,npc->c", x, x, dtype=np.float64)
-        sums[name] = sums.get(name, 0.0) + square
-        counts[name] = counts.get(name, 0) + x.shape[0] * x.shape[1]
-    return {name: total / counts[name] for name, total in sums.items() if counts[name]}
+    sums: dict[str, ChannelSquares] = {}
+    if all(name in held.squares for held in runs for name in found):
+        known = ((name, held.squares[name]) for held in runs for name in found)
+    else:
+        known = ((name, ChannelSquares.of(array, found[name].axis)) for name, array in tensors(list(found)))
+    for name, squares in known:
+        sums[name] = sums[name] + squares if name in sums else squares
+    return {name: total.sums / total.count for name, total in sums.items() if total.count}
 
 
 def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
