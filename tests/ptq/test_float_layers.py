@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import intact
 from intact.errors import QuantValueError
 from intact.graph import load
-from intact.placement import place
+from intact.placement import explain, place, read_placement
 from intact.ptq import POOR_DB, QuantizedModel, quantize
 from intact.ptq.predicted_time import PredictedTime, shapes_of
 from intact.ptq.settings import FLOAT_BUDGET, Settings
@@ -199,3 +200,26 @@ def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images:
         assert added(name) * predicted.total == pytest.approx(more)
     assert added("a", "y") == pytest.approx(added("a") + added("y"))
     assert added("a", "a") == added("a"), "a layer is left in float once"
+
+
+def test_a_saved_file_and_its_plan_say_that_the_budget_did_it(
+    spoiled: onnx.ModelProto, images: np.ndarray, tmp_path: Path
+) -> None:
+    result = quiet(spoiled, images)
+    result.save(tmp_path / "m.onnx")
+    model = load(tmp_path / "m.onnx")
+    name = next(node.name for node in model.graph if node.outputs[0].name == "even")
+    for rows in (
+        result.explain(),
+        explain(read_placement(model)),
+        explain(intact.compile(tmp_path / "m.onnx").plan),
+    ):
+        (row,) = [one for one in rows if name in one["nodes"]]
+        assert row["precision"] == "float"
+        assert str(row["reason"]).startswith(
+            "in float: chosen by the float budget: with 8 bits an output has"
+        )
+        others = [one for one in rows if not {name, "n_bounded"}.intersection(one["nodes"])]  # its Clip
+        assert others and not any("budget" in str(one["reason"]) for one in others)
+    again = quantize(tmp_path / "m.onnx", images, progress=False, float_budget=0)
+    assert not any("budget" in str(row["reason"]) for row in explain(read_placement(again.model)))

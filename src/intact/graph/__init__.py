@@ -23,7 +23,15 @@ from intact.graph.decided import decided_by_values, open_outputs, open_read_outp
 from intact.graph.dynamic import float_dynamic, has_stored_codes, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
-from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
+from intact.graph.emit_qdq import (
+    FORMAT_OPSETS,
+    QUANTIZER_KEY,
+    REASON_KEY,
+    Pair,
+    check_format,
+    emit_qdq,
+    opset_of_markers,
+)
 from intact.graph.equals import join_equals
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
@@ -86,6 +94,7 @@ __all__ = [
     "Parcel",
     "Parts",
     "QUANTIZER_KEY",
+    "REASON_KEY",
     "QuantizedValue",
     "QuantizedBias",
     "Seen",

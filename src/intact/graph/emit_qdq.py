@@ -21,6 +21,9 @@ from intact.spec import Format, QuantSpec
 QUANTIZER_KEY = "intact.quantizer"
 """Metadata of a pair's nodes: the quantizer that asked for it."""
 
+REASON_KEY = "intact.reason"
+"""Metadata of a node that has another format than rules alone would give it: the reason."""
+
 FORMAT_OPSETS = {
     "int8": 10, "uint8": 10, "fp8e4m3": 19, "fp8e5m2": 19, "int16": 21, "uint16": 21, "int4": 21,
     "uint4": 21, "fp4e2m1": 23,

@@ -11,7 +11,7 @@ from onnx_ir.passes import common as passes
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.inference import inferred
 from intact.graph.proto import all_nodes, with_subgraphs
 from intact.graph.skeleton import put_tensors, shorn, to_skeleton, without_weights
@@ -73,7 +73,7 @@ def tidy(model: ir.Model) -> None:
 
 
 def _keep_own(metadata: dict[str, str]) -> None:
-    for key in [k for k in metadata if k != QUANTIZER_KEY]:
+    for key in [k for k in metadata if k not in (QUANTIZER_KEY, REASON_KEY)]:
         del metadata[key]
 
 

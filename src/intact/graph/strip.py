@@ -15,7 +15,7 @@ from intact.graph.build import Inserter, Namer, is_read, replace
 from intact.graph.code_bounds import rewrite_code_bounds
 from intact.graph.constants import Constants
 from intact.graph.dynamic import float_dynamic, is_dynamic
-from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import prune
 from intact.graph.lift import lift_dequantize
@@ -70,6 +70,7 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     lift_dequantize(model)
     stripper = _Stripper(model.graph)
     for node in list(model.graph):
+        node.metadata_props.pop(REASON_KEY, None)
         if is_op(node, "DequantizeLinear"):
             stripper.strip(node)
     for branch in branches_of(model):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from intact.graph import Model, QuantizedValue, Value
-from intact.graph.ops import CONVOLUTIONS, PRODUCTS
+from intact.graph import REASON_KEY, Model, QuantizedValue, Value
+from intact.graph.ops import CONVOLUTIONS, MOVING, PRODUCTS
 from intact.layer import Layer
 from intact.placement.layers import Fuser
 from intact.placement.pairs import Pairs, scale_key
@@ -14,13 +15,16 @@ from intact.placement.records import Placement, Site
 from intact.placement.remarks import remarks_on
 from intact.placement.view import Reader, View
 
+_MOST = 300
+"""Characters of a reason that a file gives."""
+
 
 def read_placement(model: Model, profile: str | Profile = "intact") -> Placement:
     """What runs in int8 in a graph that has Q/DQ pairs, fused into what, and why not.
 
     A layer runs in int8 when all its quantizable inputs come through DequantizeLinear, none of them in 16
     bits: precision is what the file says. The reason of a layer ends with what is wrong with its pairs, for
-    example pairs on both inputs of a residual Add.
+    example pairs on both inputs of a residual Add; where the file says why, it begins with that.
 
     Args:
         model: Not changed.
@@ -43,8 +47,20 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         and (weight := pairs.above((op, 1))) is not None
     }  # fmt: skip
     layers, fusions = fuser.layers()
-    said = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in layers)
+    noted = {
+        op.name: f"{reason[:_MOST]}; "
+        for op in view.ops
+        if (reason := op.node.metadata_props.get(REASON_KEY))
+    }
+    said = (replace(one, reason=_first(one, noted) + alone.get(one.name, "") + one.reason) for one in layers)
     return Placement(_sites(view, pairs), tuple(_with(layer, remarks) for layer in said), fusions, chosen)
+
+
+def _first(layer: Layer, noted: Mapping[str, str]) -> str:
+    """What the file says of a layer's nodes; of one that only moves data nothing, as its codes may pass."""
+    if layer.op_type in MOVING:
+        return ""
+    return next((noted[name] for name in layer.nodes if name in noted), "")
 
 
 def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:

@@ -183,8 +183,9 @@ class _Search:
 
         Whole ranges and those that were chosen are to be compared again.
         """
+        by = "bits16='auto'" if self.before.settings.bits16 == "auto" else "the float budget"
         why = {
-            form: {unit: group.reason(self.least, form) for unit, group in raised.items()}
+            form: {unit: group.reason(self.least, form, by) for unit, group in raised.items()}
             for form, raised in forms.items()
         }
         state = self.before

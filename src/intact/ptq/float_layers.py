@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from intact.ptq.bias_correction import drop_added
 from intact.ptq.ranges import QuantizedWeight
-from intact.ptq.sixteen import Unit, said_of
+from intact.ptq.sixteen import Unit, note_reasons, said_of
 from intact.ptq.state import State
 from intact.ptq.targets import Target
 
@@ -33,6 +33,7 @@ def in_float(state: State, why: Mapping[Unit, str]) -> State:
     model, errors = state.model.clone(), state.bias_errors
     drop_added(model, [error for error in errors if error.node in nodes])
     reasons = {node: f"in float: {said}" for unit, said in why.items() for node in unit.nodes}
+    note_reasons(model, reasons)
     layers = tuple(said_of(layer, reasons) for layer in state.placement.layers)
     return replace(
         state, model=model, targets=tuple(targets), weights=tuple(weights),

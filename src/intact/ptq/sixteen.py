@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from intact.graph import FORMAT_OPSETS, Constants, Model, Node, ops, raise_opset
+from intact.graph import FORMAT_OPSETS, REASON_KEY, Constants, Model, Node, ops, raise_opset
 from intact.placement import Layer
 from intact.ptq.ranges import QuantizedWeight, weight_of
 from intact.ptq.settings import Bits16
@@ -195,6 +195,13 @@ def wide_activation(target: Target, format: str = "") -> Target:
     settings, format = target.settings, format or _WIDE[target.format]
     method = "max" if settings.method == "auto" else settings.method
     return replace(target, format=format, settings=replace(settings, activations=format, method=method))
+
+
+def note_reasons(model: Model, reasons: Mapping[str, str]) -> None:
+    """Let the file say why nodes have their formats, in place: by name."""
+    for node in model.graph:
+        if (said := reasons.get(node.name or "")) is not None:
+            node.metadata_props[REASON_KEY] = said
 
 
 def said_of(layer: Layer, reasons: Mapping[str, str], integer: Container[str] = ()) -> Layer:

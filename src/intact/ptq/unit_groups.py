@@ -58,11 +58,11 @@ class UnitGroup:
     error: float
     forms: dict[Form, Cost]
 
-    def reason(self, least: float, form: Form) -> str:
-        """Why they have that form, where an output has `least` dB."""
+    def reason(self, least: float, form: Form, by: str = "the float budget") -> str:
+        """Why they have that form: `by` chose it, as an output has `least` dB."""
         who = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
         return (
-            f"with 8 bits an output has {least:.1f} dB, with {who} alone in 8 bits "
+            f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {who} alone in 8 bits "
             f"{-10 * log10(self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
         )
 

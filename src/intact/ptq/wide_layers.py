@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from intact.calib import Calibration
 from intact.calib.amax import Stats
 from intact.graph import Node, is_op, ops
-from intact.ptq.sixteen import Unit, said_of, wide_activation
+from intact.ptq.sixteen import Unit, note_reasons, said_of, wide_activation
 from intact.ptq.state import State
 from intact.ptq.targets import Target
 
@@ -126,8 +126,11 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
                 known[value] = _merged(state.calibration, sources)
     said_by_node = {node: f"inputs of 16 bits: {said}" for unit, said in why.items() for node in unit.nodes}
     layers = tuple(said_of(layer, said_by_node, wide.layers) for layer in state.placement.layers)
+    model = state.model.clone()
+    note_reasons(model, said_by_node)
     return replace(
-        state, targets=tuple(targets), bits16=reasons, placement=replace(state.placement, layers=layers),
+        state, model=model, targets=tuple(targets), bits16=reasons,
+        placement=replace(state.placement, layers=layers),
         calibration=Calibration(known, state.calibration.provenance),
     )  # fmt: skip
 
