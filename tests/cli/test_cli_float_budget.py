@@ -49,7 +49,7 @@ def words(tmp_path: Path) -> list[object]:
 
 def test_it_says_what_stays_in_float_and_why(run, words: list[object]) -> None:
     status, shown, _ = run(*words)
-    assert status == 0 and "in float wider: with 8 bits an output has" in shown
+    assert status == 0 and "in float wider: chosen by the float budget: with 8 bits an output has" in shown
     cells = {c[1].strip(): c[2].strip() for c in (s.split("│") for s in shown.splitlines()) if len(c) > 2}
     assert cells["tensors left in float"].startswith("1 of ")
 
