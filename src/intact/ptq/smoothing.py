@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
 from intact.calib import Calibration, Histogram
-from intact.graph import Constants, Model, Node, Session, ops
+from intact.graph import Constants, Model, Node, Session, ops, part
 from intact.placement import profile_of
 from intact.ptq.channels import ChannelEnds, ChannelSquares
 from intact.ptq.ranges import weight_spec
@@ -31,7 +30,7 @@ from intact.ptq.sample import Held
 from intact.ptq.smoothing_edits import SmoothableTensor, WeightProduct, apply, passed_on
 from intact.ptq.state import InputMeans, State
 from intact.ptq.targets import Target, channel_axis, summed_axis
-from intact.ptq.workers import THREADS, WORKERS
+from intact.ptq.workers import THREADS, in_order
 from intact.spec import Format
 
 _MEASURED = 16  # of the held runs, at most, for squares and counts
@@ -124,25 +123,33 @@ class _Tensors:
         inner = [held.inner for held in runs if state.has_run and held.inner is not None]
         self._known: list[dict[str, NDArray]] = inner if len(inner) == len(runs) else []
         self._room = _KEPT_BYTES
+        self._sessions: dict[tuple[str, ...], tuple[Session, list[str]]] = {}
 
-    @cached_property
-    def _session(self) -> Session:
-        return Session(self._model, extra=self._names, folded=True, threads=THREADS * WORKERS)
+    def _session(self, names: Sequence[str]) -> tuple[Session, list[str]]:
+        """What makes `names`, no more, and its inputs."""
+        key = tuple(names)
+        if key not in self._sessions:
+            made = {value.name: value for node in self._model.graph for value in node.outputs}
+            needed = part(self._model, self._model.graph.inputs, [made[name] for name in names])
+            needed.graph.inputs[:] = [value for value in needed.graph.inputs if value.uses()]
+            inputs = [value.name or "" for value in needed.graph.inputs]
+            self._sessions[key] = Session(needed, folded=True, threads=THREADS), inputs
+        return self._sessions[key]
 
     def __call__(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray]]:
         """Tensors by name, of one run after the other; `names` are among those of the first call."""
-        for number, held in enumerate(self._runs):
-            if number < len(self._known):
-                yield from (
-                    (name, self._known[number][name]) for name in names if name in self._known[number]
-                )
-                continue
-            found = {}
-            for name, array in self._session.stream(held.feeds, names):
-                self._room -= array.nbytes
-                if self._room >= 0:
-                    found[name] = array
-                yield name, array
+        for known in list(self._known):
+            yield from ((name, known[name]) for name in names if name in known)
+        if len(self._known) == len(self._runs):
+            return
+        session, inputs = self._session(names)
+
+        def ran(held: Held) -> dict[str, NDArray]:
+            return dict(session.stream({name: held.feeds[name] for name in inputs}, names))
+
+        for found in in_order(ran, self._runs[len(self._known) :]):
+            yield from found.items()
+            self._room -= sum(array.nbytes for array in found.values())
             if self._room >= 0:
                 self._known.append(found)
 
@@ -274,9 +281,9 @@ def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray
     weights = [_WeightRows.of(product, _array(model, product)) for product in one.products]
     even = np.ones(len(channels.square))
     best, least = None, _CLEARLY * _expected_error(even, channels, one, weights)
-    for part in channels.parts(_is_symmetric(one)):
+    for filled in channels.parts(_is_symmetric(one)):
         for halvings in _HALVINGS:
-            factor = np.ldexp(1.0, np.maximum(_powers_above(np.maximum(part, 2.0**-99)) + halvings, 0))
+            factor = np.ldexp(1.0, np.maximum(_powers_above(np.maximum(filled, 2.0**-99)) + halvings, 0))
             error = _expected_error(factor, channels, one, weights)
             if error < least:
                 best, least = factor, error
@@ -364,5 +371,5 @@ def _count(
     stats = {name: Histogram() for name in factors}
     inverse = {name: found[name].along(1 / factor) for name, factor in factors.items()}
     for name, array in tensors(list(factors)):
-        stats[name].collect(array * inverse[name].astype(array.dtype), threads=THREADS * WORKERS)
+        stats[name].collect(array * inverse[name].astype(array.dtype), threads=THREADS)
     return stats
