@@ -1,9 +1,7 @@
-"""Short rows, and pictures in two orders, take about as long as the same elements in long rows of one."""
+"""Short rows, and pictures that lie in two orders."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,59 +9,9 @@ import pytest
 from tests.kernels.steps.test_float_steps import UINT8, Case, SameBits, some_values, spread
 
 from intact import numerics
-from intact.kernels import float_steps, moves
+from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
-from intact.kernels.program import NativeStep, View
 from intact.numerics.normalization import REDUCTIONS
-
-ELEMENTS = 1 << 16
-
-
-def seconds(runner: Any, make: Callable[[View, View], NativeStep], rows: int, made: Any) -> float:
-    """Of the fastest of some runs over rows that hold all elements together."""
-    run, n = runner(1), ELEMENTS // rows
-    x = run.input(np.random.default_rng(0).standard_normal((rows, n)).astype(np.float32))
-    y = run.output((rows, n) if made is None else (rows, 1), made or np.float32)
-    return fastest(run, make(x, y))
-
-
-def fastest(run: Any, step: NativeStep) -> float:
-    run.run(step)
-    times = []
-    for _ in range(15):
-        start = time.perf_counter()
-        run.run()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize(
-    ("make", "made"),
-    [
-        (lambda x, y: float_steps.softmax(Real(x), Real(y)), None),
-        (lambda x, y: float_steps.layer_norm(Real(x), Real(y), 1e-5), None),
-        (lambda x, y: moves.arg_max(x, y, 1), np.int64),
-    ],
-    ids=["softmax", "layer_norm", "arg_max"],
-)
-def test_rows_of_four_do_not_wait_for_each_other(
-    runner: Any, make: Callable[[View, View], NativeStep], made: Any
-) -> None:
-    short, long = (seconds(runner, make, rows, made) for rows in (ELEMENTS // 4, ELEMENTS // 512))
-    assert short < 5 * long
-
-
-def test_planes_and_pixels_are_added_as_pixels_alone(runner: Any) -> None:
-    """What image enhancers end in: a graph's input of 3 planes, and a map that lies pixel by pixel."""
-    times, shape = [], (1, 3, 128, 128)
-    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    pixels = (0, 2, 3, 1)
-    for order in ((0, 1, 2, 3), pixels):
-        run = runner(1)
-        a, b = Real(run.input(x, order)), Real(run.input(x, pixels))
-        y = Real(run.output(shape, np.float32, pixels))
-        times.append(fastest(run, float_steps.binary(a, b, y, "add")))
-    assert times[0] < 4 * times[1]
 
 
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 300])
