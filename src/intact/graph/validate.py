@@ -115,6 +115,8 @@ def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> 
         raise FileFormatError("functions", "the same function twice", "each function once", FIX)
     for function in proto.functions:
         where = f"function '{function.name}'"
+        names = function.name, function.domain, function.overload
+        _require_text(where, *names, *function.input, *function.output)
         try:
             own = _checked_versions(function.opset_import, any_opset) if function.opset_import else {}
         except (FileFormatError, UnsupportedError) as error:
@@ -183,14 +185,16 @@ def _check_nodes(
     return _order(nodes, uses, makers, at)
 
 
+def _require_text(where: str, *texts: object) -> None:
+    """Refuse bytes, which protobuf hands over where a name is no UTF-8."""
+    if not all(isinstance(text, str) for text in texts):
+        raise FileFormatError(where, "a name that is no UTF-8", "text", FIX)
+
+
 def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
     """The names of `visible` that the node and its subgraphs read."""
     NODE_PORTS.check(len(node.input) + len(node.output), where)
-    texts = (node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
-    if not all(
-        isinstance(text, str) for text in texts
-    ):  # protobuf hands over bytes that are no UTF-8 as they are
-        raise FileFormatError(where, "a name that is no UTF-8", "text", FIX)
+    _require_text(where, node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
     used = set(filter(None, node.input))
     for name in node.input:
         if name and name not in visible:
