@@ -21,7 +21,7 @@ from torch import Tensor, fx
 from torch.onnx._internal.exporter import _fx_passes
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["remove_unread", "without_check_nodes", "without_checks"]
+__all__ = ["CHECKS", "remove_unread", "without_check_nodes", "without_checks"]
 
 _OURS = str(Path(__file__).parents[1])
 
@@ -117,7 +117,7 @@ def _asked(test: ast.expr, *, passes: bool) -> dict[tuple[int | None, int | None
 # ---- in the traced program ----
 
 
-_CHECKS = {
+CHECKS = {
     torch.ops.aten.sym_constrain_range.default,
     torch.ops.aten.sym_constrain_range_for_size.default,
     torch.ops.aten._assert_async.default,
@@ -156,7 +156,7 @@ def without_check_nodes() -> Iterator[None]:
 
 
 def _remove_checks(graph: fx.Graph) -> None:
-    remove_unread(node for node in graph.nodes if node.op == "call_function" and node.target in _CHECKS)
+    remove_unread(node for node in graph.nodes if node.op == "call_function" and node.target in CHECKS)
 
 
 def remove_unread(nodes: Iterable[fx.Node]) -> None:

@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.onnx._internal.exporter import _fx_passes
 
 from intact.torch.checks import remove_unread
+from intact.torch.decomposition import decompose_calls
 
 __all__ = ["constants_folded"]
 
@@ -30,7 +31,7 @@ def constants_folded() -> Iterator[None]:
         return
 
     def decompose(program: ExportedProgram, registry: Any) -> ExportedProgram:
-        done: ExportedProgram = known(program, registry)
+        done: ExportedProgram = decompose_calls(program, registry) or known(program, registry)
         _Folding(done, registry).run()
         return done
 

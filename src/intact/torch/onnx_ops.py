@@ -23,10 +23,12 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
+from intact.collector import looking_at_new_objects
 from intact.errors import IntactError, UnsupportedError
 from intact.torch.checks import without_check_nodes, without_checks
 from intact.torch.constant_folding import constants_folded
 from intact.torch.exact import torch_functions
+from intact.torch.exporter_registry import registry_kept
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
@@ -94,6 +96,7 @@ def translate(
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
                 without_check_nodes(), constants_folded(), _exact_constants(), _true_rewrites(), way(),
+                registry_kept(), looking_at_new_objects(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
