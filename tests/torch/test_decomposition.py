@@ -37,6 +37,13 @@ class WritesBehindDropout(nn.Module):
         return y, z
 
 
+class MakesTensor(nn.Module):
+    """`torch.tensor` detaches in place what it makes."""
+
+    def forward(self, x):
+        return x * torch.tensor([2.0] * 8)
+
+
 class WritesThroughView(nn.Module):
     """The whole is read behind a write into its first row."""
 
@@ -91,7 +98,7 @@ def exported(model: nn.Module, monkeypatch, *, one_by_one: bool, sizes) -> list[
 
 
 @pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim("batch")},)], ids=["fixed", "open"])
-@pytest.mark.parametrize("kind", [Writes, WritesBehindDropout])
+@pytest.mark.parametrize("kind", [Writes, WritesBehindDropout, MakesTensor])
 def test_decomposing_each_call_gives_the_file_of_a_second_trace(kind, sizes, monkeypatch):
     torch.manual_seed(0)
     model = kind()

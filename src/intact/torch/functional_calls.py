@@ -40,6 +40,9 @@ def make_functional(graph: fx.Graph) -> None:
     memory = _Memory(nodes)
     for node in writing:
         functional = _functional(node)
+        if node.target is torch.ops.aten.detach_.default:  # it writes no value
+            node.target = functional
+            continue
         target = node.args[0]
         if not isinstance(target, fx.Node) or not _keeps_type(node):
             raise NeedsRetrace
