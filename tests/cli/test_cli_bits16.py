@@ -45,7 +45,7 @@ def test_it_is_advised_where_8_bits_are_poor_and_then_says_what_it_did(
     assert status == 0 and "--bits16 auto" not in shown
     cells = {c[1].strip(): c[2].strip() for c in (s.split("│") for s in shown.splitlines()) if len(c) > 2}
     assert cells["tensors with 16 bits"] == "2 of 2" and cells["layers in int8"] == "2"
-    assert "16 bits for x: with 8 bits an output has" in shown
+    assert "16 bits for x: chosen by bits16='auto': with 8 bits an output has" in " ".join(shown.split())
 
 
 def test_json_has_all_of_it(run, uneven: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.stored import LEAST, Stored, stored_codes
 from intact.graph import Constants, Model, Node, is_op
+from intact.graph.ops import DequantizeLinear
 
 _MOST_AXES = 4
 _FIRST = 64  # elements that are compared before all are
@@ -59,12 +60,11 @@ def _stored(node: Node, constants: Constants) -> Stored | None:
         return None
     if len(node.inputs) > 2 and node.inputs[2] is not None and zero is None:
         return None
-    given = {name: attribute.as_int() for name, attribute in node.attributes.items() if name in _ATTRIBUTES}
-    axis, block = given.get("axis", 1) if scale.size > 1 else 0, given.get("block_size", 0)
-    return stored_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, block)
+    said = DequantizeLinear.of(node)
+    axis = 0 if scale.size == 1 else 1 if said.axis is None else said.axis
+    return stored_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, said.block_size)
 
 
-_ATTRIBUTES = ("axis", "block_size")
 _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8}
 
 
