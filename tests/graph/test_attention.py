@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 
 import intact
 from intact import graph
@@ -200,16 +198,18 @@ STRANGE = {
 
 @pytest.mark.parametrize("case", STRANGE.values(), ids=STRANGE.keys())
 def test_rows_of_nothing_are_zeros_and_rows_with_a_nan_stay_nan(case):
-    """As the specification has it, and ONNX Runtime for masks without the least finite float."""
+    """As the specification has it; older versions of ONNX's reference and of ONNX Runtime give more NaNs."""
     said, query = case
     mask = said["mask"] if said["mask"].dtype == bool else np.float32(said["mask"])
     proto, feeds = attention(mask=mask)
     if query is not None:
         feeds["q"][..., query[0], 0] = query[1]
+    scores = np.float32(feeds["q"] @ feeds["k"].swapaxes(-1, -2) / 2)
+    bias = np.where(mask, np.float32(0), MINUS) if mask.dtype == bool else mask
     with np.errstate(invalid="ignore"):
-        want = ReferenceEvaluator(proto).run(None, feeds)[0]
-    runtime = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    np.testing.assert_allclose(runtime.run(None, feeds)[0], want, atol=1e-5)
+        shares = np.exp(scores + bias - (scores + bias).max(-1, keepdims=True))
+        shares = shares / shares.sum(-1, keepdims=True)
+        want = np.where(np.all(bias == MINUS, -1)[:, None], 0, shares @ feeds["v"])
     got = intact.compile(proto).run(feeds)["y"]
     np.testing.assert_allclose(got, want, atol=1e-5)
     np.testing.assert_array_equal(intact.run_reference(proto, feeds)["y"], got)
