@@ -263,7 +263,7 @@ class Depthwise final : public Step {
   void write(float* floats, size_t n, uint8_t* y) const {
     if (s_.epilogue.floats) {
       const float low = s_.epilogue.real_low, high = s_.epilogue.real_high;
-      for (size_t c = 0; c < n; ++c) floats[c] = floats[c] < low ? low : floats[c] > high ? high : floats[c];
+      for (size_t c = 0; c < n; ++c) floats[c] = std::min(std::max(floats[c], low), high);
       std::memcpy(y, floats, n * sizeof(float));
     } else {
       const bool divides = s_.epilogue.function != nullptr || s_.epilogue.divides;

@@ -107,6 +107,13 @@ class Qdq:
         return made
 
 
+def assert_same_bits(got: NDArray[Any], want: NDArray[Any], name: str = "") -> None:
+    """Equal arrays, zeros of the same sign included; of NaNs, that they are one."""
+    np.testing.assert_array_equal(got, want, err_msg=name, strict=True)
+    if want.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(got)[want == 0], np.signbit(want)[want == 0], err_msg=name)
+
+
 class Lowered:
     """A plan beside the model that it was made of.
 
@@ -137,7 +144,7 @@ class Lowered:
     def exact(self) -> Lowered:
         """The engine gives the reference's bits in every tensor."""
         for name, got in Engine(self.plan, threads=1, deterministic=True).tap(self.feeds).items():
-            np.testing.assert_array_equal(got, self.values[name], err_msg=name, strict=True)
+            assert_same_bits(got, self.values[name], name)
         return self
 
     def agree(self, tolerance: float = 0.0) -> Lowered:

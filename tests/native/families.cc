@@ -424,6 +424,7 @@ struct Convolution {
       correction.push_back(pick(-5000, 5000));
       multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-5f);
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
+      if (pick(1, 8) == 1) multiplier.back() = bias.back() = -0.0f;  // a real of -0
     }
     weights = {h, k, channels, high, w.data(), correction.data(), multiplier.data(), bias.data()};
     weights.joins = row.joins = pick(1, 3) == 1;
@@ -436,7 +437,7 @@ struct Convolution {
     e.floats = pick(0, 3) == 0, e.bounded = pick(0, 1) == 0, e.has_residual = row.residual != nullptr;
     e.residual_zero_point = pick(0, 255), e.residual_multiplier = 0.37f;
     e.zero_point = pick(0, 255), e.low = pick(0, 255), e.high = pick(e.low, 255);
-    e.real_low = -20, e.real_high = 90;
+    e.real_low = pick(0, 1) == 0 ? -20.0f : 0.0f, e.real_high = 90;
     row.y_pixel = channels * (e.floats ? 4 : 1);
   }
 

@@ -32,6 +32,7 @@ struct Layer {
   std::vector<uint8_t> x, low, r;
   std::vector<int32_t> correction, high_correction;
   int shift = pick(0, 7);
+  float low_end = pick(0, 1) == 0 ? -50.0f : 0.0f;
   std::vector<float> multiplier, bias, gains, shifts;
 
   Layer() {
@@ -65,6 +66,7 @@ struct Layer {
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
       gains.push_back(static_cast<float>(pick(-20, 20)) * 0.1f);
       shifts.push_back(static_cast<float>(pick(0, 1000)) * 0.1f);
+      if (pick(1, 8) == 1) multiplier.back() = bias.back() = shifts.back() = -0.0f;  // a real of -0
     }
   }
 
@@ -111,7 +113,7 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.epilogue.zero_point = 11;
   spec.epilogue.low = 3;
   spec.epilogue.high = 250;
-  spec.epilogue.real_low = -50;
+  spec.epilogue.real_low = layer.low_end;
   spec.epilogue.real_high = 150;
   spec.epilogue.residual_zero_point = 9;
   spec.epilogue.residual_multiplier = 0.37f;

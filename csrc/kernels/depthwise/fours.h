@@ -370,7 +370,7 @@ class Worker {
 
   void store_floats(Float (&v)[4]) const {
     const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
-    for (int k = 0; k < 4; ++k) v[k] = V::smaller(V::larger(v[k], low), high);
+    for (int k = 0; k < 4; ++k) v[k] = vec::at_most<V>(vec::at_least<V>(v[k], low), high);
     if (!kTail) return in_order(v, y_);
     alignas(64) float ordered[kBytes];
     in_order(v, ordered);

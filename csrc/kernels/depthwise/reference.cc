@@ -1,6 +1,7 @@
 // The meaning of the family, in the fewest lines. Packed: correction, M, B, then weights as given.
 #include "kernels/depthwise/depthwise.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace intact {
@@ -36,7 +37,7 @@ void finish(const Epilogue& e, float v, const uint8_t* residual, uint8_t* y, int
     y[channel] = to_byte(e.divides ? v / e.scale : v, e.grid());
     return;
   }
-  v = v < e.real_low ? e.real_low : v > e.real_high ? e.real_high : v;
+  v = std::min(std::max(v, e.real_low), e.real_high);
   std::memcpy(y + 4 * static_cast<size_t>(channel), &v, 4);
 }
 

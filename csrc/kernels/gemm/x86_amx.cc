@@ -156,7 +156,7 @@ void finish_floats(const TilePending& p, int first, int count) {
       const __m512 sums = _mm512_cvtepi32_ps(products);
       const __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier), bias);
       float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset) + c;
-      _mm512_storeu_ps(y, _mm512_min_ps(_mm512_max_ps(real, low), high));
+      _mm512_storeu_ps(y, _mm512_min_ps(high, _mm512_max_ps(low, real)));
     }
   }
 }

@@ -171,6 +171,11 @@ inline void store_first(float* y, __m256 reals, int n) {
   _mm256_maskstore_ps(y, first_lanes(n), reals);
 }
 
+// N49: x where it equals a bound, and a NaN stays one.
+inline __m256 clipped(__m256 x, __m256 low, __m256 high) {
+  return _mm256_min_ps(high, _mm256_max_ps(low, x));
+}
+
 void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
@@ -182,7 +187,7 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
       const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
       __m256 real = real_of(t, row, c, lanes, branch);
       if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
-      store_first(y + c, _mm256_min_ps(_mm256_max_ps(real, low), high), t.channels - c);
+      store_first(y + c, clipped(real, low, high), t.channels - c);
     }
   }
 }
@@ -201,7 +206,7 @@ void store_floats(const Epilogue& e, const GemmRows& t) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
       const __m256 real = scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c);
-      store_first(y + c, _mm256_min_ps(high, _mm256_max_ps(low, real)), t.channels - c);  // a NaN stays one
+      store_first(y + c, clipped(real, low, high), t.channels - c);
     }
   }
 }

@@ -132,6 +132,11 @@ inline __m512 gained_of(const Lanes& lanes, const GemmRows& t, int row, int c) {
   return kResidual ? _mm512_add_ps(gained, branch_of<false>(lanes, residual, mask)) : gained;
 }
 
+// N49: x where it equals a bound, and a NaN stays one.
+inline __m512 clipped(__m512 x, __m512 low, __m512 high) {
+  return _mm512_min_ps(high, _mm512_max_ps(low, x));
+}
+
 template <bool kResidual>
 void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
@@ -142,7 +147,7 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
       const __mmask16 mask = mask_of(t.channels, c / kUnit);
       __m512 real = gained_of<kResidual>(lanes, t, row, c);
       if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
-      real = _mm512_min_ps(_mm512_max_ps(real, low), high);
+      real = clipped(real, low, high);
       _mm512_mask_storeu_ps(y + c, mask, real);
     }
   }
@@ -207,7 +212,7 @@ void store_floats(const Epilogue& e, const GemmRows& t) {
   if (plain && side_by_side(t, t.channels * static_cast<ptrdiff_t>(sizeof(float)))) {
     auto* const y = reinterpret_cast<float*>(t.y[0] + t.y_offset);
     for (int i = 0, n = t.rows * t.channels; i < n; i += kUnit) {
-      const __m512 real = _mm512_min_ps(high, _mm512_max_ps(low, _mm512_loadu_ps(t.scratch + i)));
+      const __m512 real = clipped(_mm512_loadu_ps(t.scratch + i), low, high);
       _mm512_mask_storeu_ps(y + i, mask_of(n, i / kUnit), real);
     }
     return;
@@ -215,9 +220,8 @@ void store_floats(const Epilogue& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 real = scaled(_mm512_loadu_ps(t.scratch + row * t.channels + c), t, c);
-      real = _mm512_min_ps(high, _mm512_max_ps(low, real));  // a NaN stays one
-      _mm512_mask_storeu_ps(y + c, mask_of(t.channels, c / kUnit), real);
+      const __m512 real = scaled(_mm512_loadu_ps(t.scratch + row * t.channels + c), t, c);
+      _mm512_mask_storeu_ps(y + c, mask_of(t.channels, c / kUnit), clipped(real, low, high));
     }
   }
 }

@@ -178,9 +178,11 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
 }
 
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+  const float32x4_t least = vdupq_n_f32(low), most = vdupq_n_f32(high);
   for (size_t i = 0; i < n; i += 4) {
-    const float32x4_t v =
-        vminq_f32(vmaxq_f32(real4(sums + i, multiplier), vdupq_n_f32(low)), vdupq_n_f32(high));
+    const float32x4_t real = real4(sums + i, multiplier);
+    const float32x4_t raised = vbslq_f32(vcltq_f32(real, least), least, real);
+    const float32x4_t v = vbslq_f32(vcgtq_f32(raised, most), most, raised);
     if (n - i >= 4) {
       vst1q_f32(y + i, v);
     } else {

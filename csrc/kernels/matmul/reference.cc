@@ -32,7 +32,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   for (size_t i = 0; i < n; ++i) {
     const float v = static_cast<float>(sums[i]) * multiplier + 0.0f;
-    y[i] = v < low ? low : v > high ? high : v;
+    y[i] = std::min(std::max(v, low), high);
   }
 }
 

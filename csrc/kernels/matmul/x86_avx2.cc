@@ -141,7 +141,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   const __m256 m = _mm256_set1_ps(multiplier), least = _mm256_set1_ps(low), most = _mm256_set1_ps(high);
   for (size_t i = 0; i < n; i += 8) {
-    const __m256 v = _mm256_min_ps(_mm256_max_ps(real8(sums + i, m), least), most);
+    const __m256 v = _mm256_min_ps(most, _mm256_max_ps(least, real8(sums + i, m)));
     if (n - i >= 8) {
       _mm256_storeu_ps(y + i, v);
     } else {

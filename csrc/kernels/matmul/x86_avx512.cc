@@ -221,7 +221,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
 
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   const __m512 m = _mm512_set1_ps(multiplier), least = _mm512_set1_ps(low), most = _mm512_set1_ps(high);
-  const auto real = [&](size_t i) { return _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), least), most); };
+  const auto real = [&](size_t i) { return _mm512_min_ps(most, _mm512_max_ps(least, real16(sums + i, m))); };
   size_t i = 0;
   for (; i + 64 <= n; i += 64) {
     for (size_t v = 0; v < 64; v += 16) _mm512_storeu_ps(y + i + v, real(i + v));

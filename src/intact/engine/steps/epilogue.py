@@ -137,7 +137,7 @@ class Epilogue:
         elif self.low is not None or self.high is not None:
             low = -np.inf if self.low is None else self.low
             high = np.inf if self.high is None else self.high
-            real = np.clip(real, np.float32(low), np.float32(high))
+            real = numerics.clip(real, low, high)
         return real
 
     def _residual(self, run: Run) -> Residual | None:
