@@ -43,7 +43,7 @@ from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable
 from intact.graph.inference import refresh_shapes
 from intact.graph.invariants import check_after, check_graph, checks_every_pass
-from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
+from intact.graph.io import parse_model, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
 from intact.graph.local_functions import inline_functions
@@ -57,6 +57,7 @@ from intact.graph.pads import join_pads
 from intact.graph.parcel import Parcel
 from intact.graph.parts import Parts, output_types, parts_of, take_floats_for_doubles
 from intact.graph.proto import own_graphs, to_proto
+from intact.graph.prune import lift_constants, prune
 from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session

@@ -10,11 +10,11 @@ from intact.graph.finishing import finish_layers
 from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
 from intact.graph.invariants import check_after
-from intact.graph.io import prune
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.pads import join_pads
+from intact.graph.prune import prune
 from intact.graph.rotary import open_rotary
 from intact.graph.sequences import open_sequences
 from intact.graph.stacks import join_stacks

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
-from intact.graph.io import prune
 from intact.graph.nbits import unpacked
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
+from intact.graph.prune import prune
 from intact.graph.view import is_op
 
 _FLOAT = ir.DataType.FLOAT

@@ -13,42 +13,14 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.inference import inferred
-from intact.graph.proto import all_nodes, with_subgraphs
+from intact.graph.proto import all_nodes
+from intact.graph.prune import prune
 from intact.graph.skeleton import put_tensors, shorn, to_skeleton, without_weights
-from intact.graph.view import is_op
 from intact.graph.wording import first_line, unreadable
 from intact.reading import read_bytes
 
 MAX_BYTES = 2**31 - 1
 """The most that one protobuf message can hold."""
-
-
-def prune(model: ir.Model) -> None:
-    """Drop the nodes and initializers that nobody reads, in place: what rewrites leave behind."""
-    passes.RemoveUnusedNodesPass()(model)
-
-
-def lift_constants(model: ir.Model) -> None:
-    """Make initializers of Constant nodes that hold a tensor of several numbers, in place, names and all.
-
-    Some exporters write weights as nodes: what rewrites weights would have to know both forms.
-    """
-    for graph in with_subgraphs(model.graph):
-        for node in [node for node in graph if is_op(node, "Constant")]:
-            (output,), attributes = node.outputs, list(node.attributes.values())
-            if output.is_graph_output() or [one.name for one in attributes] != ["value"]:
-                continue
-            tensor = attributes[0].value
-            if tensor.size < 2:
-                continue
-            lifted = ir.Value(
-                name=output.name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor,
-                metadata_props=output.metadata_props.copy(),
-            )  # fmt: skip
-            lifted.meta.update(output.meta)
-            graph.register_initializer(lifted)
-            output.replace_all_uses_with(lifted)
-            graph.remove(node, safe=True)
 
 
 def tidy(model: ir.Model) -> None:

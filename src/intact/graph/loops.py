@@ -9,8 +9,8 @@ from intact.graph.build import Namer, Writer, hand_over, is_read
 from intact.graph.cells import RecurrentCell, chosen, find_cell
 from intact.graph.constants import Constants
 from intact.graph.inference import refresh_shapes
-from intact.graph.io import prune
 from intact.graph.notes import Note
+from intact.graph.prune import prune
 from intact.graph.repeats import Carried, Repeat, known, read_repeat
 from intact.graph.view import is_op
 

@@ -17,10 +17,10 @@ from intact.graph.constants import Constants
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.inference import refresh_shapes
-from intact.graph.io import prune
 from intact.graph.lift import lift_dequantize
 from intact.graph.notes import Note
 from intact.graph.order import put_constants_first
+from intact.graph.prune import prune
 from intact.graph.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
 from intact.spec import QuantSpec
 
