@@ -13,7 +13,7 @@ lifetimes in memory, checks of files and the page of the format.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, get_type_hints
@@ -94,27 +94,49 @@ def _fields_of(kind: Any) -> tuple[Field, ...]:
     return tuple(found)
 
 
-def named(record: object) -> Iterator[tuple[str, Role]]:
+def named(record: object) -> tuple[tuple[str, Role], ...]:
     """All names of a record and of the records within it, with their roles."""
-    for one in fields_of(record):
-        yield from ((name, one.role) for name in one.names(record) if name)
-    for part in _parts_of(record):
-        yield from named(getattr(record, part))
+    return _names_of(record).all
 
 
 def reads(record: object) -> tuple[str, ...]:
     """What a step computes with: tensors, and constants that stand in the place of one."""
-    return tuple(name for name, role in named(record) if isinstance(role, Reads))
+    return _names_of(record).reads
 
 
 def writes(record: object) -> tuple[str, ...]:
     """The tensors that a step makes."""
-    return tuple(name for name, role in named(record) if isinstance(role, Writes))
+    return _names_of(record).writes
 
 
 def constants(record: object) -> tuple[str, ...]:
     """The constants that a step names as such."""
-    return tuple(name for name, role in named(record) if isinstance(role, Const))
+    return _names_of(record).constants
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of one record, by role."""
+
+    all: tuple[tuple[str, Role], ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    constants: tuple[str, ...]
+
+
+_KEPT = "_names"
+
+
+def _names_of(record: object) -> _Names:
+    """A record's names. They are kept in the record, which never changes: binding asks for them many times."""
+    kept: _Names | None = record.__dict__.get(_KEPT)
+    if kept is None:
+        pairs = [(name, one.role) for one in fields_of(record) for name in one.names(record) if name]
+        for part in _parts_of(record):
+            pairs.extend(named(getattr(record, part)))
+        by_role = (tuple(n for n, role in pairs if isinstance(role, kind)) for kind in (Reads, Writes, Const))
+        kept = record.__dict__[_KEPT] = _Names(tuple(pairs), *by_role)
+    return kept
 
 
 def renamed(record: Any, names: Mapping[str, str]) -> Any:
