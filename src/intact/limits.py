@@ -101,6 +101,10 @@ ENGINE_BYTES = _limit(
     "bytes",
     "of the tensors of an engine for one set of input shapes, outputs included",
 )
+KEPT_BYTES = _limit(
+    "kept_bytes", 2**28, "bytes",
+    "of what an engine keeps ready for the sets of input shapes that came last; older ones are made again",
+)  # fmt: skip
 IMAGE_PIXELS = _limit(
     "image_pixels", 2**27, "pixels", "of one image, as its file declares them, and as asked for"
 )

@@ -77,6 +77,7 @@ def tensors():
         floats("se", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6), floats("fu", "batch", 6, 7, 6),
     ]  # fmt: skip
+    found += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,))]
     above, below = split_codes("uint16", 2.0**-12, 30000)
     found += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
@@ -133,6 +134,8 @@ def example():
         s.ScatterRows("back", (), "pu", "tuples", "gr", "sr", (3,), "max"),
         s.StackPlanes("planes", (), "q", "st", 1, 2, pads=(1, 0), rows=False),
         s.GridSample("grid", (), "x", "grid", "gs", padding="border"),
+        s.Expand("expand", (), "me", "ex"),
+        s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )

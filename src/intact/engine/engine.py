@@ -29,7 +29,7 @@ from intact.engine.choices import FormChoice
 from intact.engine.files import load, save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.recent import MOST_KEPT, Key, Recent, key_of
+from intact.engine.recent import Recent, key_of
 from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import settled
 from intact.engine.specialize import Plans
@@ -102,8 +102,8 @@ class Engine:
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
         self._arguments = {"threads": threads, "deterministic": deterministic, "backend": backend}
-        self._ready = Recent[Executable]()
-        self._made: dict[Key, dict[str, Shape]] = {}
+        self._ready = Recent[Executable](_nbytes)
+        self._made = Recent[dict[str, Shape]]()
 
     @property
     def packed(self) -> Packed:
@@ -149,16 +149,13 @@ class Engine:
         """
         sizes, deciding = self._sizes(_shapes(given)), self._plans.deciding(given)
         key = key_of(sizes, deciding)
-        made = dict(self._made.get(key, {}))
+        made = dict(self._made.peek(key, {}))
         used = settled(
             lambda: use(self._prepared(sizes, deciding, made)), made,
             lambda: sizes_of_parts(self._plans.at(sizes, deciding), given),
         )  # fmt: skip
         if made:
-            self._made.pop(key, None)
-            self._made[key] = made
-            while len(self._made) > MOST_KEPT:
-                self._made.pop(next(iter(self._made)), None)
+            self._made.put(key, made)
         return used
 
     def check(self) -> None:
@@ -178,7 +175,7 @@ class Engine:
                 the branches stay open.
         """
         sizes, deciding = self._sizes(shapes), self._plans.deciding(values or {})
-        return self._prepared(sizes, deciding, self._made.get(key_of(sizes, deciding), {}))
+        return self._prepared(sizes, deciding, self._made.peek(key_of(sizes, deciding), {}))
 
     def _prepared(
         self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], made: Mapping[str, Shape]
@@ -220,7 +217,7 @@ class Engine:
         sizes, deciding = _shapes(given), self._plans.deciding(given)
         with self._plans.sized():
             tuned = backend.tune(self._plans.at(sizes, deciding), given, seconds)
-        self._ready = Recent[Executable]()
+        self._ready = Recent[Executable](_nbytes)
         self._ready.get(key_of(sizes, deciding), lambda: tuned)
 
     def choices(self) -> list[tuple[Step, FormChoice]]:
@@ -308,6 +305,11 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return made
+
+
+def _nbytes(executable: Executable) -> int:
+    """The memory that an executable holds, as far as its backend says it."""
+    return int(getattr(executable, "nbytes", 0))
 
 
 def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:

@@ -34,7 +34,7 @@ from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, checked
 
-VERSION = 5
+VERSION = 6
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = (
     "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",

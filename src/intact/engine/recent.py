@@ -1,20 +1,24 @@
-"""What was used last is kept."""
+"""What was used last is kept, as far as memory goes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
 from intact.engine.steps import Shape
+from intact.limits import KEPT_BYTES
 
 Key = tuple[object, ...]
 """Shapes of the inputs, and the values of some, in the model's order; then what values made of sizes."""
 Kept = TypeVar("Kept")
 
-MOST_KEPT = 8
-"""Sets of input shapes, or values that decide between branches, that an engine keeps ready."""
+MOST_DECIDED = 8
+"""Sets of values that decide between branches for which an engine has plans of their own."""
+
+_LEAST = 1024  # bytes of anything that is kept, with its key
 
 
 def key_of(shapes: Mapping[str, Shape], values: Mapping[str, NDArray[Any]]) -> Key:
@@ -23,28 +27,52 @@ def key_of(shapes: Mapping[str, Shape], values: Mapping[str, NDArray[Any]]) -> K
 
 
 class Recent(Generic[Kept]):
-    """Something for each of the sets of inputs that came last.
+    """Something for each of the sets of inputs that came last: as many as `KEPT_BYTES` lets, and one.
 
     Any number of threads may ask at once: what two of them miss, both make.
+
+    Args:
+        nbytes: The memory that one of them holds.
     """
 
-    def __init__(self) -> None:
-        self._found: dict[Key, Kept] = {}
+    def __init__(self, nbytes: Callable[[Kept], int] = lambda kept: 0) -> None:
+        self._nbytes = nbytes
+        self._kept: dict[Key, tuple[Kept, int]] = {}
+        self._held = 0
+        self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._kept)
 
     @property
     def last(self) -> Kept:
         """What was used last."""
-        return next(reversed(self._found.values()))
+        with self._lock:
+            return next(reversed(self._kept.values()))[0]
+
+    def peek(self, key: Key, default: Kept) -> Kept:
+        """What there is for `key`, which does not count as use; else `default`."""
+        with self._lock:
+            return self._kept.get(key, (default, 0))[0]
 
     def get(self, key: Key, make: Callable[[], Kept]) -> Kept:
         """What there is for `key`, made where it is missing."""
-        found = self._found.pop(key, None)
-        if found is None:
-            found = make()
-        self._found[key] = found  # the last used is the last in line
-        while len(self._found) > MOST_KEPT:
-            self._found.pop(next(iter(self._found)), None)
-        return found
+        with self._lock:
+            kept = self._kept.pop(key, None)
+            if kept is not None:
+                self._kept[key] = kept  # the last used is the last in line
+                return kept[0]
+        made = make()
+        self.put(key, made)
+        return made
+
+    def put(self, key: Key, made: Kept) -> None:
+        """Keep this for `key`; what was used longest ago goes where all together take too much memory."""
+        nbytes, most = _LEAST + self._nbytes(made), KEPT_BYTES.most
+        with self._lock:
+            _, before = self._kept.pop(key, (None, 0))
+            self._kept[key] = made, nbytes
+            self._held += nbytes - before
+            while self._held > most and len(self._kept) > 1:
+                _, gone = self._kept.pop(next(iter(self._kept)))
+                self._held -= gone

@@ -19,6 +19,7 @@ from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes, loose_outputs
 from intact.engine.steps import FallbackSubgraph, Shape, Step
+from intact.engine.steps.fallback import OnnxStep
 from intact.engine.steps.run import Run
 from intact.engine.steps.wiring import writes
 from intact.errors import IntactError, QuantValueError
@@ -94,7 +95,7 @@ class ReferenceBackend:
     def check(self, plan: Plan) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
         for step in plan.steps:
-            if isinstance(step, FallbackSubgraph):
+            if isinstance(step, OnnxStep) and step.model:
                 step.check_model(plan.constants, plan.tensors)
 
     def compile(
@@ -110,7 +111,10 @@ class ReferenceBackend:
                 plan, step, known, lambda one: one.session(plan.constants, plan.tensors, 1)
             )
 
-        found = infer_shapes(plan, shapes, fallback)
+        found = infer_shapes(
+            plan, shapes, fallback,
+            lambda step, sizes: step.compute(sizes, lambda: step.session(plan.constants, plan.tensors, 1)),
+        )  # fmt: skip
         return ReferenceExecutable(plan, found)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:

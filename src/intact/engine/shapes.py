@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
+from intact.engine.steps import Call, FallbackSubgraph, Shape, ShapeArithmetic, Step
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError, UnsupportedError
@@ -23,13 +23,26 @@ FallbackShapes = Callable[[Step, Mapping[str, Shape]], Mapping[str, Shape]]
 """The sizes of what a step makes that no kernel does, from those of the tensors so far."""
 
 
-def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShapes) -> dict[str, Shape]:
+Computed = Mapping[str, NDArray[np.generic]]
+Compute = Callable[[ShapeArithmetic, Mapping[str, int]], Computed]
+"""What arithmetic with sizes makes, from the free sizes by name."""
+
+
+def infer_shapes(
+    plan: Plan,
+    inputs: Mapping[str, Shape],
+    fallback: FallbackShapes,
+    compute: Compute,
+    values: dict[str, NDArray[np.generic]] | None = None,
+) -> dict[str, Shape]:
     """Sizes of all tensors of a plan, in ONNX's order.
 
     Args:
         plan: The plan.
         inputs: Sizes of its inputs.
         fallback: For steps that no kernel does, where the plan does not say what they make.
+        compute: For arithmetic with sizes.
+        values: Receives what that makes, by tensor.
     Raises:
         QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
     """
@@ -38,6 +51,13 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
         sizes.bind(name, inputs[name])
     guessed = False
     for step in plan.steps:
+        if isinstance(step, ShapeArithmetic):
+            made = compute(step, sizes.dims)
+            for name, array in made.items():
+                sizes.bind(name, array.shape)
+            if values is not None:
+                values.update(made)
+            continue
         try:
             guessed |= _bind_made(step, sizes, fallback)
         except QuantValueError as error:

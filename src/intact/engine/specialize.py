@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.recent import MOST_KEPT, Recent, key_of
+from intact.engine.recent import MOST_DECIDED, Recent, key_of
 from intact.engine.steps import Shape
 from intact.engine.steps.wiring import renamed
 from intact.errors import FileFormatError, QuantValueError
+
+_STEP_BYTES = 2048  # of a step's record with its tensors
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -35,7 +37,7 @@ class Plans:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._found = Recent[Plan]()
+        self._found = Recent[Plan](self._nbytes)
         self._decided: set[tuple[bytes, ...]] = set()
 
     def deciding(self, given: Arrays) -> dict[str, NDArray[Any]]:
@@ -45,7 +47,7 @@ class Plans:
             return {}
         found = {name: np.array(given[name]) for name in self.plan.deciding}
         key = tuple(array.tobytes() for array in found.values())
-        if key not in self._decided and len(self._decided) == MOST_KEPT:
+        if key not in self._decided and len(self._decided) == MOST_DECIDED:
             return {}
         self._decided.add(key)
         return found
@@ -86,6 +88,11 @@ class Plans:
         }
         steps = tuple(renamed(step, names) for step in plan.steps)
         return replace(plan, steps=steps, constants=constants)
+
+    def _nbytes(self, plan: Plan) -> int:
+        """Of what a plan does not share with the one for all inputs."""
+        own = (array.nbytes for name, array in plan.constants.items() if name not in self.plan.constants)
+        return sum(own) + _STEP_BYTES * len(plan.steps)
 
     def _name(self, name: str, array: NDArray[Any]) -> str:
         """A name under which no plan of this engine has another array: packed weights go by it."""

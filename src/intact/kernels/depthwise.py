@@ -48,6 +48,6 @@ def depthwise(
         window.strides,
         window.dilations,
         window.pads[:2],
-        epilogue.native(),
+        epilogue.native,
         low,
     )

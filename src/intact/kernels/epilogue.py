@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,8 +70,9 @@ class BoundEpilogue:
     shifts: ArrayLike | None = None
     quotient: float = 1.0
 
+    @cached_property
     def native(self) -> _native.EpilogueSpec:
-        """As the makers of native steps take it."""
+        """As the makers of native steps take it: they copy its numbers."""
         grid = self.grid or Bytes(0)
         return _native.EpilogueSpec(
             self.grid is None,

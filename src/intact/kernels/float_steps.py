@@ -145,7 +145,7 @@ class Product:
     def spec(self) -> _native.MatMulSpec:
         """As native code takes it."""
         zeros = self.a.zero, self.b.zero
-        return _native.MatMulSpec(self.a.view, self.b.view, self.y.view, zeros, self.epilogue.native())
+        return _native.MatMulSpec(self.a.view, self.b.view, self.y.view, zeros, self.epilogue.native)
 
 
 def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:

@@ -102,7 +102,7 @@ def conv(
         strides,
         dilations,
         origin,
-        epilogue.native(),
+        epilogue.native,
         threads,
         zero,
         low.view if low else None,
@@ -137,7 +137,7 @@ def chosen(
     Raises:
         ValueError: Views and weights do not fit each other.
     """
-    return _native.chosen(kernel, x, index, y, packed, epilogue.native(), threads, zero)
+    return _native.chosen(kernel, x, index, y, packed, epilogue.native, threads, zero)
 
 
 def is_tiled(kernel: str) -> bool:
@@ -213,6 +213,6 @@ def winograd(
         y,
         packed,
         origin,
-        epilogue.native(),
+        epilogue.native,
         threads,
     )

@@ -18,6 +18,7 @@ from intact.engine.cpu.bound import Bound, bind
 from intact.engine.cpu.execute import Seconds, execute, memory
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
+from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
@@ -28,6 +29,9 @@ from intact.engine.steps.wiring import writes
 from intact.kernels.program import Context, Program, ThreadPool
 from intact.kernels.registry import chosen_kernels, machine
 from intact.timings import Timings
+
+_STEP_BYTES = 4096
+"""Of a native step with its views, in C++ and in Python."""
 
 
 class CpuBackend:
@@ -48,6 +52,7 @@ class CpuBackend:
         self.packed = options.packed
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
+        self._prepared: dict[bool, PreparedPlan] = {}
         self.timings = options.timings
         self.stopwatch: Stopwatch = Clock()
         self._measured: set[str] = set()
@@ -127,12 +132,18 @@ class CpuBackend:
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
         bound = bind(
-            plan, shapes, Program(self._pool), kernels=chosen_kernels(),
+            self._prepared_of(plan, whole=not reuse), shapes, Program(self._pool), kernels=chosen_kernels(),
             packed=self.packed if packed is None else packed,
-            fallback=fallback, chooser=chooser, reuse=reuse,
+            fallback=fallback, compute=outside.compute, chooser=chooser,
         )  # fmt: skip
         self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
+
+    def _prepared_of(self, plan: Plan, *, whole: bool) -> PreparedPlan:
+        found = self._prepared.get(whole)
+        if found is None or found.plan is not plan:
+            found = self._prepared[whole] = PreparedPlan(plan, whole=whole)
+        return found
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:
         if self._fallback is None or self._fallback.plan is not plan:
@@ -158,6 +169,11 @@ class CpuExecutable:
     def shapes(self) -> Mapping[str, Shape]:
         """Of every tensor."""
         return self.bound.shapes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds: memory of a run, what was worked out for these sizes, and the steps."""
+        return self.bound.arena + self.bound.held + _STEP_BYTES * len(self.bound.program)
 
     @property
     def choices(self) -> list[tuple[Step, FormChoice]]:

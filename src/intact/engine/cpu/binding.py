@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.choices import FormChoice, FormChooser
-from intact.engine.plan import Plan
+from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
 from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
@@ -51,16 +51,17 @@ class Binding:
     """A plan with shapes and places.
 
     Attributes:
-        plan: What is bound.
+        prepared, plan: What is bound.
         shapes: Sizes of every tensor, in ONNX's order.
         places: Where every tensor lies.
         kernels: The chosen kernel of each family.
         chooser: Decides where a layer has several forms.
+        values: What arithmetic with sizes made, by tensor.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        prepared: PreparedPlan,
         shapes: dict[str, Shape],
         places: dict[str, Place],
         arena: int,
@@ -68,14 +69,17 @@ class Binding:
         kernels: dict[str, str],
         packed: Packed,
         chooser: FormChooser,
+        values: dict[str, NDArray[np.generic]],
     ) -> None:
-        self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
+        self.prepared, self.plan = prepared, prepared.fused
+        self.shapes, self.places, self.kernels = shapes, places, kernels
         self._program, self._packed = program, packed
-        self.chooser = chooser
+        self.chooser, self.values = chooser, values
         self._sizes: dict[str, Shape] = {}
         self._windows: dict[str, Place] = {}
         self._chosen: list[tuple[NativeStep, FormChoice]] = []
         self._constants: dict[str, View] = {}
+        self._views: dict[str, View] = {}
         self._planned = self._top = self._most = arena
 
     @property
@@ -113,6 +117,7 @@ class Binding:
             windows: Where those lie that do not lie by themselves.
         """
         self._sizes, self._windows = sizes, windows
+        self._views.clear()
 
     @property
     def has_temporary(self) -> bool:
@@ -126,10 +131,18 @@ class Binding:
     def view(self, name: str) -> View:
         """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
         lie; without its halo."""
+        found = self._views.get(name)
+        if found is None:
+            found = self._views[name] = self._view(name)
+        return found
+
+    def _view(self, name: str) -> View:
         if name not in self.places:
             return self.constant(name)
-        place = self.place(name)
-        dtype, holds = dtype_of(self.tensor(name)), bytes_of(self.tensor(name))
+        place, (dtype, holds) = (
+            self.place(name),
+            self.prepared.keep(name, lambda: _memory_of(self.tensor(name))),
+        )
         return View(place.block, place.offset, dtype, self.shape(name), place.strides, holds=holds)
 
     def image(self, name: str) -> View:
@@ -162,7 +175,8 @@ class Binding:
 
     def hold(self, array: NDArray[Any]) -> View:
         """An array made now, dense, as native steps read it."""
-        array = np.asarray(array, order="C")
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array).reshape(array.shape)
         return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
 
     def is_packed(self, constant: str, kernel: str) -> bool:
@@ -256,6 +270,10 @@ def dense_view(block: int, offset: int, dtype: str, shape: Shape) -> View:
 def dtype_of(tensor: Tensor) -> str:
     """The dtype of a tensor's elements in memory: codes are bytes."""
     return "uint8" if tensor.codes is not None else tensor.dtype
+
+
+def _memory_of(tensor: Tensor) -> tuple[str, tuple[int, int]]:
+    return dtype_of(tensor), bytes_of(tensor)
 
 
 def bytes_of(tensor: Tensor) -> tuple[int, int]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
 from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, dense_view, dtype_of
-from intact.engine.cpu.fuse import fuse
 from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
 from intact.engine.cpu.micro_batches import MicroBatches, micro_batches
+from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
-from intact.engine.shapes import FallbackShapes, infer_shapes
+from intact.engine.shapes import Compute, FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
@@ -47,6 +47,7 @@ class Bound:
         shapes, places: Of every tensor.
         blocks: The caller's array of each input and output, by number.
         arena: Bytes of the arena.
+        held: Bytes of arrays that are for these sizes alone.
         choices: Of native steps that have several forms, what was chosen.
         times: How often each native step runs in a run of all.
     """
@@ -58,41 +59,42 @@ class Bound:
     places: dict[str, Place]
     blocks: Mapping[str, int]
     arena: int
+    held: int
     choices: Mapping[int, FormChoice]
     times: NDArray[np.int64]
 
 
 def bind(
-    plan: Plan,
+    prepared: PreparedPlan,
     inputs: Mapping[str, Shape],
     program: Program,
     *,
     kernels: dict[str, str],
     packed: Packed,
     fallback: FallbackShapes,
+    compute: Compute,
     chooser: FormChooser,
-    reuse: bool = True,
 ) -> Bound:
     """Make a plan native.
 
     Args:
-        plan: The plan.
+        prepared: The plan; where it is to stay whole, every tensor keeps its memory.
         inputs: Shapes of its inputs.
         program: An empty program.
         kernels: The chosen kernel of each family.
         packed: Packed weights; what is missing is added.
         fallback: Shapes of what steps make that no kernel does, where the plan does not say them.
+        compute: What arithmetic with sizes makes.
         chooser: Decides where a layer has several forms.
-        reuse: False: every tensor keeps its memory, so that all can be read after a run.
     Raises:
         QuantValueError: The shapes contradict each other or the plan.
         UnsupportedError: A step cannot be made native.
     """
-    shapes = infer_shapes(plan, inputs, fallback)
-    if reuse:
-        plan = fuse(plan)
+    values: dict[str, NDArray[np.generic]] = {}
+    shapes = infer_shapes(prepared.plan, inputs, fallback, compute, values)
+    plan, reuse = prepared.fused, not prepared.whole
     outside = _check_sizes(plan, shapes)
-    repeated, layout = _lay_out(plan, shapes, program.thread_pool.threads if reuse else 0)
+    repeated, layout = _lay_out(prepared, shapes, program.thread_pool.threads if reuse else 0)
     memory = plan_memory(plan, layout, repeated, reuse=reuse)
     ENGINE_BYTES.check(outside + memory.nbytes, "engine", QuantValueError)
     for offset, nbytes in memory.taken:
@@ -104,7 +106,7 @@ def bind(
     for steps, part in zip(repeated, memory.private, strict=True):
         blocks.update(dict.fromkeys(steps.inner, program.thread_memory(*part)))
     places = _places(layout, memory.offsets, {**into, **outer, **blocks})
-    binding = Binding(plan, shapes, places, memory.nbytes, program, kernels, packed, chooser)
+    binding = Binding(prepared, shapes, places, memory.nbytes, program, kernels, packed, chooser, values)
     made = _StepList(binding, layout)
     made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
@@ -116,18 +118,22 @@ def bind(
             program.add(step)
     return Bound(
         program, tuple(made.segments), tuple(made.labels), shapes, places, {**into, **outer},
-        binding.arena, binding.choices(made.steps), made.times(),
+        binding.arena, sum(array.nbytes for array in values.values()), binding.choices(made.steps),
+        made.times(),
     )  # fmt: skip
 
 
-def _lay_out(plan: Plan, shapes: dict[str, Shape], threads: int) -> tuple[tuple[MicroBatches, ...], Layout]:
+def _lay_out(
+    prepared: PreparedPlan, shapes: dict[str, Shape], threads: int
+) -> tuple[tuple[MicroBatches, ...], Layout]:
     """What runs a few images at a time, for so many threads, and where everything lies then."""
-    repeated = micro_batches(plan, shapes, threads) if threads else ()
+    plan = prepared.fused
+    repeated = micro_batches(prepared, shapes, threads) if threads else ()
     while True:
         sizes = {name: shapes[name] for name in (*plan.inputs, *_made(plan))}
         for steps in repeated:
             sizes.update((name, steps.sizes(shapes[name])) for name in steps.inner)
-        layout = lay_out(plan, sizes)
+        layout = lay_out(prepared, sizes)
         fitting = tuple(steps for steps in repeated if steps.fit(plan, layout))
         if len(fitting) == len(repeated):
             return repeated, layout
@@ -145,11 +151,13 @@ def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
 
 def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> int:
     """Bytes of inputs and outputs. Sizes below 0 and tensors above the limit are refused."""
+    most = ENGINE_BYTES.most
     for name in shapes:
         if min(shapes[name], default=0) < 0:
             raise QuantValueError(f"tensor '{name}'", f"shape {shapes[name]}", "sizes of 0 or more",
                                   "give inputs of the shapes that the model was made for")  # fmt: skip
-        ENGINE_BYTES.check(_nbytes(plan, shapes, name), f"tensor '{name}'", QuantValueError)
+        if (nbytes := _nbytes(plan, shapes, name)) > most:
+            ENGINE_BYTES.check(nbytes, f"tensor '{name}'", QuantValueError)
     return sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
 
 

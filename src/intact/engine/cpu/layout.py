@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 
 from intact.engine.cpu.binding import NO_HALO, dense_strides, dtype_of
+from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
 from intact.engine.steps.wiring import reads, writes
@@ -55,11 +56,12 @@ class Layout:
     staged: frozenset[str]
 
 
-def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
+def lay_out(prepared: PreparedPlan, shapes: dict[str, Shape]) -> Layout:
     """Choose how every tensor lies."""
+    plan = prepared.fused
     outer = frozenset((*plan.inputs, *plan.outputs))
-    images = _images(plan, outer)
-    halos = _halos(plan)
+    images = prepared.keep("images", lambda: _images(plan, outer))
+    halos = prepared.keep("halos", lambda: _halos(plan))
     frames = {}
     for name, shape in shapes.items():
         itemsize = np.dtype(dtype_of(plan.tensors[name])).itemsize
@@ -71,7 +73,7 @@ def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
     # A caller's array is row-major and ends where it ends. Images lie in another order, and kernels read a
     # little beyond codes (SLACK): both are copied, and lie in the arena meanwhile.
     staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
-    aliases = Aliases(plan, shapes, frames, images | outer).find(outer - staged)
+    aliases = Aliases(prepared, shapes, frames, images | outer).find(outer - staged)
     return Layout(frames, aliases, frozenset(staged))
 
 
@@ -150,20 +152,20 @@ class Aliases:
     tensors that may lie in any order are changed, so that there are more of them.
 
     Args:
-        plan, shapes: The plan, and the sizes of its tensors.
+        prepared, shapes: The plan, and the sizes of its tensors.
         frames: Their frames.
         fixed: Tensors whose frames stay as they are.
     """
 
     def __init__(
-        self, plan: Plan, shapes: dict[str, Shape], frames: dict[str, Frame], fixed: Collection[str]
+        self,
+        prepared: PreparedPlan,
+        shapes: dict[str, Shape],
+        frames: dict[str, Frame],
+        fixed: Collection[str],
     ) -> None:
-        self._plan, self._shapes, self._frames, self._fixed = plan, shapes, frames, fixed
-        self._readers: dict[str, list[Step]] = {}
-        self._makers = {name: step for step in plan.steps for name in writes(step)}
-        for step in plan.steps:
-            for name in reads(step):
-                self._readers.setdefault(name, []).append(step)
+        self._plan, self._shapes, self._frames, self._fixed = prepared.fused, shapes, frames, fixed
+        self._readers, self._makers = prepared.readers, prepared.makers
         self._found: dict[str, str] = {}
 
     def find(self, direct: Collection[str]) -> dict[str, str]:

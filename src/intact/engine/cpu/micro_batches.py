@@ -17,6 +17,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import Binding, Place, dtype_of
 from intact.engine.cpu.layout import Layout
+from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step
@@ -74,18 +75,21 @@ class MicroBatches:
         return True
 
 
-def micro_batches(plan: Plan, shapes: Mapping[str, Shape], threads: int) -> tuple[MicroBatches, ...]:
+def micro_batches(
+    prepared: PreparedPlan, shapes: Mapping[str, Shape], threads: int
+) -> tuple[MicroBatches, ...]:
     """Where it pays, in order.
 
     Args:
-        plan: The plan.
+        prepared: The plan.
         shapes: Of its tensors.
         threads: Cores that share the work.
     """
+    plan, apart = prepared.fused, prepared.treats_images_apart
     found, begin = [], 0
     while begin < len(plan.steps):
         end = begin
-        while end < len(plan.steps) and _pays(plan, shapes, begin, end):
+        while end < len(plan.steps) and apart[end] and _pays(plan, shapes, begin, end):
             end += 1
         if end - begin > 1:
             found.append(_cut(plan, shapes, begin, end, threads))
@@ -97,18 +101,16 @@ def _pays(plan: Plan, shapes: Mapping[str, Shape], begin: int, index: int) -> bo
     """Whether a step treats images apart, as many as the step at `begin`, and has less weights than an image
     has bytes."""
     step, batch = plan.steps[index], _batch(plan, shapes, plan.steps[begin])
-    if not step.native or batch < 2 or _batch(plan, shapes, step) != batch:
+    if batch < 2 or _batch(plan, shapes, step) != batch:
         return False
     return _weights(plan, step) <= _image(plan, shapes, step)
 
 
 def _batch(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> int:
-    """How many images a step treats, each by itself; 0 for others."""
+    """How many images a step that treats them apart is about; 0 where they are not as many everywhere."""
     used = [name for name in _used([step]) if name in plan.tensors]
-    counts = {shape[0] if len(shape := shapes[name]) == 4 and 0 not in shape else 0 for name in used}
-    stands_in = (peek(plan, name).shape for name in reads(step) if name in plan.constants)
-    same = all(len(shape) < 4 or shape[0] == 1 for shape in stands_in)
-    return counts.pop() if step.traits.by_image and len(counts) == 1 and same else 0
+    counts = {0 if 0 in (shape := shapes[name]) else shape[0] for name in used}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _used(steps: Sequence[Step]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Reshape, Step, Tensor
+from intact.engine.steps.dims import names_in
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, decided_by_values, is_op, ops
@@ -71,6 +72,7 @@ class PlanBuilder:
         steps, tensors, arrays: As in a Plan; steps in no particular order yet.
         done: Nodes that the steps cover.
         reasons: Why nodes are not covered; of products in float, why not in codes.
+        of_sizes: Nodes that depend on the sizes of the graph's inputs alone.
     """
 
     model: Model
@@ -81,6 +83,7 @@ class PlanBuilder:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     done: dict[Node, None] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
+    of_sizes: frozenset[Node] = frozenset()
 
     # -- reading
 
@@ -261,8 +264,19 @@ class PlanBuilder:
         self.done.update(dict.fromkeys(nodes))
 
     def _check_told(self, x: tuple[Dim, ...], y: tuple[Dim, ...]) -> None:
-        if len(new := new_sizes(y, x)) > 1:
+        if len(new := [dim for dim in new_sizes(y, x) if not self.is_told(dim)]) > 1:
             raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
+
+    def is_told(self, dim: Dim) -> bool:
+        """Whether the sizes of the graph's inputs tell a size: it is known before any step runs."""
+        return names_in(dim) <= self._input_sizes
+
+    @cached_property
+    def _input_sizes(self) -> frozenset[str]:
+        shapes = [value.shape for value in self.model.graph.inputs if value.shape is not None]
+        return frozenset(
+            dim.value for shape in shapes for dim in shape if not isinstance(dim, int) and dim.value
+        )
 
     def _free(self, name: str) -> str:
         """A name that no constant and no tensor has or may get: tensors are called as the graph does."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import PlanBuilder
 from intact.engine.steps import Binary, Function, LayerNorm, Reduce, Reshape, Step
-from intact.engine.steps.tensors import Dim
+from intact.engine.steps.dims import Dim
 from intact.graph import Node
 
 Shape = tuple[Dim, ...]

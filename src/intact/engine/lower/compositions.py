@@ -15,7 +15,7 @@ from intact.engine.lower.moves import Rule
 from intact.engine.lower.volumes import average_over_volumes
 from intact.engine.lower.window import LoweredWindow, pads_of_window, window
 from intact.engine.steps import Binary, FloatConv, Reshape
-from intact.engine.steps.tensors import Dim
+from intact.engine.steps.dims import Dim
 from intact.engine.steps.window import Pair
 from intact.graph import Node, ops
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, is_float32
-from intact.engine.lower.order import Part, in_order, values_read
+from intact.engine.lower.of_sizes import shape_arithmetic
+from intact.engine.lower.order import Part, SizesPart, in_order, values_read
 from intact.engine.plan import Plan
-from intact.engine.steps import FallbackSubgraph, Step
+from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
 from intact.engine.steps.wiring import constants, reads, renamed, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
@@ -67,7 +68,13 @@ def _all_at_once(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
 def _steps(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
     """The steps in order, and the builder with all that they name."""
     written, order = in_order(builder)
-    return written, [_subgraph(written, one) if isinstance(one, Part) else one for one in order]
+    return written, [_step(written, one) for one in order]
+
+
+def _step(builder: PlanBuilder, one: Step | Part | SizesPart) -> Step:
+    if isinstance(one, SizesPart):
+        return shape_arithmetic(builder, one.nodes, one.ys)
+    return _subgraph(builder, one) if isinstance(one, Part) else one
 
 
 def _note(step: FallbackSubgraph) -> str:
@@ -101,7 +108,7 @@ def _named(
 ) -> list[Step]:
     """Call tensors of codes as the graph calls the floats that they stand for, where that name is free."""
     used = {name for step in steps for name in (*reads(step), *writes(step))}
-    outside = [step for step in steps if not step.native]
+    outside = [step for step in steps if not step.native or isinstance(step, ShapeArithmetic)]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
     taken = used | fixed

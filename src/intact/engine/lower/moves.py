@@ -81,13 +81,24 @@ def _transpose(builder: PlanBuilder, node: Node) -> None:
 def _slice(builder: PlanBuilder, node: Node) -> None:
     x = data(builder, node.inputs[0])
     shape = x.shape
-    starts, ends = (numbers(builder, node, i) for i in (1, 2))
+    starts = numbers(builder, node, 1)
+    computed = node.inputs[2] not in builder.constants
+    ends = [0] * len(starts) if computed else numbers(builder, node, 2)
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
     steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
     first, hops, made = [0] * len(shape), [1] * len(shape), list(dims_of(node.outputs[0]))
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
-        if isinstance(size, int):
+        if (
+            (not isinstance(size, int) or computed)
+            and start >= 0
+            and hop == 1
+            and builder.is_told(made[axis])
+        ):
+            first[axis] = start
+        elif computed:
+            raise NoMatch(f"how much it takes of axis {axis} is computed")
+        elif isinstance(size, int):
             taken = range(*slice(start, end, hop).indices(size))
             first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
             made[axis] = len(taken)

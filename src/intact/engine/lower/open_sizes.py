@@ -8,6 +8,7 @@ import numpy as np
 
 from intact.engine.plan import Plan
 from intact.engine.steps import FallbackSubgraph, Reshape
+from intact.engine.steps.dims import names_in
 from intact.engine.steps.wiring import writes
 from intact.errors import UnsupportedError
 from intact.graph import Model, to_bytes
@@ -30,7 +31,7 @@ def leaves_open(plan: Plan) -> bool:
         if isinstance(step, FallbackSubgraph):
             return True
         made = [dim for name in writes(step) for dim in plan.tensors[name].shape if isinstance(dim, str)]
-        if isinstance(step, Reshape) and len(set(made) - known) > 1:
+        if isinstance(step, Reshape) and sum(not names_in(dim) <= known for dim in set(made)) > 1:
             return True
         known.update(made)  # every other step tells the sizes of what it makes
     return False

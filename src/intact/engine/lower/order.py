@@ -24,7 +24,7 @@ from intact.engine.steps import (
 )  # fmt: skip
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import UnsupportedError
-from intact.graph import Node, Value
+from intact.graph import Node, Value, is_op
 from intact.graph.attributes import subgraphs
 from intact.limits import FALLBACK_PARTS
 
@@ -44,7 +44,15 @@ class Part:
     ys: tuple[str, ...]
 
 
-def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part]]:
+@dataclass(frozen=True)
+class SizesPart:
+    """Nodes that depend on sizes alone, and what others read of what they make."""
+
+    nodes: list[Node]
+    ys: tuple[str, ...]
+
+
+def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part | SizesPart]]:
     """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
 
     Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
@@ -66,8 +74,8 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part]]:
 
 
 def _joined(
-    builder: PlanBuilder, order: Sequence[Step | Part], tries: Iterator[int]
-) -> tuple[PlanBuilder, list[Step | Part]] | None:
+    builder: PlanBuilder, order: Sequence[Step | Part | SizesPart], tries: Iterator[int]
+) -> tuple[PlanBuilder, list[Step | Part | SizesPart]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
     places = [i for i, one in enumerate(order) if isinstance(one, Part)]
     # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
@@ -85,7 +93,7 @@ def _joined(
     return None
 
 
-def _between(order: Sequence[Step | Part], last: Step | Part) -> list[Step]:
+def _between(order: Sequence[Step | Part | SizesPart], last: Step | Part | SizesPart) -> list[Step]:
     """The steps through which the last part depends on the first one of `order`."""
     first, *rest = order
     steps = [one for one in rest if isinstance(one, Step)]
@@ -136,7 +144,7 @@ def _copy(builder: PlanBuilder) -> PlanBuilder:
     )  # fmt: skip
 
 
-def _ordered(builder: PlanBuilder) -> list[Step | Part]:
+def _ordered(builder: PlanBuilder) -> list[Step | Part | SizesPart]:
     order = _Order(builder)
     # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
     # then go into it together. Taken earlier, some of them would need a part of their own.
@@ -149,9 +157,10 @@ class _Order:
     """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
 
     def __init__(self, builder: PlanBuilder) -> None:
-        self.builder, self.found = builder, list[Step | Part]()
+        self.builder, self.found = builder, list[Step | Part | SizesPart]()
         graph = builder.model.graph
-        self._left = _needed_nodes(builder)
+        needed = _needed_nodes(builder)
+        self._left = [node for node in needed if node not in builder.of_sizes]
         self._demand_floats()
         self._waiting = _needed_steps(builder, self._left)
         ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
@@ -160,6 +169,15 @@ class _Order:
         self._wanted = Counter(v.name or "" for v in graph.outputs)  # by how many that have not run
         self._steps = _Queue(map(reads, self._waiting), ready, self._wanted)
         self._nodes = _Queue(map(self._read_by, self._left), ready, self._wanted)
+        self._compute_sizes([node for node in needed if node in builder.of_sizes])
+
+    def _compute_sizes(self, nodes: list[Node]) -> None:
+        """What depends on sizes alone comes first."""
+        ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
+        if ys:
+            self.found.append(SizesPart(nodes, ys))
+            self._steps.made(ys)
+            self._nodes.made(ys)
 
     def _read_by(self, node: Node) -> list[str]:
         return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
@@ -167,7 +185,7 @@ class _Order:
     def _demand_floats(self) -> None:
         """What a subgraph reads or the graph puts out must exist as it is in the graph."""
         builder = self.builder
-        made = {value for node in self._left for value in node.outputs}
+        made = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
         for node in self._left:
             for value in values_read(node):
                 if value not in made and value not in builder.constants:
@@ -307,7 +325,8 @@ def _needed_nodes(builder: PlanBuilder) -> list[Node]:
             wanted += [v for v in node.inputs[:1] if v is not None]
         else:
             found.add(node)
-            wanted += values_read(node)
+            if not (node in builder.of_sizes and is_op(node, "Shape")):
+                wanted += values_read(node)
     return [node for node in graph if node in found]
 
 

@@ -12,8 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_constant, pads_of, who
-from intact.engine.steps import Dim, Reshape, Resize, Tensor
+from intact.engine.lower.moves import (
+    Rule,
+    between,
+    data,
+    moved,
+    numbers,
+    pad_with_constant,
+    pads_of,
+    plain,
+    who,
+)
+from intact.engine.steps import Dim, Expand, Reshape, Resize, Tensor
 from intact.graph import Node, ops
 from intact.limits import RESIZED
 
@@ -32,8 +42,12 @@ def _tile(builder: PlanBuilder, node: Node) -> None:
 
 
 def _expand(builder: PlanBuilder, node: Node) -> None:
+    wanted = dims_of(node.outputs[0])
+    if any(isinstance(dim, str) for dim in wanted):
+        _broadcast(builder, node, wanted)
+        return
     x = data(builder, node.inputs[0])
-    shape, wanted = x.shape, dims_of(node.outputs[0])
+    shape = x.shape
     more = len(wanted) - len(shape)
     if more > 0:
         shape = (*[1] * more, *shape)
@@ -49,6 +63,17 @@ def _expand(builder: PlanBuilder, node: Node) -> None:
         _check(axis, new)
         places[axis] = np.zeros(new, np.int64)
     _pick(builder, node, x, places)
+
+
+def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> None:
+    """To sizes that are free, of a tensor or a constant."""
+    table = node.inputs[0]
+    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    shape = (*[1] * (len(wanted) - len(x.shape)), *x.shape)
+    for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
+        if size != new and not (size == 1 and builder.is_told(new)):
+            raise NoMatch(f"the size of axis {axis} is not known")
+    builder.add(Expand(*who(node), x.name, moved(builder, node.outputs[0], x)), node)
 
 
 def _pad(builder: PlanBuilder, node: Node) -> None:

@@ -19,6 +19,7 @@ from intact.engine.lower.gathers import GATHERS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
+from intact.engine.lower.of_sizes import nodes_of_sizes
 from intact.engine.lower.ordered import ORDERS
 from intact.engine.lower.pairs import PAIRS
 from intact.engine.lower.parts import PARTS, with_tokens
@@ -39,16 +40,30 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
         _define_input(builder, value)
-    groups = claim(builder, fusions)
+    builder.of_sizes = nodes_of_sizes(builder)
+    for node in builder.of_sizes:
+        _define_outputs(builder, node)
+    groups = [part for group in claim(builder, fusions) for part in _without(group, builder.of_sizes)]
     taken = {node for group in groups for node in group.nodes}
     for node in model.graph:
-        if node not in taken and not all(value in constants for value in node.outputs):
+        if (
+            node not in taken
+            and node not in builder.of_sizes
+            and not all(value in constants for value in node.outputs)
+        ):
             groups.append(_single(node))
     position = {node: i for i, node in enumerate(model.graph)}
     for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
         if builder.done.keys().isdisjoint(group.nodes):
             _lower(builder, group)
     return builder
+
+
+def _without(group: Group, of_sizes: frozenset[Node]) -> list[Group]:
+    """The group; where some of its nodes are left out, each of the others by itself."""
+    if of_sizes.isdisjoint(group.nodes):
+        return [group]
+    return [_single(node) for node in group.nodes if node not in of_sizes]
 
 
 def _define_input(builder: PlanBuilder, value: Value) -> None:
@@ -102,6 +117,10 @@ def _named(node: Node) -> Iterator[None]:
 def _give_up(builder: PlanBuilder, node: Node, why: str) -> None:
     """Leave a node to ONNX Runtime; what it makes can be read."""
     builder.reasons.setdefault(node, why)
+    _define_outputs(builder, node)
+
+
+def _define_outputs(builder: PlanBuilder, node: Node) -> None:
     for value in node.outputs:
         if value.name:
             _define_plain(builder, value)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import Dim
+from intact.engine.steps.dims import expression, is_never_negative
 from intact.errors import FileFormatError
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, refresh_shapes, set_shape
 
@@ -17,6 +18,7 @@ Sizes = list[Size]
 
 _INTEGERS = ("INT64", "INT32")
 _MOST_NUMBERS = 64  # in a vector of sizes that ConstantOfShape fills
+_MOST_WALKS = 4  # through a graph: each tells sizes behind operators that ONNX's inference alone knows
 _UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
@@ -28,13 +30,18 @@ def fold_sizes(model: Model) -> list[str]:
 
     Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
     """
-    walk = _Walk(model)
-    for node in list(model.graph):
-        walk.visit(node)
-    if not walk.folded:
-        return []
-    refresh_shapes(model)
-    return [f"{walk.folded} results of arithmetic with sizes are constants"]
+    folded = 0
+    for _ in range(_MOST_WALKS):
+        walk = _Walk(model)
+        for node in list(model.graph):
+            walk.visit(node)
+        folded += walk.folded
+        if not walk.folded and not walk.told:
+            break
+        refresh_shapes(model)  # what follows from what is known now is seen by the next walk
+        if not walk.told:
+            break
+    return [f"{folded} results of arithmetic with sizes are constants"] if folded else []
 
 
 class _Walk:
@@ -42,15 +49,17 @@ class _Walk:
 
     Attributes:
         folded: How many values became constants.
+        told: How many tensors got sizes that the graph did not say.
         numbers: Contents of integer tensors.
         shapes: Sizes of tensors, as far as they are known better than the graph says.
     """
 
     def __init__(self, model: Model) -> None:
-        self.folded = 0
+        self.folded = self.told = 0
         self.numbers: dict[Value, Sizes] = {}
         self.shapes: dict[Value, Sizes] = {}
         self._model, self.constants, self._names = model, Constants(model.graph), Namer(model.graph)
+        self._free = {str(n) for value in model.graph.inputs for n in _sizes(value) or ()}
 
     def visit(self, node: Node) -> None:
         """Tell what `node` makes, as far as that follows from what it reads."""
@@ -63,7 +72,7 @@ class _Walk:
         if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
         rule = _SHAPES.get(node.op_type)
-        declared = _declared(value)
+        declared = self._declared(value)
         if rule is None or (declared is not None and None not in declared):
             return
         found = rule(self, node)
@@ -71,11 +80,13 @@ class _Walk:
             return
         merged = [a if b is None else b for a, b in zip(found, declared or found, strict=True)]
         self.shapes[value] = merged
-        set_shape(value, merged)
+        if merged != declared:
+            self.told += merged != [None] * len(merged) or declared is None
+            set_shape(value, merged)
 
     def _measure_constant(self, value: Value) -> None:
         """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
-        declared = _declared(value)
+        declared = self._declared(value)
         if declared is not None and None not in declared:
             return
         array = self.constants(value)
@@ -111,14 +122,19 @@ class _Walk:
 
     def shape(self, value: Value | None) -> Sizes | None:
         """The sizes of a tensor; None where its rank is not known."""
-        return None if value is None else self.shapes.get(value, _declared(value))
+        return None if value is None else self.shapes.get(value, self._declared(value))
+
+    def _declared(self, value: Value) -> Sizes | None:
+        sizes = _sizes(value)
+        if sizes is None:
+            return None
+        return [None if str(n).startswith(_UNKNOWN) and n not in self._free else n for n in sizes]
 
 
-def _declared(value: Value) -> Sizes | None:
+def _sizes(value: Value) -> Sizes | None:
     if value.shape is None:
         return None
-    sizes = [n if isinstance(n, int) else n.value for n in value.shape]
-    return [None if isinstance(n, str) and n.startswith(_UNKNOWN) else n for n in sizes]
+    return [n if isinstance(n, int) else n.value for n in value.shape]
 
 
 _Rule = Callable[["_Walk", Node, Sequence[Sizes]], Sizes | None]
@@ -154,14 +170,17 @@ def _joined(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     return [n for sizes in inputs for n in sizes]
 
 
-def _arithmetic(compute: Callable[[int, int], int]) -> _Rule:
+def _arithmetic(function: str) -> _Rule:
     def rule(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
         pairs = _pairs(*inputs)
-        if pairs is None:
-            return None
-        return [compute(m, n) if isinstance(m, int) and isinstance(n, int) else None for m, n in pairs]
+        return None if pairs is None else [computed(function, m, n) for m, n in pairs]
 
     return rule
+
+
+def computed(function: str, a: Size, b: Size) -> Size:
+    """As `expression`, of sizes that may not be known."""
+    return None if a is None or b is None else expression(function, a, b)
 
 
 def _pairs(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
@@ -191,11 +210,14 @@ def _is_equal(a: Size, b: Size) -> int | None:
     if isinstance(a, int) and isinstance(b, int):
         return int(a == b)
     known = a if isinstance(a, int) else b
-    return 0 if isinstance(known, int) and known < 0 and None not in (a, b) else None
+    other = b if known is a else a
+    return (
+        0 if isinstance(known, int) and known < 0 and other is not None and is_never_negative(other) else None
+    )
 
 
 def _negated(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    return [-n if isinstance(n, int) else None for n in inputs[0]]
+    return [computed("*", n, -1) for n in inputs[0]]
 
 
 def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
@@ -207,17 +229,12 @@ def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     return [y if x == 0 else x_ if x == 1 else None for x, x_, y in rows]
 
 
-def _divided(a: int, b: int) -> int:
-    return int(a / b) if b else 0  # ONNX rounds towards zero
-
-
 _NUMBERS: dict[str, _Rule] = {
-    "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _joined,
-    "ConstantOfShape": _filled, "Div": _arithmetic(_divided), "Equal": _equal,
-    "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b),
-    "Neg": _negated, "Reshape": _same,
-    "Shape": _shape_of, "Slice": _cut, "Squeeze": _same, "Sub": _arithmetic(lambda a, b: a - b),
-    "Unsqueeze": _same, "Where": _where,
+    "Add": _arithmetic("+"), "Cast": _same, "Concat": _joined,
+    "ConstantOfShape": _filled, "Div": _arithmetic("/"), "Equal": _equal,
+    "Gather": _gather, "Identity": _same, "Max": _arithmetic("max"), "Min": _arithmetic("min"),
+    "Mul": _arithmetic("*"), "Neg": _negated, "Reshape": _same, "Shape": _shape_of, "Slice": _cut,
+    "Squeeze": _same, "Sub": _arithmetic("-"), "Unsqueeze": _same, "Where": _where,
 }  # fmt: skip
 """Operator -> what it makes of integers."""
 
@@ -243,7 +260,12 @@ def _one(sizes: Sizes) -> Size:
     if not large:
         return 1
     known = [n for n in large if isinstance(n, int)]
-    return known[0] if known else large[0] if len(set(large)) == 1 else None
+    if known:
+        return known[0]
+    size, *others = dict.fromkeys(large)
+    for other in others:
+        size = computed("broadcast", size, other)
+    return size
 
 
 def _expanded(walk: _Walk, node: Node) -> Sizes | None:
@@ -284,9 +306,14 @@ def _left(sizes: Sizes, taken: Sizes) -> Size:
         names.remove(name)
     whole = int(np.prod([n for n in sizes if isinstance(n, int)], dtype=object))
     part = int(np.prod([n for n in taken if isinstance(n, int)], dtype=object))
-    if not names:
-        return whole // part if part and whole % part == 0 else None
-    return names[0] if len(names) == 1 and whole == part else None
+    if not part or None in names or (not names and whole % part):
+        return None
+    if whole % part == 0:
+        whole, part = whole // part, 1
+    left: Size = whole
+    for name in names:
+        left = computed("*", left, name)
+    return computed("/", left, part)
 
 
 def _convolved(walk: _Walk, node: Node) -> Sizes | None:
@@ -331,20 +358,130 @@ def check_scales(node: Node, scales: NDArray) -> None:
 _MOST = 2**31
 
 
+def _gathered(walk: _Walk, node: Node) -> Sizes | None:
+    """The sizes of the indices in place of the axis that they choose from."""
+    sizes, index = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
+    if not sizes or index is None:
+        return None
+    axis = ops.Gather.of(node).axis % len(sizes)
+    return [*sizes[:axis], *index, *sizes[axis + 1 :]]
+
+
+def _sliced(walk: _Walk, node: Node) -> Sizes | None:
+    """From constant places on, up to a place that may be computed, one element after the other."""
+    sizes = walk.shape(node.inputs[0])
+    starts, ends = walk.content(node.inputs[1]), walk.content(node.inputs[2])
+    if sizes is None or starts is None or ends is None:
+        return None
+    axes = (
+        walk.content(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] else list(range(len(starts)))
+    )
+    steps = walk.content(node.inputs[4]) if len(node.inputs) > 4 else [1] * len(starts)
+    if axes is None or steps is None:
+        return None
+    made = list(sizes)
+    for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
+        if not isinstance(axis, int):
+            return None
+        made[axis] = _taken(sizes[axis], start, end) if hop == 1 else None
+    return made
+
+
+def _taken(size: Size, start: Size, end: Size) -> Size:
+    """How many elements there are from `start` to `end` of an axis."""
+    if size is None or not isinstance(start, int) or end is None:
+        return None
+    if isinstance(end, int) and end >= _MOST - 1:
+        stop: Size = size
+    elif isinstance(end, int) and end < 0:
+        stop = computed("max", computed("+", size, end), 0)
+    elif is_never_negative(end):
+        stop = computed("min", size, end)
+    else:
+        return None
+    if start < 0:
+        first = computed("max", computed("+", size, start), 0)
+        return computed("max", computed("-", stop, first), 0)
+    return computed("max", computed("-", stop, start), 0) if start else stop
+
+
+def _squeezed(walk: _Walk, node: Node) -> Sizes | None:
+    sizes = walk.shape(node.inputs[0])
+    axes = walk.content(node.inputs[1]) if len(node.inputs) > 1 else None
+    if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
+        return None
+    gone = {axis % len(sizes) for axis in axes if isinstance(axis, int)}
+    return [size for axis, size in enumerate(sizes) if axis not in gone]
+
+
+def _unsqueezed(walk: _Walk, node: Node) -> Sizes | None:
+    sizes, axes = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
+    if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
+        return None
+    rank, rest = len(sizes) + len(axes), iter(sizes)
+    new = {axis % rank for axis in axes if isinstance(axis, int)}
+    return [1 if axis in new else next(rest) for axis in range(rank)]
+
+
+def _flattened(walk: _Walk, node: Node) -> Sizes | None:
+    sizes = walk.shape(node.inputs[0])
+    if sizes is None:
+        return None
+    axis = ops.Flatten.of(node).axis
+    axis += len(sizes) if axis < 0 else 0
+    return [_product_of(sizes[:axis]), _product_of(sizes[axis:])]
+
+
+def _product_of(sizes: Sizes) -> Size:
+    return _left(sizes, [])
+
+
+def _concatenated(walk: _Walk, node: Node) -> Sizes | None:
+    shapes = [sizes for value in node.inputs if (sizes := walk.shape(value)) is not None]
+    if len(shapes) < len(node.inputs) or len({len(sizes) for sizes in shapes}) != 1 or not shapes[0]:
+        return None
+    axis = ops.Concat.of(node).axis % len(shapes[0])
+    made: Sizes = [next((s[i] for s in shapes if s[i] is not None), None) for i in range(len(shapes[0]))]
+    whole: Size = 0
+    for sizes in shapes:
+        whole = computed("+", whole, sizes[axis])
+    made[axis] = whole
+    return made
+
+
+def _ranged(walk: _Walk, node: Node) -> Sizes | None:
+    """As many whole numbers as there are from 0, or another constant, to what is computed."""
+    start, limit, step = (walk.content(value) for value in node.inputs)
+    if not (start and limit and step) or step != [1]:
+        return None
+    count = computed("-", limit[0], start[0])
+    return [count if count is not None and is_never_negative(count) else computed("max", count, 0)]
+
+
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
-    **dict.fromkeys(("Add", "Div", "Mul", "Pow", "Sub"), _broadcast),
+    **dict.fromkeys(
+        ("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
+         "Mod", "Mul", "Or", "Pow", "Sub", "Where", "Xor"), _broadcast,
+    ),
     **dict.fromkeys(
         ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
-         "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
+         "Not", "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
     "AveragePool": _pooled,
+    "Concat": _concatenated,
     "ConstantOfShape": lambda walk, node: walk.content(node.inputs[0]),
     "Conv": _convolved,
     "Expand": _expanded,
+    "Flatten": _flattened,
+    "Gather": _gathered,
     "MatMul": _product,
     "MaxPool": _pooled,
+    "Range": _ranged,
     "Reshape": _reshaped,
     "Resize": _resized,
+    "Slice": _sliced,
+    "Squeeze": _squeezed,
     "Transpose": _turned,
+    "Unsqueeze": _unsqueezed,
 }  # fmt: skip
 """Operator -> the sizes of what it makes."""

@@ -21,8 +21,10 @@ from intact.engine.steps.concat import Concat
 from intact.engine.steps.conv import Conv
 from intact.engine.steps.conv_transpose import ConvTranspose
 from intact.engine.steps.dequantize import Dequantize
+from intact.engine.steps.dims import Dim
 from intact.engine.steps.elementwise import Elementwise
 from intact.engine.steps.epilogue import Epilogue
+from intact.engine.steps.expand import Expand
 from intact.engine.steps.fake_quantize import FakeQuantize
 from intact.engine.steps.fallback import FallbackSubgraph
 from intact.engine.steps.float_conv import FloatConv
@@ -45,12 +47,13 @@ from intact.engine.steps.rescale import Rescale
 from intact.engine.steps.reshape import Reshape
 from intact.engine.steps.resize import Resize
 from intact.engine.steps.scatter import GatherRows, ScatterElements, ScatterRows
+from intact.engine.steps.shape_arithmetic import ShapeArithmetic
 from intact.engine.steps.slice import Slice
 from intact.engine.steps.softmax import Softmax
 from intact.engine.steps.split_quantize import SplitQuantize
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.table import Table
-from intact.engine.steps.tensors import Codes, Dim, Shape, Tensor
+from intact.engine.steps.tensors import Codes, Shape, Tensor
 from intact.engine.steps.top_k import TopK
 from intact.engine.steps.transpose import Transpose
 from intact.engine.steps.volume import StackPlanes
@@ -60,10 +63,10 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
-    "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize",
+    "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
     "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",
     "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape",
-    "Resize", "ScatterElements", "ScatterRows", "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes",
-    "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
+    "Resize", "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax",
+    "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
 ]  # fmt: skip

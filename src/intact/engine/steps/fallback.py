@@ -18,8 +18,41 @@ if TYPE_CHECKING:
     from intact.graph import Session
 
 
+class OnnxStep:
+    """A step that holds an ONNX model, whose inputs and outputs are called as the step says."""
+
+    name: str
+    model: str
+    ys: tuple[str, ...]
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """The tensors that the model makes."""
+        return self.ys
+
+    def check_model(self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor]) -> bytes:
+        """Its model, found to be one that a plan of ours may hold, and to make what the plan says.
+
+        Raises:
+            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+        """
+        from intact.graph import check_fallback  # plans without such parts run without ONNX
+
+        model = constants[self.model].tobytes()
+        check_fallback(model, f"step '{self.name}'", {y: tensors[y].stored_dtype for y in self.modelled})
+        return model
+
+    def session(
+        self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor], threads: int
+    ) -> Session:
+        """What runs it, on so many threads within one operator."""
+        from intact.graph import Session
+
+        return Session(self.check_model(constants, tensors), threads=threads)
+
+
 @dataclass(frozen=True)
-class FallbackSubgraph(Step):
+class FallbackSubgraph(OnnxStep, Step):
     """What no kernel covers, run by ONNX Runtime between native steps.
 
     Attributes:
@@ -45,23 +78,3 @@ class FallbackSubgraph(Step):
         )
         for name in self.ys:
             run.bind(name, made[name])
-
-    def check_model(self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor]) -> bytes:
-        """Its model, found to be one that a plan of ours may hold, and to make what the plan says.
-
-        Raises:
-            FileFormatError: As for `intact.graph.check_fallback`; names the step.
-        """
-        from intact.graph import check_fallback  # plans without such parts run without ONNX
-
-        model = constants[self.model].tobytes()
-        check_fallback(model, f"step '{self.name}'", {y: tensors[y].stored_dtype for y in self.ys})
-        return model
-
-    def session(
-        self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor], threads: int
-    ) -> Session:
-        """What runs it, on so many threads within one operator."""
-        from intact.graph import Session
-
-        return Session(self.check_model(constants, tensors), threads=threads)

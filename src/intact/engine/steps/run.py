@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.engine.steps.sizes import learned
 from intact.engine.steps.tensors import Codes, Tensor
 from intact.errors import QuantValueError
 
@@ -38,7 +39,7 @@ class Run:
         shape = self.tensors[name].shape
         fits = len(shape) == array.ndim
         for dim, size in zip(shape, array.shape, strict=False):
-            known = self.sizes.setdefault(dim, size) if isinstance(dim, str) else dim
+            known = learned(dim, size, self.sizes) if isinstance(dim, str) else dim
             fits &= known == size or name in self.loose
         if not fits:
             raise QuantValueError(

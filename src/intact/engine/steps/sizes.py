@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from intact.engine.steps.dims import value_of
 from intact.engine.steps.tensors import Shape, Tensor
 from intact.errors import QuantValueError
 
@@ -59,11 +60,19 @@ class Sizes:
         if len(wanted) != len(shape):
             raise mismatch(name, f"{len(shape)} dimensions {shape}", f"{len(wanted)} dimensions {wanted}")
         for axis, (dim, size) in enumerate(zip(wanted, shape, strict=True)):
-            want = self.dims.setdefault(dim, size) if isinstance(dim, str) else dim
+            want = learned(dim, size, self.dims) if isinstance(dim, str) else dim
             if want != size and name not in self._loose:
                 said = f" ('{dim}')" if isinstance(dim, str) else ""
                 raise mismatch(name, f"size {size} in dimension {axis}{said}", f"{want}")
         self.shapes[name] = shape
+
+
+def learned(dim: str, size: int, known: dict[str, int]) -> int:
+    """What a free size is: as known, or as the known ones tell, or else `size`, which is known then."""
+    want = value_of(dim, known)
+    if want is None:
+        want = known[dim] = size
+    return want
 
 
 def mismatch(name: str, got: str, want: str) -> QuantValueError:

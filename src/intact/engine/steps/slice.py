@@ -47,9 +47,9 @@ class Slice(Step):
         return tuple(made)
 
     def evaluate(self, run: Run) -> None:
-        x, shape = run.array(self.x), run.tensors[self.y].shape
-        for axis, (start, hop, dim) in enumerate(zip(self.starts, self.steps, shape, strict=True)):
-            size = run.sizes.get(dim, _rest(x.shape[axis], start, hop)) if isinstance(dim, str) else dim
+        x, shape = run.array(self.x), run.declared(self.y)
+        for axis, (start, hop, want) in enumerate(zip(self.starts, self.steps, shape, strict=True)):
+            size = _rest(x.shape[axis], start, hop) if want is None else want
             x = np.take(x, start + hop * np.arange(size), axis=axis)
         run.bind(self.y, x)
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intact.engine.steps.dims import Dim, value_of
 from intact.numerics import Affine
 from intact.spec import INT8, UINT8, QuantSpec
 
-Dim = int | str
-"""A size; or the name of one that the first run with it fixes, such as "batch"."""
 Shape = tuple[int, ...]
 
 
@@ -76,8 +75,8 @@ class Tensor:
     codes: Codes | None = None
 
     def declared(self, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
-        """The shape, with the named sizes that are known; None for others."""
-        return tuple(sizes.get(d) if isinstance(d, str) else d for d in self.shape)
+        """The shape, with the free sizes that are known, and what they tell; None for others."""
+        return tuple(value_of(d, sizes) if isinstance(d, str) else d for d in self.shape)
 
     @property
     def stored_dtype(self) -> str:

@@ -128,7 +128,7 @@ _KEPT = "_names"
 
 
 def _names_of(record: object) -> _Names:
-    """A record's names. They are kept in the record, which never changes: binding asks for them many times."""
+    """A record's names, kept in the record: it never changes, and binding asks for them many times."""
     kept: _Names | None = record.__dict__.get(_KEPT)
     if kept is None:
         pairs = [(name, one.role) for one in fields_of(record) for name in one.names(record) if name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -199,9 +199,14 @@ def _zeros(part: PartialConv, step: Weighted, binding: Binding, x: str) -> NDArr
 
 
 def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
-    zeros = _zeros(part, step, binding, _low_of(step) or step.x)
-    channels = part.weight.shape[0]
-    return bound_epilogue(
-        step.epilogue, step.y, binding, channels=channels, repeats=part.repeats, correction=zeros,
-        residual=part.residual,
-    )  # fmt: skip
+    channels, key = part.weight.shape[0], ("epilogue", step.y, part.label, part.repeats)
+
+    def make() -> BoundEpilogue:
+        zeros = _zeros(part, step, binding, _low_of(step) or step.x)
+        repeats = part.repeats
+        return bound_epilogue(
+            step.epilogue, step.y, binding, channels=channels, repeats=repeats, correction=zeros
+        )
+
+    found = binding.prepared.keep(key, make)
+    return found if part.residual is None else replace(found, residual=part.residual)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.layout import same_strides_under
 from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid, zero_of
-from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, StackPlanes, Transpose
+from intact.engine.steps import (
+    Concat,
+    Expand,
+    Gather,
+    Pad,
+    Reshape,
+    Resize,
+    ShapeArithmetic,
+    Slice,
+    StackPlanes,
+    Transpose,
+)
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep, View
@@ -105,6 +116,21 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
     return [moves.pick(x, index, binding.view(step.y), step.axis)]
+
+
+@binds(Expand)
+def bind_expand(step: Expand, binding: Binding) -> list[NativeStep]:
+    """A copy that reads axes of size 1 without going along them."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    more = len(y.sizes) - len(x.sizes)
+    strides = [0] * more + [0 if size == 1 else n for size, n in zip(x.sizes, x.strides, strict=True)]
+    return move(binding, step.x, x.part(x.offset, y.sizes, strides), step.y, y)
+
+
+@binds(ShapeArithmetic)
+def bind_shape_arithmetic(step: ShapeArithmetic, binding: Binding) -> list[NativeStep]:
+    """A copy of what these sizes give."""
+    return [moves.copy(binding.hold(binding.values[y]), binding.view(y), binding.kernels) for y in step.ys]
 
 
 @binds(StackPlanes)
