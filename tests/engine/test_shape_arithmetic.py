@@ -223,3 +223,34 @@ def test_what_is_kept_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("INTACT_LIMIT_KEPT_BYTES", "1")
     engine.prepare({"x": (1, 51)})
     assert len(engine._ready) == 1
+
+
+def declared(source: onnx.ModelProto, **shapes: tuple[int | str, ...]) -> onnx.ModelProto:
+    """With sizes of inner values, as a file says them."""
+    source.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    )
+    return source
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_name_that_the_file_gives_to_another_size_is_not_believed(inner: bool) -> None:
+    """Half of the elements, which the file says to be as many as the input's: inside, or of an output."""
+    ends = "float[b, 2, k] y" if inner else "float[b, 2, k] y, float[b, n] z"
+    source = model(
+        f"""g (float[b, n] x) => ({ends}) {{
+            h = Slice (x, zero, all, one, two)  z = Relu (h)
+            s = Shape (z)  ends = Slice (s, zero, one)  count = Slice (s, one, two)
+            half = Div (count, two)  to = Concat <axis = 0> (ends, two, half)  y = Reshape (z, to)
+        }}""",
+        zero=np.array([0]), one=np.array([1]), two=np.array([2]),
+        all=np.array([2**31 - 1]),
+    )  # fmt: skip
+    if inner:
+        declared(source, z=("b", "n"))
+    engine = intact.compile(source, threads=1)
+    for columns in (16, 8):
+        x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
+        wanted = np.maximum(x[:, ::2], 0).reshape(3, 2, columns // 4)
+        np.testing.assert_array_equal(engine.run({"x": x})["y"], wanted)

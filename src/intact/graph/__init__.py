@@ -41,7 +41,7 @@ from intact.graph.float_values import float_value, float_value_of
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.fused import open_fused, require_portable
-from intact.graph.inference import refresh_shapes
+from intact.graph.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
 from intact.graph.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.io import parse_model, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
@@ -78,6 +78,7 @@ __all__ = [
     "Constants",
     "float_value",
     "float_value_of",
+    "DOUBTFUL",
     "DTYPES",
     "FORMAT_OPSETS",
     "ForeignNode",
@@ -165,6 +166,7 @@ __all__ = [
     "quantized_bias_of",
     "raise_opset",
     "read_model",
+    "forget_doubtful_names",
     "refresh_shapes",
     "register_operator",
     "replace",

@@ -236,3 +236,39 @@ def _wrong(text: str) -> FileFormatError:
     return FileFormatError(
         where, f"shapes or types that do not fit: {text[:300]}", "a valid graph", "export the model again"
     )
+
+
+DOUBTFUL = "intact.doubtful"
+"""In the meta of an output of the graph: whether its declared sizes have names that no operator confirms."""
+
+
+def forget_doubtful_names(model: ir.Model) -> None:
+    """Forget, in place, which inner sizes the file calls as it calls an input's, and no operator does.
+
+    Exporters write names that are not one size. Outputs stay as they are declared, marked `DOUBTFUL`.
+    """
+    free = {str(dim.value) for v in model.graph.inputs for dim in v.shape or () if not isinstance(dim, int)}
+    values = [v for node in model.graph for v in node.outputs if not free.isdisjoint(_names(v))]
+    if all(INFERRED in value.meta for value in values):
+        return
+    try:
+        made = inferred(undeclared(to_skeleton(model))).graph
+    except FileFormatError:  # a later inference says what is wrong
+        return
+    told = {info.name: info.type.tensor_type.shape.dim for info in (*made.value_info, *made.output)}
+    for value in values:
+        dims = [dim.dim_param or dim.dim_value or None for dim in told.get(value.name, ())]
+        declared = _names(value)
+        if len(dims) != len(declared):
+            dims = [None] * len(declared)
+        kept = [a if a == b or a not in free else None for a, b in zip(declared, dims, strict=True)]
+        if kept == declared:
+            continue
+        if value.is_graph_output():
+            value.meta[DOUBTFUL] = True
+        else:
+            value.shape = ir.Shape(kept)
+
+
+def _names(value: ir.Value) -> list[int | str | None]:
+    return [dim if isinstance(dim, int) else dim.value for dim in value.shape or ()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -177,7 +178,8 @@ class Binding:
         """An array made now, dense, as native steps read it."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array).reshape(array.shape)
-        return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
+        block, dtype = self._program.constant(array), _name_of(array.dtype)
+        return View(block, 0, dtype, array.shape, dense_strides(array.shape, array.itemsize))
 
     def is_packed(self, constant: str, kernel: str) -> bool:
         """Whether `packed` has this already."""
@@ -265,6 +267,12 @@ def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
 def dense_view(block: int, offset: int, dtype: str, shape: Shape) -> View:
     """Row-major memory without gaps."""
     return View(block, offset, dtype, shape, dense_strides(shape, np.dtype(dtype).itemsize))
+
+
+@cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """NumPy works out the name each time that it is asked."""
+    return dtype.name
 
 
 def dtype_of(tensor: Tensor) -> str:

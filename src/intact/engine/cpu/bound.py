@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -93,28 +92,30 @@ def bind(
     values: dict[str, NDArray[np.generic]] = {}
     shapes = infer_shapes(prepared.plan, inputs, fallback, compute, values)
     plan, reuse = prepared.fused, not prepared.whole
-    outside = _check_sizes(plan, shapes)
+    outside = _check_sizes(prepared, shapes)
     repeated, layout = _lay_out(prepared, shapes, program.thread_pool.threads if reuse else 0)
     memory = plan_memory(plan, layout, repeated, reuse=reuse)
     ENGINE_BYTES.check(outside + memory.nbytes, "engine", QuantValueError)
     for offset, nbytes in memory.taken:
         program.tensor(offset, nbytes)
-    outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
-    outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
+    outer = {name: program.input(_nbytes(prepared, shapes, name)) for name in plan.inputs}
+    outputs = [program.output(_nbytes(prepared, shapes, name)) for name in plan.outputs]
     into = dict(zip(plan.outputs, outputs, strict=True))
     blocks = dict.fromkeys(memory.offsets, ARENA)
     for steps, part in zip(repeated, memory.private, strict=True):
         blocks.update(dict.fromkeys(steps.inner, program.thread_memory(*part)))
     places = _places(layout, memory.offsets, {**into, **outer, **blocks})
     binding = Binding(prepared, shapes, places, memory.nbytes, program, kernels, packed, chooser, values)
-    made = _StepList(binding, layout)
-    made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
+    with _Refusals() as refusals:
+        made = _StepList(binding, layout, refusals)
+        made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
-    for index, (step, label) in enumerate(zip(made.steps, made.labels, strict=True)):
-        if index in made.repeats:
-            program.repeat(made.repeats[index])
-        with _named(label):
+    with _Refusals() as refusals:
+        for index, (step, label) in enumerate(zip(made.steps, made.labels, strict=True)):
+            refusals.step = label
+            if index in made.repeats:
+                program.repeat(made.repeats[index])
             program.add(step)
     return Bound(
         program, tuple(made.segments), tuple(made.labels), shapes, places, {**into, **outer},
@@ -145,20 +146,21 @@ def _made(plan: Plan) -> Iterator[str]:
         yield from writes(step)
 
 
-def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
-    return prod(shapes[name]) * np.dtype(dtype_of(plan.tensors[name])).itemsize
+def _nbytes(prepared: PreparedPlan, shapes: dict[str, Shape], name: str) -> int:
+    return prod(shapes[name]) * prepared.itemsizes[name]
 
 
-def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> int:
+def _check_sizes(prepared: PreparedPlan, shapes: dict[str, Shape]) -> int:
     """Bytes of inputs and outputs. Sizes below 0 and tensors above the limit are refused."""
     most = ENGINE_BYTES.most
     for name in shapes:
         if min(shapes[name], default=0) < 0:
             raise QuantValueError(f"tensor '{name}'", f"shape {shapes[name]}", "sizes of 0 or more",
                                   "give inputs of the shapes that the model was made for")  # fmt: skip
-        if (nbytes := _nbytes(plan, shapes, name)) > most:
+        if (nbytes := _nbytes(prepared, shapes, name)) > most:
             ENGINE_BYTES.check(nbytes, f"tensor '{name}'", QuantValueError)
-    return sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
+    plan = prepared.plan
+    return sum(_nbytes(prepared, shapes, name) for name in (*plan.inputs, *plan.outputs))
 
 
 def _places(layout: Layout, offsets: dict[str, int], blocks: Mapping[str, int]) -> dict[str, Place]:
@@ -182,8 +184,9 @@ class _StepList:
         repeats: How often all from a step on run, up to the next one that is named here.
     """
 
-    def __init__(self, binding: Binding, layout: Layout) -> None:
-        self._binding, self._layout = binding, layout
+    def __init__(self, binding: Binding, layout: Layout, refusals: _Refusals) -> None:
+        self._binding, self._layout, self._refusals = binding, layout, refusals
+        self._has_halos = any(frame.halo != NO_HALO for frame in layout.frames.values())
         self.steps: list[NativeStep] = []
         self.labels: list[Step | None] = []
         self.segments: list[Segment] = []
@@ -196,9 +199,8 @@ class _StepList:
         binding, layout = self._binding, self._layout
         for name in binding.plan.inputs:
             if name in layout.staged:
-                with _named(None):
-                    copied = _outer_copy(binding, name, inputs[name], to_arena=True)
-                    self._extend(None, [*_halo(binding, name), copied])
+                copied = _outer_copy(binding, name, inputs[name], to_arena=True)
+                self._extend(None, [*_halo(binding, name), copied])
         begins, ends = {steps.begin: steps for steps in repeated}, {steps.end for steps in repeated}
         for index, step in enumerate(binding.plan.steps):
             if index in ends:
@@ -211,10 +213,10 @@ class _StepList:
             self._extend_by_step(step)
         self.repeats[len(self.steps)] = 1
         binding.cut({}, {})
+        self._refusals.step = None
         for name, block in outputs:
             if binding.places[name].block != block:
-                with _named(None):
-                    self._extend(None, [_outer_copy(binding, name, block, to_arena=False)])
+                self._extend(None, [_outer_copy(binding, name, block, to_arena=False)])
         self._end_segment()
 
     def times(self) -> NDArray[np.int64]:
@@ -225,26 +227,26 @@ class _StepList:
         return times
 
     def _extend_by_step(self, step: Step) -> None:
-        binding = self._binding
+        binding, self._refusals.step = self._binding, step
         if not step.native:
             self._extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
             self._end_segment()
             self.segments.append(Segment(len(self.steps), len(self.steps), step))
             return
-        with _named(step):
-            if type(step) not in BINDERS:
-                raise ValueError(f"no native steps of kind '{step.kind}'")
-            halos = [
-                halo for name in writes(step) if not binding.is_cut(name) for halo in _halo(binding, name)
-            ]
-            self._extend(getattr(step, "label", step), [*halos, *binding.native_steps(step)])
+        if type(step) not in BINDERS:
+            raise ValueError(f"no native steps of kind '{step.kind}'")
+        more = binding.native_steps(step)
+        if self._has_halos:
+            made = [name for name in writes(step) if not binding.is_cut(name)]
+            more = [*(halo for name in made for halo in _halo(binding, name)), *more]
+        self._extend(getattr(step, "label", step), more)
 
     def _extend_by_halos(self, repeated: MicroBatches) -> None:
         """Of whole tensors that are about to be written image by image: neighbours share their halo."""
         for step in self._binding.plan.steps[repeated.begin : repeated.end]:
+            self._refusals.step = step
             for name in set(writes(step)) - repeated.inner:
-                with _named(step):
-                    self._extend(step, _halo(self._binding, name))
+                self._extend(step, _halo(self._binding, name))
 
     def _extend(self, label: Step | None, more: list[NativeStep]) -> None:
         self.steps.extend(more)
@@ -271,15 +273,23 @@ def _outer_copy(binding: Binding, name: str, block: int, *, to_arena: bool) -> N
     return moves.copy(outside, inside) if to_arena else moves.copy(inside, outside)
 
 
-@contextmanager
-def _named(step: Step | None) -> Iterator[None]:
-    """Say whose step a refusal of a native maker is about."""
-    try:
-        yield
-    except IntactError:
-        raise
-    except (ValueError, TypeError, OverflowError) as error:  # of numbers beyond C++'s
-        where = f"step '{step.name}' ({step.kind})" if step else "an input or output"
+class _Refusals:
+    """A context in which a refusal of a native maker says whose step it is about.
+
+    Attributes:
+        step: The plan's step that is made native now; None: a copy of an input or output.
+    """
+
+    step: Step | None = None
+
+    def __enter__(self) -> _Refusals:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Of C++: numbers beyond its own.
+        if not isinstance(error, ValueError | TypeError | OverflowError) or isinstance(error, IntactError):
+            return
+        where = f"step '{self.step.name}' ({self.step.kind})" if self.step else "an input or output"
         said = str(error).partition("\n")[0]
         raise UnsupportedError(
             where, f"'{said}'", "a step that native code can run", "report this model to INTact"

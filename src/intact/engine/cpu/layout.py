@@ -15,9 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
-from intact.engine.cpu.binding import NO_HALO, dense_strides, dtype_of
+from intact.engine.cpu.binding import NO_HALO, dense_strides
 from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
@@ -64,7 +62,7 @@ def lay_out(prepared: PreparedPlan, shapes: dict[str, Shape]) -> Layout:
     halos = prepared.keep("halos", lambda: _halos(plan))
     frames = {}
     for name, shape in shapes.items():
-        itemsize = np.dtype(dtype_of(plan.tensors[name])).itemsize
+        itemsize = prepared.itemsizes[name]
         if name in images:
             frames[name] = image_frame(shape, itemsize, halos.get(name, NO_HALO))
         else:
@@ -165,6 +163,7 @@ class Aliases:
         fixed: Collection[str],
     ) -> None:
         self._plan, self._shapes, self._frames, self._fixed = prepared.fused, shapes, frames, fixed
+        self._itemsizes = prepared.itemsizes
         self._readers, self._makers = prepared.readers, prepared.makers
         self._found: dict[str, str] = {}
 
@@ -293,8 +292,7 @@ class Aliases:
         return step.traits.strided
 
     def _is_dense(self, name: str) -> bool:
-        itemsize = np.dtype(dtype_of(self._plan.tensors[name])).itemsize
-        dense = dense_strides(self._shapes[name], itemsize)
+        dense = dense_strides(self._shapes[name], self._itemsizes[name])
         return _same_strides(self._shapes[name], self._frames[name].strides, dense)
 
     def _same_bytes(self, x: str, y: str) -> bool:

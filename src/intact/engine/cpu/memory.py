@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from intact.engine.cpu.binding import round_up
 from intact.engine.cpu.layout import Layout
@@ -84,8 +86,7 @@ def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
                 break
             offset = max(offset, end)
         offsets[name] = offset
-        placed.append((offset, offset + size, span))
-        placed.sort(key=lambda entry: entry[0])
+        insort(placed, (offset, offset + size, span), key=itemgetter(0))
     return offsets, max((end for _, end, _ in placed), default=0)
 
 

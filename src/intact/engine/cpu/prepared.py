@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from intact.engine.cpu.fuse import fuse
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
@@ -48,6 +50,14 @@ class PreparedPlan:
     def makers(self) -> dict[str, Step]:
         """The step that makes each tensor."""
         return {name: step for step in self.fused.steps for name in writes(step)}
+
+    @cached_property
+    def itemsizes(self) -> dict[str, int]:
+        """Bytes of an element of each tensor: codes are bytes."""
+        return {
+            name: 1 if tensor.codes is not None else np.dtype(tensor.dtype).itemsize
+            for name, tensor in self.plan.tensors.items()
+        }
 
     @cached_property
     def treats_images_apart(self) -> tuple[bool, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.steps import Dim, ShapeArithmetic
-from intact.graph import Node, Value, cut, is_op, ops
+from intact.graph import DOUBTFUL, Node, Value, cut, is_op, ops
 from intact.graph.attributes import subgraphs
 
 _NEVER = frozenset({
@@ -38,6 +38,8 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
 
 def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
     """What a Shape makes; None where the graph's inputs do not tell all of it."""
+    if node.inputs[0] is not None and DOUBTFUL in node.inputs[0].meta:
+        return None
     try:
         sizes = dims_of(node.inputs[0]) if node.inputs[0] is not None else ()
     except NoMatch:

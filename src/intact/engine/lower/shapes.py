@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 from intact.engine.steps import Dim
 from intact.engine.steps.dims import expression, is_never_negative
 from intact.errors import FileFormatError
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, refresh_shapes, set_shape
+from intact.graph import (
+    DOUBTFUL,
+    Constants,
+    Inserter,
+    Model,
+    Namer,
+    Node,
+    Value,
+    forget_doubtful_names,
+    ops,
+    refresh_shapes,
+    set_shape,
+)
 
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""
@@ -31,6 +43,7 @@ def fold_sizes(model: Model) -> list[str]:
     Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
     """
     folded = 0
+    forget_doubtful_names(model)
     for _ in range(_MOST_WALKS):
         walk = _Walk(model)
         for node in list(model.graph):
@@ -128,6 +141,8 @@ class _Walk:
         sizes = _sizes(value)
         if sizes is None:
             return None
+        if DOUBTFUL in value.meta:
+            return [n if isinstance(n, int) else None for n in sizes]
         return [None if str(n).startswith(_UNKNOWN) and n not in self._free else n for n in sizes]
 
 

@@ -101,12 +101,14 @@ def named(record: object) -> tuple[tuple[str, Role], ...]:
 
 def reads(record: object) -> tuple[str, ...]:
     """What a step computes with: tensors, and constants that stand in the place of one."""
-    return _names_of(record).reads
+    kept: _Names | None = record.__dict__.get(_KEPT)
+    return (kept or _names_of(record)).reads
 
 
 def writes(record: object) -> tuple[str, ...]:
     """The tensors that a step makes."""
-    return _names_of(record).writes
+    kept: _Names | None = record.__dict__.get(_KEPT)
+    return (kept or _names_of(record)).writes
 
 
 def constants(record: object) -> tuple[str, ...]:
