@@ -444,11 +444,7 @@ def _flattened(walk: _Walk, node: Node) -> Sizes | None:
         return None
     axis = ops.Flatten.of(node).axis
     axis += len(sizes) if axis < 0 else 0
-    return [_product_of(sizes[:axis]), _product_of(sizes[axis:])]
-
-
-def _product_of(sizes: Sizes) -> Size:
-    return _left(sizes, [])
+    return [_left(sizes[:axis], []), _left(sizes[axis:], [])]
 
 
 def _concatenated(walk: _Walk, node: Node) -> Sizes | None:

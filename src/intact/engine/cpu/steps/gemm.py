@@ -200,6 +200,7 @@ def _zeros(part: PartialConv, step: Weighted, binding: Binding, x: str) -> NDArr
 
 def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
     channels, key = part.weight.shape[0], ("epilogue", step.y, part.label, part.repeats)
+    _weight_sums(part, step, binding)  # plan files have them, whichever set of sizes was bound first
 
     def make() -> BoundEpilogue:
         zeros = _zeros(part, step, binding, _low_of(step) or step.x)
