@@ -254,3 +254,20 @@ def test_a_name_that_the_file_gives_to_another_size_is_not_believed(inner: bool)
         x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
         wanted = np.maximum(x[:, ::2], 0).reshape(3, 2, columns // 4)
         np.testing.assert_array_equal(engine.run({"x": x})["y"], wanted)
+
+
+def test_tensors_may_be_called_as_anything() -> None:
+    """What binding keeps of a plan is never taken for a tensor's."""
+    source = model(
+        """g (float[b, 2, h, 3] images) => (float[b, 2, h, 3] epilogue) {
+            layout = Conv <pads = [1, 1, 1, 1]> (images, w)  halos = Relu (layout)
+            memory = Conv <pads = [1, 1, 1, 1]> (halos, w)  epilogue = Relu (memory)
+        }""",
+        w=np.ones((2, 2, 3, 3), np.float32) / 8,
+    )  # fmt: skip
+    session = ort.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    engine = intact.compile(source, threads=1)
+    for height in (4, 7, 1):
+        x = np.random.default_rng(0).standard_normal((2, 2, height, 3)).astype(np.float32)
+        (wanted,) = session.run(None, {"images": x})
+        np.testing.assert_allclose(engine.run({"images": x})["epilogue"], wanted, atol=1e-5)

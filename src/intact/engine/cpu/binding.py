@@ -140,11 +140,16 @@ class Binding:
     def _view(self, name: str) -> View:
         if name not in self.places:
             return self.constant(name)
-        place, (dtype, holds) = (
-            self.place(name),
-            self.prepared.keep(name, lambda: _memory_of(self.tensor(name))),
-        )
+        place, (dtype, holds) = self.place(name), self._memory_of(name)
         return View(place.block, place.offset, dtype, self.shape(name), place.strides, holds=holds)
+
+    def _memory_of(self, name: str) -> tuple[str, tuple[int, int]]:
+        """The dtype of a tensor's elements in memory, and which bytes can occur there."""
+
+        def make() -> tuple[str, tuple[int, int]]:
+            return dtype_of(self.tensor(name)), bytes_of(self.tensor(name))
+
+        return self.prepared.keep(("memory", name), make)
 
     def image(self, name: str) -> View:
         """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
@@ -278,10 +283,6 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 def dtype_of(tensor: Tensor) -> str:
     """The dtype of a tensor's elements in memory: codes are bytes."""
     return "uint8" if tensor.codes is not None else tensor.dtype
-
-
-def _memory_of(tensor: Tensor) -> tuple[str, tuple[int, int]]:
-    return dtype_of(tensor), bytes_of(tensor)
 
 
 def bytes_of(tensor: Tensor) -> tuple[int, int]:

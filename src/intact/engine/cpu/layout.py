@@ -58,8 +58,8 @@ def lay_out(prepared: PreparedPlan, shapes: dict[str, Shape]) -> Layout:
     """Choose how every tensor lies."""
     plan = prepared.fused
     outer = frozenset((*plan.inputs, *plan.outputs))
-    images = prepared.keep("images", lambda: _images(plan, outer))
-    halos = prepared.keep("halos", lambda: _halos(plan))
+    images = prepared.keep(("layout", "images"), lambda: _images(plan, outer))
+    halos = prepared.keep(("layout", "halos"), lambda: _halos(plan))
     frames = {}
     for name, shape in shapes.items():
         itemsize = prepared.itemsizes[name]

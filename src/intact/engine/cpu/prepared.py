@@ -29,10 +29,10 @@ class PreparedPlan:
     def __init__(self, plan: Plan, *, whole: bool = False) -> None:
         self.plan, self.whole = plan, whole
         self.fused = plan if whole else fuse(plan)
-        self._kept: dict[object, Any] = {}
+        self._kept: dict[tuple[str, ...], Any] = {}
 
-    def keep(self, key: object, make: Callable[[], Kept]) -> Kept:
-        """What `make` makes, the first time; later the same again. `key` tells it from everything else."""
+    def keep(self, key: tuple[str, ...], make: Callable[[], Kept]) -> Kept:
+        """What `make` makes, the first time; later the same again. `key` begins with what it is."""
         if key not in self._kept:
             self._kept[key] = make()
         return cast("Kept", self._kept[key])

@@ -199,7 +199,7 @@ def _zeros(part: PartialConv, step: Weighted, binding: Binding, x: str) -> NDArr
 
 
 def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
-    channels, key = part.weight.shape[0], ("epilogue", step.y, part.label, part.repeats)
+    channels, key = part.weight.shape[0], ("epilogue", step.y, part.label, str(part.repeats))
     _weight_sums(part, step, binding)  # plan files have them, whichever set of sizes was bound first
 
     def make() -> BoundEpilogue:
