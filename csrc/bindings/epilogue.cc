@@ -1,8 +1,7 @@
-// The one parser of epilogues, for the makers of all steps that form sums.
+// The record of an epilogue as Python fills it, field by field, for the makers of all steps that form sums.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,60 +11,57 @@
 namespace intact {
 namespace {
 
+// A field of one number for each channel: an array of its dtype, copied both ways.
 template <class T>
-std::vector<T> values_of(const Dense<const T>& array) {
-  return {array.data(), array.data() + array.size()};
+void bind_channels(nb::class_<EpilogueSpec>& record, const char* name, std::vector<T> EpilogueSpec::* field) {
+  record.def_prop_rw(
+      name,
+      [field](const EpilogueSpec& e) {
+        return nb::ndarray<nb::numpy, const T>((e.*field).data(), {(e.*field).size()});
+      },
+      [field](EpilogueSpec& e, const Dense<const T>& values) {
+        (e.*field).assign(values.data(), values.data() + values.size());
+      },
+      nb::for_getter(nb::rv_policy::copy), nb::for_setter("values"_a.noconvert()));
 }
 
 // `function` is of the kernel `ops` of functions of floats; "" for none.
-EpilogueSpec make_epilogue(bool floats, const FloatsIn& multiplier, const FloatsIn& bias,
-                           const Dense<const int32_t>& correction, int zero_point, int low, int high,
-                           float real_low, float real_high, const std::optional<View>& residual,
-                           float residual_multiplier, int residual_zero_point, const std::string& ops,
-                           const std::string& function, float scale, const FloatsIn& factors,
-                           const FloatsIn& slopes, const FloatsIn& offsets, bool divides,
-                           const FloatsIn& gains, const FloatsIn& shifts, float quotient) {
-  EpilogueSpec e;
-  e.floats = floats;
-  e.multiplier = values_of(multiplier);
-  e.bias = values_of(bias);
-  e.correction = values_of(correction);
-  e.zero_point = zero_point;
-  e.low = low;
-  e.high = high;
-  e.real_low = real_low;
-  e.real_high = real_high;
-  e.residual = residual;
-  e.residual_multiplier = residual_multiplier;
-  e.residual_zero_point = residual_zero_point;
+void set_function(EpilogueSpec& e, const std::string& ops, const std::string& function) {
   e.ops = &kernel<FloatOps>(ops);
-  e.scale = scale;
-  e.factors = values_of(factors);
-  e.slopes = values_of(slopes);
-  e.offsets = values_of(offsets);
-  e.divides = divides;
-  e.gains = values_of(gains);
-  e.shifts = values_of(shifts);
-  e.quotient = quotient;
-  if (!function.empty()) {
-    const NamedFunction* const found = find_function(*e.ops, function.c_str());
-    require(found != nullptr, "no such function of floats");
-    e.function = found->function;
-    e.curve = found->codes;
-    e.smooth = found->smooth;
-  }
-  return e;
+  if (function.empty()) return;
+  const NamedFunction* const named = find_function(*e.ops, function.c_str());
+  require(named != nullptr, "no such function of floats");
+  e.function = named->function;
+  e.curve = named->codes;
+  e.smooth = named->smooth;
 }
 
 }  // namespace
 
 void bind_epilogue(nb::module_& m) {
-  nb::class_<EpilogueSpec>(m, "EpilogueSpec")
-      .def(nb::new_(&make_epilogue), "floats"_a, "multiplier"_a.noconvert(), "bias"_a.noconvert(),
-           "correction"_a.noconvert(), "zero_point"_a, "low"_a, "high"_a, "real_low"_a, "real_high"_a,
-           "residual"_a.none(), "residual_multiplier"_a, "residual_zero_point"_a, "ops"_a, "function"_a,
-           "scale"_a, "factors"_a.noconvert(), "slopes"_a.noconvert(), "offsets"_a.noconvert(), "divides"_a,
-           "gains"_a.noconvert(), "shifts"_a.noconvert(), "quotient"_a);
+  nb::class_<EpilogueSpec> record(m, "EpilogueSpec");
+  record.def(nb::init<>())
+      .def_rw("floats", &EpilogueSpec::floats)
+      .def_rw("zero_point", &EpilogueSpec::zero_point)
+      .def_rw("low", &EpilogueSpec::low)
+      .def_rw("high", &EpilogueSpec::high)
+      .def_rw("real_low", &EpilogueSpec::real_low)
+      .def_rw("real_high", &EpilogueSpec::real_high)
+      .def_rw("residual", &EpilogueSpec::residual, nb::for_setter("view"_a.none()))
+      .def_rw("residual_multiplier", &EpilogueSpec::residual_multiplier)
+      .def_rw("residual_zero_point", &EpilogueSpec::residual_zero_point)
+      .def_rw("scale", &EpilogueSpec::scale)
+      .def_rw("divides", &EpilogueSpec::divides)
+      .def_rw("quotient", &EpilogueSpec::quotient)
+      .def("set_function", &set_function, "ops"_a, "function"_a);
+  bind_channels(record, "correction", &EpilogueSpec::correction);
+  bind_channels(record, "multiplier", &EpilogueSpec::multiplier);
+  bind_channels(record, "bias", &EpilogueSpec::bias);
+  bind_channels(record, "factors", &EpilogueSpec::factors);
+  bind_channels(record, "offsets", &EpilogueSpec::offsets);
+  bind_channels(record, "slopes", &EpilogueSpec::slopes);
+  bind_channels(record, "gains", &EpilogueSpec::gains);
+  bind_channels(record, "shifts", &EpilogueSpec::shifts);
 }
 
 }  // namespace intact

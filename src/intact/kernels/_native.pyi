@@ -208,31 +208,28 @@ class Context:
     def arena(self) -> NDArray[Any]: ...
 
 class EpilogueSpec:
-    def __init__(
-        self,
-        floats: bool,
-        multiplier: _Array,
-        bias: _Array,
-        correction: _Array,
-        zero_point: int,
-        low: int,
-        high: int,
-        real_low: float,
-        real_high: float,
-        residual: View | None,
-        residual_multiplier: float,
-        residual_zero_point: int,
-        ops: str,
-        function: str,
-        scale: float,
-        factors: _Array,
-        slopes: _Array,
-        offsets: _Array,
-        divides: bool,
-        gains: _Array,
-        shifts: _Array,
-        quotient: float,
-    ) -> None: ...
+    floats: bool
+    correction: _Array
+    multiplier: _Array
+    bias: _Array
+    zero_point: int
+    low: int
+    high: int
+    real_low: float
+    real_high: float
+    residual: View | None
+    residual_multiplier: float
+    residual_zero_point: int
+    scale: float
+    factors: _Array
+    offsets: _Array
+    slopes: _Array
+    divides: bool
+    gains: _Array
+    shifts: _Array
+    quotient: float
+    def __init__(self) -> None: ...
+    def set_function(self, ops: str, function: str) -> None: ...
 
 def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...
 def gemm_groups(kernel: str, packed: _Array) -> list[int]: ...

@@ -73,29 +73,20 @@ class BoundEpilogue:
     @cached_property
     def native(self) -> _native.EpilogueSpec:
         """As the makers of native steps take it: they copy its numbers."""
-        grid = self.grid or Bytes(0)
-        return _native.EpilogueSpec(
-            self.grid is None,
-            _floats(self.multiplier),
-            _floats(self.bias),
-            np.ascontiguousarray(self.correction, np.int32),
-            *grid.packed(),
-            self.low,
-            self.high,
-            self.residual,
-            self.residual_multiplier,
-            self.residual_zero,
-            chosen_kernels()["float_steps"],
-            self.function,
-            self.scale,
-            _floats(self.factors),
-            _floats(self.slopes),
-            _floats(self.offsets),
-            self.divides,
-            _floats(self.gains),
-            _floats(self.shifts),
-            self.quotient,
-        )
+        spec = _native.EpilogueSpec()
+        spec.floats = self.grid is None
+        spec.zero_point, spec.low, spec.high = (self.grid or Bytes(0)).packed()
+        spec.real_low, spec.real_high = self.low, self.high
+        spec.correction = np.ascontiguousarray(self.correction, np.int32)
+        spec.multiplier, spec.bias = _floats(self.multiplier), _floats(self.bias)
+        spec.residual = self.residual
+        spec.residual_multiplier, spec.residual_zero_point = self.residual_multiplier, self.residual_zero
+        spec.set_function(chosen_kernels()["float_steps"], self.function)
+        spec.scale, spec.divides, spec.quotient = self.scale, self.divides, self.quotient
+        spec.factors, spec.offsets = _floats(self.factors), _floats(self.offsets)
+        spec.slopes = _floats(self.slopes)
+        spec.gains, spec.shifts = _floats(self.gains), _floats(self.shifts)
+        return spec
 
 
 def _floats(values: ArrayLike | None) -> NDArray[np.float32]:
