@@ -13,10 +13,10 @@
 #include "base/cpu.h"
 #include "base/fp_env.h"
 #include "bindings/bindings.h"
-#include "runtime/elementwise.h"
-#include "runtime/histogram.h"
-#include "runtime/reduce.h"
-#include "runtime/squared_error.h"
+#include "calibration/histogram.h"
+#include "calibration/reduce.h"
+#include "calibration/squared_error.h"
+#include "tensors/quantization.h"
 
 namespace intact {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "runtime/entropy.h"
-#include "runtime/rounding.h"
+#include "calibration/entropy.h"
+#include "calibration/rounding.h"
 
 namespace intact {
 namespace {

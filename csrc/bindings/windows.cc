@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "runtime/windows.h"
+#include "calibration/windows.h"
 
 namespace intact {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/entropy.h"
+#include "calibration/entropy.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "runtime/histogram.h"
+#include "calibration/histogram.h"
 
 #include <cmath>
 #include <cstring>

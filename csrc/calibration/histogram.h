@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/histogram/histogram.h"
-#include "runtime/real.h"
+#include "tensors/real.h"
 
 namespace intact {
 

@@ -1,4 +1,4 @@
-#include "runtime/reduce.h"
+#include "calibration/reduce.h"
 
 #include <limits>
 #include <vector>

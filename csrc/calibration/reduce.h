@@ -3,7 +3,7 @@
 
 #include "base/grid.h"
 #include "kernels/reduce/reduce.h"
-#include "runtime/real.h"
+#include "tensors/real.h"
 
 namespace intact {
 

@@ -1,4 +1,4 @@
-#include "runtime/rounding.h"
+#include "calibration/rounding.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "runtime/squared_error.h"
+#include "calibration/squared_error.h"
 
 #include <algorithm>
 

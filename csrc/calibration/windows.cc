@@ -1,4 +1,4 @@
-#include "runtime/windows.h"
+#include "calibration/windows.h"
 
 #include <algorithm>
 

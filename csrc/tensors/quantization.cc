@@ -1,10 +1,10 @@
-#include "runtime/elementwise.h"
+#include "tensors/quantization.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/fp_env.h"
-#include "runtime/grid_walk.h"
+#include "tensors/grid_walk.h"
 #include "runtime/thread_pool.h"
 
 namespace intact {

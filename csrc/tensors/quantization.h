@@ -6,7 +6,7 @@
 #include "kernels/fake_quantize/fake_quantize.h"
 #include "kernels/fake_quantize_grad/fake_quantize_grad.h"
 #include "kernels/quantize/quantize.h"
-#include "runtime/real.h"
+#include "tensors/real.h"
 
 namespace intact {
 
