@@ -4,8 +4,7 @@
 #include "steps/conv_step.h"
 #include "steps/lines.h"
 
-namespace intact {
-namespace {
+namespace intact::conv_panels {
 
 // Throws std::invalid_argument for rows, indices and weights that do not fit each other.
 inline Packed read_checked(const ChosenSpec& s) {
@@ -104,5 +103,4 @@ class ChosenStep final : public ConvStep {
   int64_t each_;  // rows of y for each of x
 };
 
-}  // namespace
-}  // namespace intact
+}  // namespace intact::conv_panels

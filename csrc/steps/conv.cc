@@ -9,6 +9,7 @@
 #include "steps/window.h"
 
 namespace intact {
+namespace conv_panels {
 namespace {
 
 // Pairs of (offset, number of steps) for offsets that grow by 4.
@@ -25,6 +26,8 @@ std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
   }
   return runs;
 }
+
+}  // namespace
 
 // The steps of a panel, as the kernel wants them.
 std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
@@ -356,7 +359,7 @@ void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scra
   }
 }
 
-}  // namespace
+}  // namespace conv_panels
 
 void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   const View &x = s.x, &y = s.y;
@@ -380,12 +383,12 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
 
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
   if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
-  return std::make_unique<ConvStep>(spec);
+  return std::make_unique<conv_panels::ConvStep>(spec);
 }
 
 std::unique_ptr<Step> make_chosen(const ChosenSpec& spec) {
   demand(spec.conv.kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
-  return std::make_unique<ChosenStep>(spec);
+  return std::make_unique<conv_panels::ChosenStep>(spec);
 }
 
 }  // namespace intact

@@ -9,8 +9,7 @@
 #include "steps/conv.h"
 #include "steps/sum_source.h"
 
-namespace intact {
-namespace {
+namespace intact::conv_panels {
 
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
 constexpr int64_t kSmallestChunk = 32 << 10;
@@ -142,5 +141,4 @@ void ConvStep::run_panels(size_t first, size_t end, const Rows& rows, int count,
   }
 }
 
-}  // namespace
-}  // namespace intact
+}  // namespace intact::conv_panels

@@ -13,6 +13,8 @@
 namespace intact {
 namespace {
 
+using namespace conv_tiles;
+
 constexpr int64_t kNearBytes = 32 << 10;   // of weights that stay in the first cache
 constexpr int64_t kRangeBytes = 512 << 10;  // of inputs that stay in the second one
 constexpr int64_t kKeptBytes = 512 << 10;  // of all weights of a layer that stay there too

@@ -4,8 +4,7 @@
 
 #include "steps/window_copies.h"
 
-namespace intact {
-namespace {
+namespace intact::conv_panels {
 
 // Rows that sums are formed of, tile by tile.
 struct Source {
@@ -44,5 +43,4 @@ inline void join_tiles(int32_t* high, const int32_t* low, size_t n, int shift) {
   for (size_t i = 0; i < n; ++i) high[i] = join_sums(high[i], low[i], shift);
 }
 
-}  // namespace
-}  // namespace intact
+}  // namespace intact::conv_panels

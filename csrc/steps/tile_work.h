@@ -9,8 +9,7 @@
 
 #include "kernels/gemm/tiles.h"
 
-namespace intact {
-namespace {
+namespace intact::conv_tiles {
 
 struct Panel {
   const int8_t* weights;
@@ -112,5 +111,4 @@ struct Ahead {
   }
 };
 
-}  // namespace
-}  // namespace intact
+}  // namespace intact::conv_tiles
