@@ -166,6 +166,8 @@ void ConvStep::cut_evenly(int64_t item, int64_t products) {
   cut_.blocks = blocks;
 }
 
+namespace {
+
 // Throws std::invalid_argument for weights, images and windows that do not fit each other.
 Packed read_checked(const ConvSpec& s) {
   Packed packed = read_packed(s.packed, s.packed_bytes, *s.kernel);
@@ -174,6 +176,8 @@ Packed read_checked(const ConvSpec& s) {
   check_window(s, h);
   return packed;
 }
+
+}  // namespace
 
 ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(spec, read_checked(spec), false) {}
 

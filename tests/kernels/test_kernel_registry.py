@@ -175,3 +175,11 @@ def test_objects_of_an_instruction_set_share_no_code_with_others():
         assert not weak, path
         family = {f"intact::{k.name}" for k in kernels.kernel_list() if k.family == path.parent.name}
         assert strong and strong <= family, path
+
+
+def test_headers_for_the_baseline_alone_have_no_anonymous_namespaces():
+    """Kernels need them, for the reason in csrc/kernels/families.inc; elsewhere they copy each type."""
+    rooms = ("bindings", "calibration", "runtime", "steps", "tensors")
+    headers = [path for room in rooms for path in (ROOT / "csrc" / room).glob("*.h")]
+    assert len(headers) > 50, "the walk finds the headers"
+    assert [path.name for path in headers if re.search(r"^namespace \{", path.read_text("utf-8"), re.M)] == []
