@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from intact import kernels, numerics
+from intact.kernels import moves
+from intact.kernels.program import Program, View
 from intact.spec import INT8, QuantSpec
 
 CHANNELS, SIDE = 64, 40  # [N, 64, 40, 40]: activations of a convolution
@@ -92,6 +94,37 @@ class Bench:
             lambda: kernels.dequantize(q, scale, 0, spec, threads=self.threads),
         )
 
+    def elementwise(self) -> Iterator[Contender]:
+        """Steps on elements of any type, over rows of the tensor's bytes."""
+        for operation, read, made in (
+            ("less", "float32", "bool"),
+            ("where", "float32", "float32"),
+            ("round", "float32", "float32"),
+            ("cast", "float32", "int32"),
+            ("cast", "float16", "float32"),
+            ("mul", "int32", "int32"),
+            ("add", "int64", "int64"),
+            ("max", "float64", "float64"),
+            ("exp", "float64", "float64"),
+        ):
+            yield f"{operation}, {read} to {made}", None, self._elementwise(operation, read, made)
+
+    def _elementwise(self, operation: str, read: str, made: str) -> Callable[[], object]:
+        operands = numerics.ELEMENTWISE[operation].operands
+        dtypes = ["bool" if operation == "where" and i == 0 else read for i in range(operands)]
+        count = self.x_np.nbytes // 8
+        values = self.x_np.ravel()[:count] * 100
+        arrays = [(values > 0) if d == "bool" else values.astype(d) for d in dtypes]
+        made_array = np.empty(count, made)
+        program = Program(self.threads)
+        blocks = [*map(program.input, (x.nbytes for x in arrays)), program.output(made_array.nbytes)]
+        views = [
+            View(block, 0, x.dtype.name, x.shape, x.strides)
+            for block, x in zip(blocks, [*arrays, made_array], strict=True)
+        ]
+        program.add(moves.elementwise(operation, views[:-1], views[-1]))
+        return lambda: program.run(arrays, [made_array])
+
     def peers(self) -> Iterator[Contender]:
         scale = self.amax / 127
         scales = torch.from_numpy(self.spec(1)[2])
@@ -147,7 +180,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     bench = Bench(args.megabytes, args.threads)
     copy: Contender = ("torch.Tensor.copy_", None, lambda: bench.y.copy_(bench.x))
-    contenders = [copy, *bench.ours(), *([] if args.no_peers else bench.peers())]
+    contenders = [copy, *bench.ours(), *bench.elementwise(), *([] if args.no_peers else bench.peers())]
     print("kernels: " + ", ".join(k.name for k in kernels.kernel_list() if k.chosen))
     report(contenders, bench.x, args)
 

@@ -84,10 +84,10 @@ void bind_along_axis(nb::module_& m) {
 void bind_points(nb::module_& m) {
   m.def(
       "step_elementwise",
-      [](const std::string& operation, const std::vector<View>& xs, const View& y) {
-        return native(make_elementwise({operation, xs, y}));
+      [](const std::string& name, const std::string& operation, const std::vector<View>& xs, const View& y) {
+        return native(make_elementwise(kernel<ElementwiseOps>(name), {operation, xs, y}));
       },
-      "operation"_a, "xs"_a, "y"_a);
+      "kernel"_a, "operation"_a, "xs"_a, "y"_a);
   m.def(
       "step_quantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/registry.h"
 #include "steps/chunks.h"
 
 namespace intact {
@@ -24,12 +25,13 @@ class Elementwise final : public Chunks<kViews> {
   static constexpr size_t kOperands = kViews - 1;
 
  public:
-  Elementwise(const ElementwiseSpec& s, const std::array<View, kViews>& views)
-      : Chunks<kViews>(views, kChunk), views_(views) {
+  Elementwise(const ElementwiseOps& ops, ElementwiseOperation operation,
+              const std::array<View, kViews>& views)
+      : Chunks<kViews>(views, kChunk), ops_(ops), views_(views) {
     // A row of one element moves nowhere, whatever its stride says: it may stand for all.
     unsigned moves = 0;
     for (size_t v = 0; v < kOperands; ++v) moves |= (this->stride(v) != 0 ? 1u : 0u) << v;
-    row_ = find_elementwise_row(s.operation, views[kOperands - 1].type, views[kOperands].type, moves);
+    row_ = ops.find(operation, views[kOperands - 1].type, views[kOperands].type, moves);
     demand(row_ != nullptr, "there is no such operation on these types");
     if (kOperands == 3) demand(views[0].type == Type::b8, "what chooses is bool");
     for (size_t v = kOperands == 3; v < kOperands; ++v) {
@@ -38,7 +40,7 @@ class Elementwise final : public Chunks<kViews> {
   }
 
   size_t scratch() const override { return kViews * kChunk * 8; }
-  std::string name() const override { return "elementwise"; }
+  std::string name() const override { return name_of(&ops_); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     this->each(begin, end, [&](const auto& at, size_t n) {
@@ -82,20 +84,24 @@ class Elementwise final : public Chunks<kViews> {
     }
   }
 
+  const ElementwiseOps& ops_;
   std::array<View, kViews> views_;
   ElementwiseRow row_;
 };
 
 }  // namespace
 
-std::unique_ptr<Step> make_elementwise(const ElementwiseSpec& s) {
-  const size_t operands = elementwise_operands(s.operation);
-  demand(operands != 0, "no operation has this name");
-  demand(s.xs.size() == operands, "an operation has as many operands as it has");
+std::unique_ptr<Step> make_elementwise(const ElementwiseOps& ops, const ElementwiseSpec& s) {
+  const NamedElementwise* const named = find_elementwise(s.operation.c_str());
+  demand(named != nullptr, "no operation has this name");
+  demand(s.xs.size() == named->operands, "an operation has as many operands as it has");
   const auto& x = s.xs;
-  if (operands == 1) return std::make_unique<Elementwise<2>>(s, std::array<View, 2>{x[0], s.y});
-  if (operands == 2) return std::make_unique<Elementwise<3>>(s, std::array<View, 3>{x[0], x[1], s.y});
-  return std::make_unique<Elementwise<4>>(s, std::array<View, 4>{x[0], x[1], x[2], s.y});
+  const auto make = [&]<size_t kViews>(const std::array<View, kViews>& views) -> std::unique_ptr<Step> {
+    return std::make_unique<Elementwise<kViews>>(ops, named->operation, views);
+  };
+  if (named->operands == 1) return make(std::array{x[0], s.y});
+  if (named->operands == 2) return make(std::array{x[0], x[1], s.y});
+  return make(std::array{x[0], x[1], x[2], s.y});
 }
 
 }  // namespace intact

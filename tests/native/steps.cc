@@ -362,11 +362,12 @@ Made some_elements() {
   const Type type = kTypes[pick(0, 5)], made = chance(2) ? type : kTypes[pick(0, 5)];
   const std::vector<int64_t> sizes = some_sizes();
   std::vector<View> xs;
-  for (size_t i = 0; i < elementwise_operands(name) + (chance(40) ? 1 : 0); ++i) {
+  for (size_t i = 0; i < find_elementwise(name.c_str())->operands + (chance(40) ? 1 : 0); ++i) {
     const bool test = i == 0 && name == "where";
     xs.push_back(disturbed(dense(readable(), test ? Type::b8 : type, sizes)));
   }
-  return make_elementwise({name, xs, disturbed(dense(writable(), made, sizes))});
+  return make_elementwise(some_kernel<ElementwiseOps>("elementwise"),
+                          {name, xs, disturbed(dense(writable(), made, sizes))});
 }
 
 Made some_line() {

@@ -1,8 +1,8 @@
 """Makers of native steps that move elements, fill memory, or work on elements of any type.
 
 Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
-Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
-safely.
+Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what is unsafe to
+run (csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
     return _native.step_pick(x, index, y, axis)
 
 
-def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:
+def elementwise(
+    operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None
+) -> NativeStep:
     """``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53); the views have the sizes of y."""
-    return _native.step_elementwise(operation, list(xs), y)
+    return _native.step_elementwise(kernels_or_chosen(kernels)["elementwise"], operation, list(xs), y)
 
 
 def fold(x: View, y: View, axis: int, function: str) -> NativeStep:

@@ -9,6 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
+from intact.kernels.registry import chosen_kernels
 from intact.numerics import ELEMENTWISE, elementwise
 from intact.numerics.operations import CASTS, takes
 
@@ -46,7 +47,7 @@ def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.
 @pytest.mark.parametrize(
     ("name", "read", "made"), signatures(), ids=lambda v: v if isinstance(v, str) else v[-1]
 )
-def test_operation(runner: Any, name: str, read: list[str], made: str) -> None:
+def test_operation(runner: Any, elementwise_kernel: str, name: str, read: list[str], made: str) -> None:
     """Longer than a chunk; one number for all of an operand; with gaps; axes in other orders; empty."""
     rng = np.random.default_rng(0)
     for shape, singles in (
@@ -70,7 +71,8 @@ def test_operation(runner: Any, name: str, read: list[str], made: str) -> None:
                 for i, view in enumerate(views)
             ]
             y = run.output(shape, np.dtype(made).type, gap=1 if turned else 0)
-            got = run.run(moves.elementwise(name, wide, y))
+            kernels = {**chosen_kernels(), "elementwise": elementwise_kernel}
+            got = run.run(moves.elementwise(name, wide, y, kernels))
             want = np.broadcast_to(elementwise(name, operands, made), shape)
             np.testing.assert_array_equal(got, want)
             assert run.only_wrote(y)

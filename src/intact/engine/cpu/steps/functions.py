@@ -56,7 +56,7 @@ def bind_elementwise(step: Elementwise, binding: Binding) -> list[NativeStep]:
     """An operation on elements of any type, with broadcasting."""
     shape = binding.shape(step.y)
     xs = [broadcast(binding, name, shape) for name in step.xs]
-    return [moves.elementwise(step.operation, xs, binding.view(step.y))]
+    return [moves.elementwise(step.operation, xs, binding.view(step.y), binding.kernels)]
 
 
 @binds(Reduce)

@@ -1,6 +1,6 @@
-// The rows of elementwise.cc: plain loops, which compilers make vectors of.
-#include <algorithm>
-#include <array>
+// The rows of the family: plain loops, which compilers make vectors of, once for each instruction set.
+#pragma once
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/convert/convert.h"
-#include "steps/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace intact {
 namespace {
@@ -146,11 +146,12 @@ struct Neg {
 struct Exp64 {
   double operator()(double x) const {
     if (x != x) return x;
-    x = std::min(std::max(x, -760.0), 720.0);
+    x = x < -760.0 ? -760.0 : x;
+    x = x > 720.0 ? 720.0 : x;
     const double k = std::nearbyint(x * kPerLog2);
     const double r = (x - k * kHigh) - k * kLow;
     double y = kTerms[0];
-    for (size_t i = 1; i < kTerms.size(); ++i) y = y * r + kTerms[i];
+    for (size_t i = 1; i < sizeof kTerms / sizeof *kTerms; ++i) y = y * r + kTerms[i];
     const double half = std::floor(k * 0.5);
     return y * power(half) * power(k - half);
   }
@@ -162,20 +163,20 @@ struct Exp64 {
   static constexpr double kPerLog2 = 0x1.71547652b82fep+0, kHigh = 0x1.62e42feep-1,
                           kLow = 0x1.a39ef35793c76p-33;
   // 1 / n! from n = 13 on down.
-  static constexpr std::array<double, 14> kTerms = {0x1.6124613a86d09p-33,
-                                                    0x1.1eed8eff8d898p-29,
-                                                    0x1.ae64567f544e4p-26,
-                                                    0x1.27e4fb7789f5cp-22,
-                                                    0x1.71de3a556c734p-19,
-                                                    0x1.a01a01a01a01ap-16,
-                                                    0x1.a01a01a01a01ap-13,
-                                                    0x1.6c16c16c16c17p-10,
-                                                    0x1.1111111111111p-7,
-                                                    0x1.5555555555555p-5,
-                                                    0x1.5555555555555p-3,
-                                                    0x1p-1,
-                                                    0x1p+0,
-                                                    0x1p+0};
+  static constexpr double kTerms[] = {0x1.6124613a86d09p-33,
+                                      0x1.1eed8eff8d898p-29,
+                                      0x1.ae64567f544e4p-26,
+                                      0x1.27e4fb7789f5cp-22,
+                                      0x1.71de3a556c734p-19,
+                                      0x1.a01a01a01a01ap-16,
+                                      0x1.a01a01a01a01ap-13,
+                                      0x1.6c16c16c16c17p-10,
+                                      0x1.1111111111111p-7,
+                                      0x1.5555555555555p-5,
+                                      0x1.5555555555555p-3,
+                                      0x1p-1,
+                                      0x1p+0,
+                                      0x1p+0};
 };
 struct Abs {
   template <class T>
@@ -189,9 +190,10 @@ struct Floor {
 struct Ceil {
   float operator()(float x) const { return std::ceil(x); }
 };
+// Ties to even.
 struct Round {
   float operator()(float x) const { return std::nearbyint(x); }
-};  // ties to even
+};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 struct IsNaN {
   Bool operator()(float x) const { return x != x; }
@@ -246,12 +248,14 @@ void cast_row(const void* const* xs, size_t n, void* y) {
   }
 }
 
+template <const ConvertOps& kConvert>
 void from_half(const void* const* xs, size_t n, void* y) {
-  convert_ref.from_f16(static_cast<const uint16_t*>(xs[0]), n, static_cast<float*>(y));
+  kConvert.from_f16(static_cast<const uint16_t*>(xs[0]), n, static_cast<float*>(y));
 }
 
+template <const ConvertOps& kConvert>
 void to_half(const void* const* xs, size_t n, void* y) {
-  convert_ref.to_f16(static_cast<const float*>(xs[0]), n, static_cast<uint16_t*>(y));
+  kConvert.to_f16(static_cast<const float*>(xs[0]), n, static_cast<uint16_t*>(y));
 }
 
 template <class F, class T, class R>
@@ -292,7 +296,7 @@ ElementwiseRow where_of(unsigned moves, std::index_sequence<kMoves...>) {
   return kRows[moves & 7];
 }
 
-ElementwiseRow where(Type x, Type y, unsigned moves) {
+inline ElementwiseRow where(Type x, Type y, unsigned moves) {
   constexpr std::make_index_sequence<8> kAll;
   if (x != y) return nullptr;
   switch (bytes_of(x)) {
@@ -317,9 +321,10 @@ ElementwiseRow cast_from(Type y) {
   }
 }
 
+template <const ConvertOps& kConvert>
 ElementwiseRow cast_row_of(Type x, Type y) {
-  if (x == Type::f16) return y == Type::f32 ? from_half : nullptr;
-  if (y == Type::f16) return x == Type::f32 ? to_half : nullptr;
+  if (x == Type::f16) return y == Type::f32 ? from_half<kConvert> : nullptr;
+  if (y == Type::f16) return x == Type::f32 ? to_half<kConvert> : nullptr;
   switch (x) {
     case Type::u8: return cast_from<uint8_t>(y);
     case Type::i8: return cast_from<int8_t>(y);
@@ -368,84 +373,67 @@ ElementwiseRow numbers(Type x, Type y, unsigned moves) {
 }
 
 template <class F>
-ElementwiseRow of_integers(Type x, Type y, unsigned) {
+ElementwiseRow of_integers(Type x, Type y) {
   if (x != y) return nullptr;
   return x == Type::i32   ? unary_row<F, int32_t, int32_t>
          : x == Type::i64 ? unary_row<F, int64_t, int64_t>
                           : nullptr;
 }
 
+// From elements of kX to elements of kY.
+template <class F, Type kX, class X, Type kY, class Y>
+ElementwiseRow unary(Type x, Type y) {
+  return x == kX && y == kY ? unary_row<F, X, Y> : nullptr;
+}
 template <class F>
-ElementwiseRow of_floats(Type x, Type y, unsigned) {
-  return x == Type::f32 && y == Type::f32 ? unary_row<F, float, float> : nullptr;
+ElementwiseRow of_floats(Type x, Type y) {
+  return unary<F, Type::f32, float, Type::f32, float>(x, y);
+}
+template <class F>
+ElementwiseRow test_of_floats(Type x, Type y) {
+  return unary<F, Type::f32, float, Type::b8, Bool>(x, y);
 }
 
-template <class F>
-ElementwiseRow of_float(Type x, Type y, unsigned) {
-  return x == Type::f32 && y == Type::b8 ? unary_row<F, float, Bool> : nullptr;
-}
-
-struct Operation {
-  const char* name;
-  size_t operands;
-  ElementwiseRow (*find)(Type x, Type y, unsigned moves);
-};
-
-constexpr Operation kOperations[] = {
-    {"abs", 1, of_integers<Abs>},
-    {"add", 2, numbers<Add>},
-    {"and", 2, logic<And>},
-    {"cast", 1, [](Type x, Type y, unsigned) { return cast_row_of(x, y); }},
-    {"ceil", 1, of_floats<Ceil>},
-    {"div", 2, numbers<Div>},
-    {"equal", 2, comparison<Equal>},
-    {"exp", 1,
-     [](Type x, Type y, unsigned) -> ElementwiseRow {
-       return x == Type::f64 && y == Type::f64 ? unary_row<Exp64, double, double> : nullptr;
-     }},
-    {"floor", 1, of_floats<Floor>},
-    {"fmod", 2, arithmetic<Fmod>},
-    {"greater", 2, comparison<Greater>},
-    {"greater_or_equal", 2, comparison<GreaterOrEqual>},
-    {"is_inf", 1, of_float<IsInf>},
-    {"is_nan", 1, of_float<IsNaN>},
-    {"is_neg_inf", 1, of_float<IsNegInf>},
-    {"is_pos_inf", 1, of_float<IsPosInf>},
-    {"less", 2, comparison<Less>},
-    {"less_or_equal", 2, comparison<LessOrEqual>},
-    {"max", 2, numbers<Max>},
-    {"min", 2, numbers<Min>},
-    {"mod", 2, arithmetic<Mod>},
-    {"mul", 2, numbers<Mul>},
-    {"neg", 1, of_integers<Neg>},
-    {"not", 1,
-     [](Type x, Type y, unsigned) -> ElementwiseRow {
-       return x == Type::b8 && y == Type::b8 ? unary_row<Not, Bool, Bool> : nullptr;
-     }},
-    {"or", 2, logic<Or>},
-    {"round", 1, of_floats<Round>},
-    {"sub", 2, numbers<Sub>},
-    {"where", 3, where},
-    {"xor", 2, logic<Xor>},
-};
-
-const Operation* find(const std::string& name) {
-  for (const Operation& one : kOperations) {
-    if (name == one.name) return &one;
+template <const ConvertOps& kConvert>
+ElementwiseRow find_row(ElementwiseOperation operation, Type x, Type y, unsigned moves) {
+  switch (operation) {
+    case ElementwiseOperation::abs: return of_integers<Abs>(x, y);
+    case ElementwiseOperation::add: return numbers<Add>(x, y, moves);
+    case ElementwiseOperation::logical_and: return logic<And>(x, y, moves);
+    case ElementwiseOperation::cast: return cast_row_of<kConvert>(x, y);
+    case ElementwiseOperation::ceil: return of_floats<Ceil>(x, y);
+    case ElementwiseOperation::div: return numbers<Div>(x, y, moves);
+    case ElementwiseOperation::equal: return comparison<Equal>(x, y, moves);
+    case ElementwiseOperation::exp: return unary<Exp64, Type::f64, double, Type::f64, double>(x, y);
+    case ElementwiseOperation::floor: return of_floats<Floor>(x, y);
+    case ElementwiseOperation::fmod: return arithmetic<Fmod>(x, y, moves);
+    case ElementwiseOperation::greater: return comparison<Greater>(x, y, moves);
+    case ElementwiseOperation::greater_or_equal: return comparison<GreaterOrEqual>(x, y, moves);
+    case ElementwiseOperation::is_inf: return test_of_floats<IsInf>(x, y);
+    case ElementwiseOperation::is_nan: return test_of_floats<IsNaN>(x, y);
+    case ElementwiseOperation::is_neg_inf: return test_of_floats<IsNegInf>(x, y);
+    case ElementwiseOperation::is_pos_inf: return test_of_floats<IsPosInf>(x, y);
+    case ElementwiseOperation::less: return comparison<Less>(x, y, moves);
+    case ElementwiseOperation::less_or_equal: return comparison<LessOrEqual>(x, y, moves);
+    case ElementwiseOperation::max: return numbers<Max>(x, y, moves);
+    case ElementwiseOperation::min: return numbers<Min>(x, y, moves);
+    case ElementwiseOperation::mod: return arithmetic<Mod>(x, y, moves);
+    case ElementwiseOperation::mul: return numbers<Mul>(x, y, moves);
+    case ElementwiseOperation::neg: return of_integers<Neg>(x, y);
+    case ElementwiseOperation::logical_not: return unary<Not, Type::b8, Bool, Type::b8, Bool>(x, y);
+    case ElementwiseOperation::logical_or: return logic<Or>(x, y, moves);
+    case ElementwiseOperation::round: return of_floats<Round>(x, y);
+    case ElementwiseOperation::sub: return numbers<Sub>(x, y, moves);
+    case ElementwiseOperation::where: return where(x, y, moves);
+    case ElementwiseOperation::logical_xor: return logic<Xor>(x, y, moves);
   }
   return nullptr;
 }
 
+template <const ConvertOps& kConvert>
+constexpr ElementwiseOps ops_of() {
+  return {find_row<kConvert>};
+}
+
 }  // namespace
-
-ElementwiseRow find_elementwise_row(const std::string& operation, Type x, Type y, unsigned moves) {
-  const Operation* const found = find(operation);
-  return found == nullptr ? nullptr : found->find(x, y, moves);
-}
-
-size_t elementwise_operands(const std::string& operation) {
-  const Operation* const found = find(operation);
-  return found == nullptr ? 0 : found->operands;
-}
-
 }  // namespace intact
