@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "base/fp_env.h"
+#include "base/tuning.h"
 #include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kGrain = 1 << 17;
-constexpr size_t kWays = 4;            // sub-histograms: neighbours rarely wait for each other's store
+using namespace tuning::tensors;
+
 constexpr size_t kMostAtOnce = 1u << 31;  // a 32-bit counter cannot overflow in between
 
 // Counters of one thread, 32 bits wide and interleaved by hand.
@@ -49,9 +50,9 @@ class Counters {
 // place(x, n, slot, part) writes the slots of one piece. Returns the counts of all slots.
 template <class Place>
 std::vector<int64_t> count_slots(const Source& x, size_t n, size_t slots, int threads, Place place) {
-  const size_t parts = static_cast<size_t>(parts_of(n, kGrain, threads));
+  const size_t parts = static_cast<size_t>(parts_of(n, kHistogramGrain, threads));
   std::vector<std::vector<int64_t>> total(parts, std::vector<int64_t>(slots, 0));
-  parallel_for(n, kGrain, threads, [&](size_t begin, size_t end, int part) {
+  parallel_for(n, kHistogramGrain, threads, [&](size_t begin, size_t end, int part) {
     ScopedFpEnv env;
     std::vector<int64_t>& mine = total[static_cast<size_t>(part)];
     // Few values: clearing and adding up the sub-histograms would cost more than they save.
@@ -96,7 +97,7 @@ ValueRange count_pow2(const HistogramOps& ops, const Source& x, size_t n, int ex
                       int threads, int64_t* negative, int64_t* positive) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Pow2Bins pow2 = pow2_bins(exponent, bins);
-  const size_t parts = static_cast<size_t>(parts_of(n, kGrain, threads));
+  const size_t parts = static_cast<size_t>(parts_of(n, kHistogramGrain, threads));
   std::vector<ValueRange> ranges(parts, ValueRange{inf, -inf, 0});
   const std::vector<int64_t> counts =
       count_slots(x, n, 2 * static_cast<size_t>(bins) + 1, threads,

@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "base/fp_env.h"
+#include "base/tuning.h"
 #include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kGrain = 1 << 16;
-constexpr size_t kLongRow = 16;
-constexpr size_t kColumns = 256;  // running results worth keeping apart, so that lanes fill
+using namespace tuning::tensors;
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct AbsMax {

@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "base/fp_env.h"
+#include "base/tuning.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kRowsAtOnce = 64;  // what they hold stays in the first-level cache, where columns are few
+using namespace tuning::tensors;
 
 // The nearest whole number, ties to even, of |x| < 2^51. Without SSE4.1 std::nearbyint is a call.
 inline double nearest(double x) {

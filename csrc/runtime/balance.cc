@@ -6,14 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/tuning.h"
 #include "runtime/dealing.h"
 
 namespace intact {
-namespace {
-
-constexpr int64_t kAlike = 64;  // a difference of one part in so many is none
-
-}  // namespace
 
 int64_t most_work(const Step& step, int threads) {
   const size_t items = step.items(), chunks = chunks_of(items, static_cast<size_t>(threads));
@@ -43,9 +39,9 @@ double largest_share(const Step& step, int threads) {
 bool Evenest::takes(const Step& step, int64_t more) {
   const int64_t work = most_work(step, threads_) + more;
   const size_t items = step.items();
-  const bool better = least_ < 0 || work < least_ - least_ / kAlike;
+  const bool better = least_ < 0 || work < least_ - least_ / tuning::threads::kAlike;
   const bool finer = items > items_ && items == chunks_of(items, static_cast<size_t>(threads_)) &&
-                     work <= least_ + least_ / kAlike;
+                     work <= least_ + least_ / tuning::threads::kAlike;
   if (!better && !finer) return false;
   least_ = better ? work : std::min(least_, work);
   items_ = items;

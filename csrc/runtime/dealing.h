@@ -5,15 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/tuning.h"
+
 namespace intact {
 
-constexpr size_t kChunksPerThread = 8;
 constexpr int kChunkBits = 12;  // of a chunk's number
 constexpr size_t kMostChunks = (size_t{1} << kChunkBits) - 1;
 
 // How many chunks the items of a job are dealt out in, among so many threads.
 constexpr size_t chunks_of(size_t items, size_t threads) {
-  return std::min({kChunksPerThread * threads, kMostChunks, items});
+  return std::min({tuning::threads::kChunksPerThread * threads, kMostChunks, items});
 }
 // The first item of a chunk, and of `chunks` the end.
 constexpr size_t first_item(size_t items, size_t chunk, size_t chunks) { return items * chunk / chunks; }

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/fp_env.h"
+#include "base/tuning.h"
 #include "runtime/dealing.h"
 
 #if !defined(_WIN32)
@@ -17,12 +18,10 @@
 namespace intact {
 namespace {
 
+using namespace tuning::threads;
+
 constexpr int kEndBits = kChunkBits;
 constexpr uint64_t kEndMask = kMostChunks;
-
-// How long a thread looks for the next job: at first without a pause for others, then letting them run.
-constexpr int kEagerLooks = 1000;
-constexpr auto kPatience = std::chrono::microseconds(400);
 
 long process_id() {
 #if defined(_WIN32)

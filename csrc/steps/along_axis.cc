@@ -3,20 +3,22 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/tuning.h"
 #include "steps/chunks.h"
 #include "steps/lines.h"
 
 namespace intact {
 namespace {
 
+using namespace tuning::picks;
+
 constexpr int64_t kFloat = sizeof(float);
-constexpr size_t kChunk = 256;  // places beside each other that go along the axis together
 
 // What the kinds share: chunks of lines. Views are declared as they are, and walked by their beginnings.
 class Lines : public Chunks<2> {
  public:
   Lines(const View& x, const View& y, int axis)
-      : Chunks({beginnings(x, axis), beginnings(y, axis)}, kChunk, false),
+      : Chunks({beginnings(x, axis), beginnings(y, axis)}, kLines, false),
         x_(x),
         y_(y),
         from_(line_of(x, axis)),
@@ -46,7 +48,7 @@ class Fold final : public Lines {
     each(begin, end, [&](const auto& at, size_t n) {
       const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      T totals[kChunk];
+      T totals[kLines];
       if (lines) {
         for (size_t i = 0; i < n; ++i) totals[i] = line(x + static_cast<int64_t>(i) * stride(0));
       } else if (dense) {
@@ -125,7 +127,7 @@ class CumSum final : public Lines {
   // and for one line, whose sum stays in a register.
   [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
     const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
-    T sums[kChunk];
+    T sums[kLines];
     for (int64_t k = 0; k < from_.size; ++k) {
       const int64_t here = first + step * k, added = s_.exclusive ? here - step : here;
       const bool none = s_.exclusive && k == 0, alone = k == (s_.exclusive ? 1 : 0);
@@ -185,15 +187,15 @@ class ArgMax final : public Lines {
   }
 
   std::string name() const override { return "arg_max"; }
-  size_t scratch() const override { return kTurned * kChunk * sizeof(T); }
+  size_t scratch() const override { return kTurned * kLines * sizeof(T); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const bool dense = from_.stride == kUnit;
     each(begin, end, [&](const auto& at, size_t n) {
       const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      int32_t places[kChunk];
-      if (dense && (from_.size >= kLong || n < kFew)) {
+      int32_t places[kLines];
+      if (dense && (from_.size >= kLongLine || n < kFewLines)) {
         for (size_t i = 0; i < n; ++i) places[i] = line(x + static_cast<int64_t>(i) * stride(0));
       } else {
         beside(x, n, dense && sizeof(T) <= 4, scratch, places);
@@ -206,8 +208,6 @@ class ArgMax final : public Lines {
 
  private:
   static constexpr int64_t kUnit = sizeof(T);
-  static constexpr int64_t kLong = 128;  // from where on a line fills registers by itself
-  static constexpr size_t kFew = 8, kRunners = 16, kTurned = 16;
 
   // One line, which kRunners share: each takes every sixteenth element.
   int32_t line(const uint8_t* x) const {
@@ -243,7 +243,7 @@ class ArgMax final : public Lines {
 
   // Many lines at once, element by element: what does not lie beside each other is brought there.
   void beside(const uint8_t* x, size_t n, bool turns, uint8_t* scratch, int32_t* places) const {
-    T best[kChunk];
+    T best[kLines];
     const size_t row = n * sizeof(T);
     for (int64_t from = 0; from < from_.size; from += turns ? kTurned : 1) {
       const int64_t count = turns ? std::min<int64_t>(kTurned, from_.size - from) : 1;
@@ -320,7 +320,7 @@ class Interpolate final : public Lines {
   [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
     size_t term = 0;
     for (int64_t k = 0; k < to_.size; ++k) {
-      float sums[kChunk];
+      float sums[kLines];
       for (size_t t = 0; t < s_.terms; ++t, ++term) {
         const uint8_t* const row = x + s_.places[term] * from_.stride;
         const float weight = s_.weights[term];

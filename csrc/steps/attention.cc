@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kBlock = 128;  // queries of a piece of work, for which keys and values are packed anew
+using namespace tuning::products;
 
 size_t size_of(const View& v, int axis) { return static_cast<size_t>(v.sizes[v.rank - 2 + axis]); }
 ptrdiff_t stride_of(const View& v, int axis) { return static_cast<ptrdiff_t>(v.strides[v.rank - 2 + axis]); }
@@ -54,7 +55,7 @@ class Attention final : public Step {
                 leading(s.mask ? s.mask->view : s.scores.a), leading(s.product.y)}),
         keys_(matmul, tokens_, depth_),
         values_(matmul, width_, tokens_),
-        block_(std::min(rows_, kBlock)),
+        block_(std::min(rows_, kQueries)),
         blocks_(block_ == 0 ? 0 : (rows_ + block_ - 1) / block_),
         mask_(floats, s.mask.value_or(RealIn{}), s.mask ? stride_of(s.mask->view, 1) : 4) {
     reads(s.scores.a);

@@ -5,20 +5,16 @@
 #include <memory>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/conv.h"
 #include "steps/sum_source.h"
 
 namespace intact::conv_panels {
 
-constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
-constexpr int64_t kSmallestChunk = 32 << 10;
-constexpr int64_t kCopiedPanels = 8;  // of a chunk, at least: every chunk copies its windows
+using namespace tuning::conv_panels;
+
 constexpr int kLine = 64;  // bytes
-constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
-constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
-constexpr int64_t kSmallestItem = 1 << 18;  // where there are more threads than small items for them
-constexpr int64_t kItemCost = 1 << 16;      // products
 
 // One panel with its steps as offsets, and its share of the constants, padded to its width.
 struct BoundPanel {

@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "runtime/balance.h"
 #include "steps/tile_work.h"
@@ -13,26 +14,9 @@
 namespace intact {
 namespace {
 
-using namespace conv_tiles;
+using namespace tuning::conv_tiles;
 
-constexpr int64_t kNearBytes = 32 << 10;   // of weights that stay in the first cache
-constexpr int64_t kRangeBytes = 512 << 10;  // of inputs that stay in the second one
-constexpr int64_t kKeptBytes = 512 << 10;  // of all weights of a layer that stay there too
-constexpr int64_t kMostRows = 1024;        // of a range: so do their addresses
-constexpr int64_t kMostAhead = 1 << 20;     // of a later step's weights
-// Lines that a deep step can fetch without delaying what it loads itself: of the next chunk, and of a later
-// step's weights, which must not cost more than they save.
-constexpr int64_t kMostLines = 8, kMostFarLines = 1;
-constexpr int64_t kGatherChannels = 64;  // whose products take as long as gathering their rows, measured
-// Fewer of them where walking is the other choice, for rows that nobody wants have an epilogue, too: with 64
-// networks were up to 2% slower.
-constexpr int64_t kWalkedChannels = 24;
-constexpr int64_t kItemCost = 1 << 18;   // products
-// Products in the time that a line takes which another core has written, and one of weights, of which some
-// arrive ahead of their use: measured.
-constexpr int64_t kForeignLineCost = 1 << 15, kWeightsLineCost = 1 << 13;
-constexpr int64_t kShallow = 36;  // bytes of a window for which vectors are faster, measured
-constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
+using namespace conv_tiles;
 
 class TiledConvStep final : public Step {
  public:

@@ -5,11 +5,14 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/relayout.h"
 
 namespace intact {
 namespace {
+
+using namespace tuning::moves;
 
 // 4 to 16 bytes, as two pieces that may overlap: a call for each row of a narrow tensor takes longer than its
 // bytes.
@@ -58,8 +61,6 @@ Pieces pieces_of(size_t bytes) {
   }
 }
 
-constexpr size_t kNear = 256;  // rows whose bytes stay in the first cache from column to column
-
 class Copy final : public Relayout<Copy> {
  public:
   Copy(const TransposeOps& transpose, const CopySpec& s)
@@ -88,12 +89,12 @@ class Copy final : public Relayout<Copy> {
       return;
     }
     const Pieces elements = pieces_of(unit_);
-    for (size_t p = 0; p < r.p; p += kNear) {
+    for (size_t p = 0; p < r.p; p += kNearRows) {
       const auto from = static_cast<int64_t>(p);
       const uint8_t* x = r.x + from * r.x_strides[0];
       uint8_t* y = r.y + from * r.y_strides[0];
       for (size_t q = 0; q < r.q; ++q, x += r.x_strides[1], y += r.y_strides[1]) {
-        elements(x, r.x_strides[0], y, r.y_strides[0], std::min(kNear, r.p - p));
+        elements(x, r.x_strides[0], y, r.y_strides[0], std::min(kNearRows, r.p - p));
       }
     }
   }

@@ -8,14 +8,14 @@
 #include <numeric>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/views.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kPieceProducts = 1 << 17;
-constexpr size_t kSegment = 1 << 13;  // floats: they stay in the first cache
+using namespace tuning::images;
 
 void demand_window(const DepthwiseSpec& s, int axis) {
   const auto [x, kernel, stride, dilation] =
@@ -70,7 +70,7 @@ class Depthwise final : public Step {
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
     units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
     const size_t products = size(2) / together_ * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
-    each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
+    each_ = std::max<size_t>(1, kDepthwiseProducts / std::max<size_t>(1, products));
     const size_t slack = channels() % ops.block == 0 ? 0 : ops.slack;
     reads(s.x, slack);
     if (s_.low) reads(*s_.low, slack);

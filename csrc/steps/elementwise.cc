@@ -2,13 +2,14 @@
 
 #include <cstring>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/chunks.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kChunk = 4096;
+using namespace tuning::moves;
 
 // n elements of `unit` bytes that lie `stride` apart, from or to neighbours.
 template <size_t kUnit>

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 
 namespace intact {
 namespace {
+
+using namespace tuning::floats;
 
 constexpr int64_t kMostTaps = 1 << 20, kMostSize = int64_t{1} << 24;
 
@@ -152,7 +155,7 @@ class FloatDepthwiseStep final : public Windows {
   FloatDepthwiseStep(const FloatGemmOps& ops, const FloatConvSpec& spec)
       : Windows(ops, spec), pixels_(pixels_of(s_.y)), channels_(static_cast<size_t>(s_.groups)) {
     demand(s_.packed.size == taps() * channels_, "one filter for each channel");
-    each_ = std::max<size_t>(8, kSmallFloatItem / 8 / s_.packed.size);
+    each_ = std::max<size_t>(8, kSmallItem / 8 / s_.packed.size);
     each_ = std::min(each_, std::max<size_t>(1, pixels_));
   }
 
@@ -180,13 +183,10 @@ class FloatDepthwiseStep final : public Windows {
 // copied to lines of their own first.
 class FloatFilters final : public Windows {
  public:
-  static constexpr int64_t kMostOutputs = 4, kLeastWidth = 16, kMostStride = 8;
-  static constexpr int64_t kMostLines = 8, kMostReach = 1 << 14;  // of a window
-
   static bool fits(const FloatConvSpec& s) {
-    const bool few = s.x.sizes[3] == 1 && s.y.sizes[3] <= kMostOutputs && s.y.sizes[2] >= kLeastWidth;
-    return few && s.x.strides[2] == 4 && s.strides[1] <= kMostStride && s.kernel[0] <= kMostLines &&
-           (s.kernel[1] - 1) * s.dilations[1] <= kMostReach;
+    const bool few = s.x.sizes[3] == 1 && s.y.sizes[3] <= kFilterOutputs && s.y.sizes[2] >= kFilterWidth;
+    return few && s.x.strides[2] == 4 && s.strides[1] <= kFilterStride && s.kernel[0] <= kFilterLines &&
+           (s.kernel[1] - 1) * s.dilations[1] <= kFilterReach;
   }
 
   FloatFilters(const FloatGemmOps& ops, const FloatConvSpec& spec) : Windows(ops, spec) {
@@ -194,7 +194,7 @@ class FloatFilters final : public Windows {
     width_ = static_cast<size_t>(s_.y.sizes[2]);
     stride_ = static_cast<size_t>(s_.strides[1]);
     reach_ = static_cast<size_t>((s_.kernel[1] - 1) * s_.dilations[1]);
-    each_ = std::clamp(kSmallFloatItem / (taps() * outputs_), size_t{kLeastWidth}, kMostPixels);
+    each_ = std::clamp(kSmallItem / (taps() * outputs_), size_t{kFilterWidth}, kFilterPixels);
     pieces_ = (width_ + each_ - 1) / each_;
     pitch_ = each_ + reach_ / stride_;
     const auto lines = static_cast<size_t>(s_.kernel[0]);
@@ -230,8 +230,6 @@ class FloatFilters final : public Windows {
   }
 
  private:
-  static constexpr size_t kMostPixels = 1 << 11;
-
   const float* copied(const float* x, size_t pixels, float* copies) const {
     const int64_t line = s_.dilations[0] * (s_.x.strides[1] / 4);
     const size_t count = pixels + reach_ / stride_;

@@ -6,16 +6,11 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/tuning.h"
 #include "kernels/float_gemm/float_gemm.h"
 #include "steps/views.h"
 
 namespace intact {
-
-constexpr size_t kMostFloats = size_t{1} << 16;  // of the right side that an item goes through: 256 KB
-constexpr size_t kSmallFloatItem = size_t{1} << 19, kLargeFloatItem = size_t{1} << 22;  // products
-constexpr size_t kLeastRows = 48;  // of an item, where there are more: the right side is read once for them
-constexpr size_t kDepth = 512;  // of a part of k
-constexpr size_t kFewRows = 12;  // no more are read once: nothing to keep near
 
 struct FloatCut {
   size_t rows = 0, columns = 0, k = 0;
@@ -27,9 +22,12 @@ struct FloatCut {
     if (rows == 0 || columns == 0) return;
     const size_t depth = std::max<size_t>(1, k),
                  products = rows * columns * depth * std::max<size_t>(1, times);
-    const size_t panel = ops.panel, wanted = std::clamp(products / 16, kSmallFloatItem, kLargeFloatItem);
-    chunk = std::clamp(kMostFloats / depth / panel * panel, panel, (columns + panel - 1) / panel * panel);
-    const size_t high = std::max(kLeastRows, wanted / (depth * chunk)) / ops.rows * ops.rows;  // whole tiles
+    const size_t panel = ops.panel,
+                 wanted = std::clamp(products / 16, tuning::floats::kSmallItem, tuning::floats::kLargeItem);
+    chunk = std::clamp(tuning::floats::kMostFloats / depth / panel * panel, panel,
+                       (columns + panel - 1) / panel * panel);
+    const size_t high =
+        std::max(tuning::floats::kLeastRows, wanted / (depth * chunk)) / ops.rows * ops.rows;  // whole tiles
     block = std::min(high, rows);
     chunks = (columns + chunk - 1) / chunk;
     blocks = (rows + block - 1) / block;
@@ -53,20 +51,21 @@ inline void demand_start(const View& start, size_t columns) {
 // As `ops.multiply`, by parts of k: sums that were stored go on as they were.
 inline void multiply_by_parts(const FloatGemmOps& ops, FloatGemm g) {
   const size_t runs = g.runs, length = g.length;
-  if (g.rows <= kFewRows || runs * length < 2 * kDepth) return ops.multiply(g);
+  if (g.rows <= tuning::floats::kFewRows || runs * length < 2 * tuning::floats::kDepth)
+    return ops.multiply(g);
   if (runs == 1) {
     const ptrdiff_t first = g.offsets[0];
-    for (size_t from = 0; from < length; from += kDepth) {
+    for (size_t from = 0; from < length; from += tuning::floats::kDepth) {
       const ptrdiff_t offset = first + static_cast<ptrdiff_t>(from) * g.step;
       g.offsets = &offset;
-      g.length = std::min(kDepth, length - from);
+      g.length = std::min(tuning::floats::kDepth, length - from);
       ops.multiply(g);
       g.b += g.length * ops.panel;
       g.more = true;
     }
     return;
   }
-  const size_t most = std::max<size_t>(1, kDepth / length);
+  const size_t most = std::max<size_t>(1, tuning::floats::kDepth / length);
   for (size_t from = 0; from < runs; from += most) {
     g.runs = std::min(most, runs - from);
     ops.multiply(g);

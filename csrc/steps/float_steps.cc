@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/column_blocks.h"
 #include "steps/walk.h"
@@ -11,7 +12,8 @@
 namespace intact {
 namespace {
 
-constexpr size_t kChunk = 4096;
+using namespace tuning::float_steps;
+
 constexpr float kMostSteps = 65535.0f;  // from zero, on a grid of 16 bits
 
 // Dense rows of floats from inputs to y. Where y's innermost axis is short, or an input is dense along
@@ -69,7 +71,6 @@ class FloatRows : public Step {
     RowReader row;
     ColumnReader block;
   };
-  static constexpr size_t kShort = 32, kFewest = 4, kMost = kChunk / 16;
 
   static std::array<View, kInputs + 1> views_of(const std::array<RealIn, kInputs>& xs, const RealOut& y) {
     std::array<View, kInputs + 1> views;
@@ -88,8 +89,8 @@ class FloatRows : public Step {
   bool pays(const std::array<RealIn, kInputs>& xs) const {
     if (walk_.rank < 2 || !walk_.dense(kInputs) || !is_even(kInputs)) return false;
     const size_t columns = walk_.size(walk_.rank - 1);
-    if (walk_.size(walk_.rank - 2) < kFewest || columns > kMost) return false;
-    if (columns <= kShort) return true;
+    if (walk_.size(walk_.rank - 2) < kFewestShort || columns > kMostShort) return false;
+    if (columns <= kShortRow) return true;
     for (size_t v = 0; v < kInputs; ++v) {
       const auto unit = static_cast<int64_t>(bytes_of(xs[v].view.type));
       if (outer(v) == unit && inner(v) != unit && inner(v) != 0) return true;
@@ -178,7 +179,9 @@ class Repeating final : public Step {
     const auto even = [&](size_t v) {
       return outer[v] == inner[v] * static_cast<int64_t>(n) && inner[v] != 0;
     };
-    return 2 * n <= kMost && outer[operand] == 0 && inner[operand] != 0 && even(other) && even(2) ? n : 0;
+    return 2 * n <= kRepeatedFloats && outer[operand] == 0 && inner[operand] != 0 && even(other) && even(2)
+               ? n
+               : 0;
   }
 
   Repeating(const FloatOps& ops, const BinarySpec& s, const Walk<3>& walk, size_t operand)
@@ -187,7 +190,7 @@ class Repeating final : public Step {
         walk_(walk),
         operand_(operand),
         length_(length(walk, operand)),
-        rows_(walk.outer(walk.rank - 2), walk.size(walk.rank - 2), kMost / length_),
+        rows_(walk.outer(walk.rank - 2), walk.size(walk.rank - 2), kRepeatedFloats / length_),
         repeated_(ops, operand == 0 ? s.a : s.b, walk.strides[walk.rank - 1][operand]),
         other_(ops, operand == 0 ? s.b : s.a, walk.strides[walk.rank - 1][1 - operand]),
         writer_(ops, s.y, walk.strides[walk.rank - 1][2]) {
@@ -199,10 +202,11 @@ class Repeating final : public Step {
 
   size_t items() const override { return rows_.items(); }
   std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return 3 * row_scratch(kMost); }
+  size_t scratch() const override { return 3 * row_scratch(kRepeatedFloats); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    const RowBuffer many(scratch, kMost, 0), in(scratch, kMost, 1), out(scratch, kMost, 2);
+    const RowBuffer many(scratch, kRepeatedFloats, 0), in(scratch, kRepeatedFloats, 1),
+        out(scratch, kRepeatedFloats, 2);
     const View* const views[] = {&s_.a.view, &s_.b.view, &s_.y.view};
     const uint8_t* held = nullptr;
     visit_rows(walk_, walk_.rank - 2, rows_, begin, end, [&](const auto& offsets, size_t pixels) {
@@ -215,12 +219,10 @@ class Repeating final : public Step {
   }
 
  private:
-  static constexpr size_t kMost = 2048;  // floats: a few rows of them stay in the first cache
-
   void repeat(const uint8_t* row, const RowBuffer& many) const {
     float* const floats = many.floats();
     repeated_.copy(row, length_, floats, many.bytes());
-    const size_t all = std::min(kMost / length_, rows_.columns) * length_;
+    const size_t all = std::min(kRepeatedFloats / length_, rows_.columns) * length_;
     ColumnReader::repeat(floats, length_, all);
   }
 

@@ -5,14 +5,16 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/tuning.h"
 #include "steps/lines.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
+using namespace tuning::picks;
+
 constexpr int64_t kFloat = sizeof(float);
-constexpr size_t kPoints = 64;  // whose places are worked out together
 
 // One axis of an image.
 struct Ends {

@@ -5,13 +5,14 @@
 #include <cstring>
 #include <limits>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kBlock = 256;  // rows of a piece of work, for which b is packed anew
+using namespace tuning::products;
 
 struct Axes {
   size_t rows, columns, k;
@@ -38,7 +39,7 @@ class MatMul final : public Step {
         axes_(axes_of(s)),
         batch_({leading(s.a), leading(s.b), leading(s.y)}),
         k_(padded(axes_.k, ops.depth)),
-        block_(std::min(axes_.rows, kBlock)),
+        block_(std::min(axes_.rows, kMatMulRows)),
         blocks_(block_ == 0 ? 0 : (axes_.rows + block_ - 1) / block_) {
     settle_product(s_);
     reads(s.a);

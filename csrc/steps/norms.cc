@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/column_blocks.h"
 #include "steps/walk.h"
@@ -9,12 +10,7 @@
 namespace intact {
 namespace {
 
-constexpr size_t kPiece = 4096;  // elements, at least, of a piece of work
-// Short rows, and those whose neighbours lie beside them, go in columns, if they are many. Rows that end
-// within a register are slower: what is stored through a mask is waited for when it is read again (52 ns a
-// row of 40 floats, 31 of 48, on Sapphire Rapids; 32 and 37 in columns).
-constexpr size_t kShort = 32, kShortWithin = 64, kRegister = 16, kMostColumns = 4096, kFewestRows = 8;
-constexpr size_t kLeastRows = 16, kMostRows = 256;  // of a block: some registers, within the first cache
+using namespace tuning::float_steps;
 
 View without_last(View v) {
   demand(v.rank >= 1 && v.rank <= kMaxRank, "rows need an axis to lie along");
@@ -71,7 +67,7 @@ class RowStep : public Step {
         outer_({without_last(v.x.view), without_last(other.view), without_last(codes.view),
                 without_last(v.y.view)}),
         rows_(n_ == 0 ? 0 : outer_.outer(outer_.rank)),
-        each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, n_))),
+        each_(std::max<size_t>(1, kNormPiece / std::max<size_t>(1, n_))),
         x_(v.x.view),
         other_(other.view),
         codes_(codes.view),
@@ -94,11 +90,11 @@ class RowStep : public Step {
     demand(!has_codes_ || (codes_.type == Type::u8 && y_.type == Type::f32), "codes beside floats are bytes");
     for (const View* view : {&codes_, &x_, &other_}) demand_same_sizes(*view, y_);
     demand(elements_of(y_) < static_cast<size_t>(kMostElements), "rows are too long");
-    const bool is_short = n_ <= kShort || (n_ <= kShortWithin && n_ % kRegister != 0);
+    const bool is_short = n_ <= kShortNorm || (n_ <= kShortWithin && n_ % kRegister != 0);
     const bool fits = is_short || (n_ <= kMostColumns && x_columns_.columns());
     in_columns_ = rows_ > 0 && fits && outer_.size(outer_.rank - 1) >= kFewestRows;
     if (in_columns_) {
-      const size_t most = std::clamp(kPiece / n_ / 16 * 16, kLeastRows, kMostRows);
+      const size_t most = std::clamp(kNormPiece / n_ / 16 * 16, kLeastRows, kMostRows);
       blocks_ = Rows(outer_.outer(outer_.rank - 1), outer_.size(outer_.rank - 1), most);
     }
     reads(x_);

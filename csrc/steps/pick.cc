@@ -2,13 +2,14 @@
 
 #include <type_traits>
 
+#include "base/tuning.h"
 #include "steps/lines.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kPiece = 1 << 14;  // bytes of a piece of work
+using namespace tuning::picks;
 
 // The index with the axes of y: along those of x it stands still.
 View index_over(const PickSpec& s) {
@@ -70,7 +71,7 @@ class Pick final : public Step {
       --inner_;
     }
     const size_t columns = inner_ < 0 ? std::min<size_t>(1, walk_.elements) : walk_.size(inner_);
-    const size_t most = std::max<size_t>(1, kPiece / std::max<size_t>(1, unit_));
+    const size_t most = std::max<size_t>(1, kPickBytes / std::max<size_t>(1, unit_));
     rows_ = Rows(walk_.outer(std::max(inner_, 0)), columns, most);
     if (inner_ >= 0) steps_ = walk_.strides[inner_];
     once_ = rows_.chunks == 1 && rows_.rows > 1 && steps_[0] != 0;

@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kChunk = 16384;
+using namespace tuning::images;
 
 // Rows of an input as the kernels want them: neighbours. What is not dense is gathered in scratch.
 template <size_t kViews>
@@ -35,14 +36,14 @@ template <size_t kViews>
 class Pointwise : public Step {
  public:
   explicit Pointwise(const std::array<View, kViews>& views)
-      : views_(views), walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), kChunk) {
+      : views_(views), walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), kCodes) {
     for (const View& v : views) demand(v.type == Type::u8, "codes are bytes");
     for (size_t v = 0; v + 1 < kViews; ++v) reads(views[v]);
     writes(views.back());
   }
 
   size_t items() const override { return rows_.items(); }
-  size_t scratch() const override { return kViews * kChunk; }
+  size_t scratch() const override { return kViews * kCodes; }
 
  protected:
   // body(dense inputs, n, dense y).
@@ -51,14 +52,14 @@ class Pointwise : public Step {
     std::array<const uint8_t*, kViews - 1> inputs;
     Cursor<kViews> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
     const Gather<kViews> target(walk_, kViews - 1);
-    uint8_t* const spare = scratch + (kViews - 1) * kChunk;
+    uint8_t* const spare = scratch + (kViews - 1) * kCodes;
     bool started = false;
     rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
       if (started && from == 0) cursor.next();
       started = true;
       for (size_t v = 0; v + 1 < kViews; ++v) {
         const uint8_t* x = views_[v].template at<uint8_t>(memory) + cursor.offset(v);
-        inputs[v] = Gather<kViews>(walk_, v).row(x, from, n, scratch + v * kChunk);
+        inputs[v] = Gather<kViews>(walk_, v).row(x, from, n, scratch + v * kCodes);
       }
       uint8_t* y = views_.back().template at<uint8_t>(memory) + cursor.offset(kViews - 1) +
                    static_cast<int64_t>(from) * target.stride;

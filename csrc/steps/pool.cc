@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/views.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kChannels = 512;        // of a unit of work
-constexpr size_t kPieceTaps = 1 << 17;
+using namespace tuning::images;
 
 // The taps of one window along one axis that lie within the image, and where the first one reads.
 struct Span {

@@ -4,12 +4,13 @@
 #include <array>
 #include <cstring>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 
 namespace intact {
 namespace {
 
-constexpr int64_t kTogether = 12;  // rows that share a pass over the weights, at least: a tile's
+using namespace tuning::floats;
 
 constexpr std::array<int64_t, kCells> kGates = {3, 3, 4, 1, 1};
 
@@ -99,7 +100,7 @@ Recurrent::Recurrent(const FloatOps& floats, const FloatGemmOps& products, const
   steps_ = static_cast<size_t>(s_.x.sizes[0]);
   batch_ = static_cast<size_t>(s_.x.sizes[1]);
   const int64_t shared = std::max<int64_t>(1, s_.threads / static_cast<int64_t>(directions_));
-  pieces_ = static_cast<size_t>(std::min((s_.x.sizes[1] + kTogether - 1) / kTogether, shared));
+  pieces_ = static_cast<size_t>(std::min((s_.x.sizes[1] + kRecurrentRows - 1) / kRecurrentRows, shared));
   declare();
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/column_blocks.h"
 #include "steps/walk.h"
@@ -13,9 +14,9 @@
 namespace intact {
 namespace {
 
+using namespace tuning::float_steps;
+
 constexpr size_t kLanes = 16;
-constexpr size_t kPiece = 1 << 16;            // elements of a piece of work
-constexpr size_t kFewest = 16, kMost = 256;   // sums of a chunk: their lanes stay in the first-level cache
 constexpr size_t kMostRuns = size_t{1} << 24;
 
 // Where the elements of a sum lie: in runs of n, each at one stride, from every start on.
@@ -100,7 +101,7 @@ class Reduce final : public Step {
         runs_(x_, y_.rank),
         operand_(function_.last == BinaryKind::div ? static_cast<float>(runs_.elements()) : 0.0f),
         walk_({without_behind(x_, y_.rank), y_}),
-        most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
+        most_(std::clamp(kSumPiece / std::max<size_t>(1, runs_.elements()), kFewestSums, kMostSums)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
         by_columns_((walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
         in_rows_(by_columns_ && !walk_.dense(0) && runs_.starts.size() == 1 && runs_.n > 0),

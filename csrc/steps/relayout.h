@@ -4,11 +4,10 @@
 // short rows gets them together.
 #pragma once
 
+#include "base/tuning.h"
 #include "steps/walk.h"
 
 namespace intact {
-
-constexpr size_t kTile = 16384;  // elements; what a thread is woken for
 
 // x[q][p], dense along p, and y[p][q], dense along q. Pitches in bytes.
 struct Tile {
@@ -91,8 +90,8 @@ class Relayout : public Step {
 
  private:
   enum class Mode { rows, tiles, elements, short_rows };
-  // A call for each row takes longer than a row of so few elements.
-  static constexpr size_t kShortRow = 16, kFewRows = 8;
+  static constexpr size_t kTile = tuning::moves::kTile, kShortRow = tuning::moves::kShortRow,
+                          kFewRows = tuning::moves::kFewRows;
   static constexpr bool kTakesShortRows = requires(const Derived& d, const ShortRows& r) { d.short_rows(r); };
 
   void by_rows() {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "base/tuning.h"
 #include "steps/lines.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kPiece = 4096;  // elements of a piece of work
+using namespace tuning::picks;
 
 // y of n elements, `step` bytes from each other, and as many updates.
 using Combine = void (*)(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n);

@@ -7,17 +7,14 @@
 #include <limits>
 #include <utility>
 
+#include "base/tuning.h"
 #include "steps/lines.h"
 #include "steps/walk.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kPiece = 4096;  // elements of a piece of work
-constexpr size_t kBlock = 32;  // elements that are compared with the bound at once
-constexpr size_t kGroup = 8;  // of which it is then asked which
-constexpr size_t kFew = 16;  // so many are kept in order all the while
-constexpr size_t kShort = 256;  // up to which comparisons sort faster than digits
+using namespace tuning::picks;
 
 // What comes first has the greater key: a NaN the greatest, the two zeros one.
 template <class T, bool kLargest>

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/tuning.h"
 #include "kernels/gemm/gemm.h"
 #include "runtime/step.h"
 
@@ -47,7 +48,7 @@ class WindowCopies {
   // As many rows at a time as fit the first cache, in tiles of at most so many.
   void cut(int64_t tile, int64_t most) {
     if (!any()) return;
-    const int64_t rows = kNearBytes / (2 * pitch_) / tile * tile;
+    const int64_t rows = tuning::conv_panels::kCopiedBytes / (2 * pitch_) / tile * tile;
     rows_ = std::min(std::max(rows, tile), most);
     tile_ = tile;
   }
@@ -66,9 +67,6 @@ class WindowCopies {
   }
 
  private:
-  static constexpr int64_t kNearBytes = 32 << 10;  // of words
-  // Words are as fast where one step in so many has outliers.
-  static constexpr int64_t kStepsOfOutlier = 6;
   static constexpr int64_t kSpare = 16;  // entries of a row's 8 steps, at most
 
   struct Parts {
@@ -77,7 +75,7 @@ class WindowCopies {
 
   // Of so many rows.
   int32_t most_outliers(int64_t rows) const {
-    return static_cast<int32_t>(pitch_ / 4 * rows / kStepsOfOutlier);
+    return static_cast<int32_t>(pitch_ / 4 * rows / tuning::conv_panels::kStepsOfOutlier);
   }
 
   // Of a list: 8 steps of a tile more than are used.

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/epilogue.h"
 
 namespace intact {
 namespace {
 
-// Bytes of what a block of tiles works on: about the cache next to a core.
-constexpr int64_t kRoom = 1 << 20;
-constexpr int64_t kMostKept = 320 << 10;  // of transformed weights
-constexpr int64_t kMostTiles = 50, kFewestTiles = 6;  // of a block
-constexpr int64_t kItem = 2 << 20;  // products of an item
+using namespace tuning::winograd;
+
 constexpr int64_t kMostOutputs = int64_t{1} << 31;
-// Bytes behind each point's plane, so that planes do not meet in the same sets of a cache.
-constexpr int64_t kApart = 64;
 
 int64_t tiles_across(int64_t outputs) { return (outputs + kTileOut - 1) / kTileOut; }
 

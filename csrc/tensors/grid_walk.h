@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "base/grid.h"
+#include "base/tuning.h"
 
 namespace intact {
-
-constexpr size_t kLongRow = 16;      // from here on a row is worth a call of its own
-constexpr size_t kTile = 1024;       // parameters spread out at once
-constexpr size_t kRepeated = 16384;  // a period up to here is spread out whole, to be used again
-constexpr size_t kLongPeriod = 64;   // from here on stored parameters are used where they lie
 
 inline Grid shifted(const Grid& g, size_t by) {
   if (g.shared) return g;
@@ -80,7 +76,7 @@ void walk_channels(const Layout& l, const Grid& all, size_t begin, size_t end, E
 template <class Emit>
 void walk_repeated(const Layout& l, const Grid& all, size_t begin, size_t end, Emit emit) {
   const size_t period = l.period(), group = l.outer * period;
-  const size_t periods = period < kTile ? kTile / period : 1;
+  const size_t periods = period < tuning::tensors::kTile ? tuning::tensors::kTile / period : 1;
   const size_t whole = periods < l.outer ? periods * period : group;
   SpreadGrid tile(whole);
   for (size_t i = begin; i < end;) {
@@ -97,9 +93,9 @@ void walk_repeated(const Layout& l, const Grid& all, size_t begin, size_t end, E
 
 template <class Emit>
 void walk_tiles(const Layout& l, const Grid& all, size_t begin, size_t end, Emit emit) {
-  SpreadGrid tile(kTile);
-  for (size_t i = begin; i < end; i += kTile) {
-    const size_t n = kTile < end - i ? kTile : end - i;
+  SpreadGrid tile(tuning::tensors::kTile);
+  for (size_t i = begin; i < end; i += tuning::tensors::kTile) {
+    const size_t n = tuning::tensors::kTile < end - i ? tuning::tensors::kTile : end - i;
     emit(i, n, tile.fill(l, all, i, n));
   }
 }
@@ -109,11 +105,11 @@ template <class Emit>
 void walk_grid(const Layout& l, const Grid& all, size_t begin, size_t end, Emit emit) {
   if (l.granules() == 1) {
     if (begin < end) emit(begin, end - begin, granule(all, 0));
-  } else if (l.inner >= kLongRow) {
+  } else if (l.inner >= tuning::tensors::kLongRow) {
     walk_rows(l, all, begin, end, emit);
-  } else if (l.inner == 1 && l.channels >= kLongPeriod) {
+  } else if (l.inner == 1 && l.channels >= tuning::tensors::kLongPeriod) {
     walk_channels(l, all, begin, end, emit);
-  } else if (l.outer > 1 && l.period() <= kRepeated) {
+  } else if (l.outer > 1 && l.period() <= tuning::tensors::kRepeated) {
     walk_repeated(l, all, begin, end, emit);
   } else {
     walk_tiles(l, all, begin, end, emit);

@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "base/fp_env.h"
+#include "base/tuning.h"
 #include "tensors/grid_walk.h"
 #include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {
 
-constexpr size_t kGrain = 1 << 16;  // elements per thread below which waking one costs more
+using namespace tuning::tensors;
 
 // emit(first, n, grid) on every run, cut into pieces when a dtype needs conversion.
 template <class Emit>

@@ -11,7 +11,9 @@ namespace intact {
 
 enum class Real { f32, f16, bf16, f64 };
 
-constexpr size_t kPiece = 1024;  // elements; a scratch buffer holds as many floats
+// Elements; a scratch buffer holds as many floats. Not for tuning: the sums of learned_range_grad() are added
+// piece by piece.
+constexpr size_t kPiece = 1024;
 
 struct Source {
   const void* data;

@@ -10,17 +10,13 @@
 #include <array>
 #include <numeric>
 
+#include "base/tuning.h"
 #include "kernels/gemm/packed.h"
 
 namespace intact {
 namespace {
 
-// Groups that are open at one time: more find little and take long.
-constexpr size_t kOpen = 64;
-
-// What a step costs, what each group adds, and what a step of words costs, which is the unit. Measured by
-// benchmarks/gemm.py, on one core of an AMD server kept to AVX2.
-constexpr double kOfStep = 0.45, kOfGroup = 0.42, kOfWords = 1.0;
+using namespace tuning::packing;
 
 struct Limits {
   int positive, negative;

@@ -2,10 +2,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/tuning.h"
 #include "kernels/gemm/packed.h"
 
 namespace intact {
 namespace {
+
+using namespace tuning::packing;
 
 constexpr int64_t kAlign = 64;
 
@@ -126,11 +129,6 @@ PackedPanels pack_panels(const GemmWeights& w, const int8_t* weights, const Gemm
   }
   return found;
 }
-
-// What outliers cost, in steps of words: to split up to 8 steps of a row; for each channel to add them, of
-// each step and each row, whose sums end in memory, those of words in registers. Measured where one byte in a
-// hundred is one, as in layers of ResNets behind a Relu.
-constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 
 double cost_of_outliers(const GemmWeights& w) {
   const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
