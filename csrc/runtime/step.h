@@ -2,81 +2,15 @@
 // it is made, shapes and addresses included; run() allocates nothing and throws nothing.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/type.h"
+#include "runtime/memory.h"
+#include "runtime/view.h"
 
 namespace intact {
-
-// Constants of a step that are read from one end to the other.
-struct Weights {
-  const uint8_t* data = nullptr;
-  size_t bytes = 0;
-};
-
-// Blocks of memory, by number: 0 is the arena of this run, then the constants, inputs and outputs.
-class Memory {
- public:
-  explicit Memory(uint8_t* const* blocks, Weights ahead = {}, std::atomic<bool>* failed = nullptr)
-      : blocks_(blocks), ahead_(ahead), failed_(failed) {}
-  uint8_t* block(uint32_t number) const { return blocks_[number]; }
-  // What a later step will read: a step that has the time may fetch it in passing.
-  Weights ahead() const { return ahead_; }
-  // A step has met a number that it cannot work with: the run ends behind it. Any thread may say so.
-  void fail() const {
-    if (failed_ != nullptr) failed_->store(true, std::memory_order_relaxed);
-  }
-
- private:
-  uint8_t* const* blocks_;
-  Weights ahead_;
-  std::atomic<bool>* failed_;
-};
-
-// The next place where a vector may be aligned.
-template <class Bytes>
-Bytes align64(Bytes n) {
-  return (n + 63) / 64 * 64;
-}
-
-constexpr int kMaxRank = 6;
-
-// A tensor as a step walks it: sizes and strides in bytes, outermost first, in the order in which the step
-// wants them (a 4-D image: n, h, w, c; whatever order the bytes lie in). `offset` is that of element 0.
-// Around the rows of an image there may be a halo of `halo` pixels (top, left, bottom, right), which belongs
-// to the same memory and holds the byte of real 0, so that a convolution reads padding as it reads pixels.
-// Every view is checked against its block before the first run; kSlack bytes behind it may be read.
-// `low` and `high` bound the bytes that a tensor of codes can hold, its halo included: proofs rest on them.
-struct View {
-  uint32_t block = 0;
-  size_t offset = 0;
-  Type type = Type::u8;
-  int rank = 0;
-  std::array<int64_t, kMaxRank> sizes{};
-  std::array<int64_t, kMaxRank> strides{};
-  std::array<int64_t, 4> halo{};
-  uint8_t low = 0, high = 255;
-
-  template <class T>
-  T* at(const Memory& memory) const {
-    return reinterpret_cast<T*>(memory.block(block) + offset);
-  }
-  // 2^62 stands for all that is more: no block holds it.
-  int64_t elements() const {
-    constexpr int64_t kMost = int64_t{1} << 62;
-    int64_t n = 1;
-    for (int i = 0; i < rank; ++i) {
-      if (sizes[i] <= 0) return 0;
-      n = n > kMost / sizes[i] ? kMost : n * sizes[i];
-    }
-    return n;
-  }
-};
 
 // Bytes that every tensor in the arena has behind it: kernels may read (never write) so far. Inputs and
 // constants are other people's memory and have none: what reads over an edge there is refused.

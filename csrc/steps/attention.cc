@@ -6,6 +6,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
+#include "steps/row_reader.h"
 #include "steps/walk.h"
 
 namespace intact {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/transpose/transpose.h"
-#include "steps/real_rows.h"
+#include "steps/row_reader.h"
 
 namespace intact {
 

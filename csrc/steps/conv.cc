@@ -6,6 +6,7 @@
 #include "steps/chosen_step.h"
 #include "steps/conv_step.h"
 #include "steps/conv_tiles.h"
+#include "steps/panel_constants.h"
 #include "steps/window.h"
 
 namespace intact {

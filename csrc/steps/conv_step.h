@@ -8,6 +8,7 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/conv.h"
+#include "steps/panel_constants.h"
 #include "steps/sum_source.h"
 
 namespace intact::conv_panels {

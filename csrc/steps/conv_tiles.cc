@@ -8,6 +8,8 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "runtime/balance.h"
+#include "steps/deep_steps.h"
+#include "steps/panel_constants.h"
 #include "steps/tile_work.h"
 #include "steps/window.h"
 

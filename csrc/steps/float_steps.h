@@ -6,8 +6,9 @@
 #include <string>
 
 #include "kernels/fake_quantize/fake_quantize.h"
+#include "kernels/float_steps/float_steps.h"
 #include "kernels/transpose/transpose.h"
-#include "steps/real_rows.h"
+#include "steps/real_views.h"
 
 namespace intact {
 

@@ -5,8 +5,9 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/float_steps/float_steps.h"
 #include "kernels/transpose/transpose.h"
-#include "steps/real_rows.h"
+#include "steps/real_views.h"
 
 namespace intact {
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "kernels/float_gemm/float_gemm.h"
-#include "steps/real_rows.h"
+#include "kernels/float_steps/float_steps.h"
+#include "steps/real_views.h"
 
 namespace intact {
 

@@ -9,6 +9,8 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/column_blocks.h"
+#include "steps/row_reader.h"
+#include "steps/row_writer.h"
 #include "steps/walk.h"
 
 namespace intact {

@@ -4,9 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "kernels/float_steps/float_steps.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/transpose/transpose.h"
-#include "steps/real_rows.h"
+#include "steps/real_views.h"
 
 namespace intact {
 

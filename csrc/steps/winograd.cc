@@ -6,6 +6,7 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/epilogue.h"
+#include "steps/panel_constants.h"
 
 namespace intact {
 namespace {
