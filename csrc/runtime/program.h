@@ -39,7 +39,7 @@ struct Repeat {
   size_t begin, end, times;
 };
 
-// All methods that add throw std::invalid_argument for what cannot be run safely.
+// All methods that add throw std::invalid_argument for what is unsafe to run (base/check.h).
 class Program {
  public:
   Program() { blocks_.push_back({BlockKind::arena, 0, nullptr, 1}); }

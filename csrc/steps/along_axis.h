@@ -44,7 +44,7 @@ struct InterpolateSpec {
   size_t terms;  // at least one
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_fold(const FoldSpec& spec);
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
 std::unique_ptr<Step> make_arg_max(const TransposeOps& turn, const ArgMaxSpec& spec);

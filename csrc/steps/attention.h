@@ -21,7 +21,7 @@ struct AttentionSpec {
   MatMulSpec product;  // `a` gives sizes [..., i, j] alone; b: [..., j, d]; y: [..., i, d]
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const FloatOps& floats,
                                      const AttentionSpec& spec);
 

@@ -32,7 +32,7 @@ struct HaloSpec {
   uint8_t value;
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_copy(const TransposeOps& transpose, const CopySpec& spec);
 std::unique_ptr<Step> make_gather(const GatherSpec& spec);
 std::unique_ptr<Step> make_fill(const FillSpec& spec);

@@ -20,7 +20,7 @@ struct DepthwiseSpec {
   std::optional<View> low;  // as x: what is multiplied is 256 * x + low
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_depthwise(const DepthwiseOps& ops, const DepthwiseSpec& spec);
 
 }  // namespace intact

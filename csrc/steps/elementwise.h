@@ -18,7 +18,7 @@ struct ElementwiseSpec {
   View y;
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_elementwise(const ElementwiseOps& ops, const ElementwiseSpec& spec);
 
 }  // namespace intact

@@ -22,7 +22,7 @@ struct FloatConvSpec {
   std::optional<View> start;  // [c of y]
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_float_conv(const FloatGemmOps& ops, const FloatConvSpec& spec);
 
 }  // namespace intact

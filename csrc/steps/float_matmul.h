@@ -18,7 +18,7 @@ struct FloatMatMulSpec {
   std::optional<View> start;  // [j]
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_float_matmul(const FloatGemmOps& ops, const TransposeOps& transpose,
                                         const FloatMatMulSpec& spec);
 

@@ -36,7 +36,7 @@ struct BinarySpec {
   BinaryKind kind;
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_function(const FloatOps& ops, const TransposeOps& turn, const FunctionSpec& spec);
 std::unique_ptr<Step> make_clip(const FloatOps& ops, const TransposeOps& turn, const ClipSpec& spec);
 std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const TransposeOps& turn,

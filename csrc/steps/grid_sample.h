@@ -17,7 +17,7 @@ struct GridSampleSpec {
   bool align_corners;
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_grid_sample(const GridSampleSpec& spec);
 
 }  // namespace intact

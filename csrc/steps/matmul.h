@@ -32,7 +32,7 @@ void settle_product(MatMulSpec& spec);
 // n sums of a row as elements of y, side by side.
 void write_sums(const MatMulOps& ops, const MatMulSpec& spec, const int32_t* sums, size_t n, uint8_t* to);
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_matmul(const MatMulOps& ops, const MatMulSpec& spec);
 
 }  // namespace intact

@@ -28,7 +28,7 @@ struct LayerNormSpec {
   float epsilon;
 };
 
-// Both throw std::invalid_argument for what cannot be run safely.
+// Both throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_softmax(const FloatOps& ops, const TransposeOps& turn, const SoftmaxSpec& spec);
 std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const TransposeOps& turn,
                                       const LayerNormSpec& spec);

@@ -21,7 +21,7 @@ struct GatherElementsSpec {
   int axis;
 };
 
-// Both throw std::invalid_argument for what cannot be run safely.
+// Both throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_pick(const PickSpec& spec);
 std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec);
 

@@ -26,7 +26,7 @@ struct LookupSpec {
   View x, table, y;  // table: u8 [256]
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_add(const PointwiseOps& ops, const AddSpec& spec);
 std::unique_ptr<Step> make_rescale(const PointwiseOps& ops, const RescaleSpec& spec);
 std::unique_ptr<Step> make_lookup(const PointwiseOps& ops, const LookupSpec& spec);

@@ -25,7 +25,7 @@ struct MeanSpec {
   ByteGrid grid;
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_float_max_pool(const FloatOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_max_pool(const PoolOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_mean_pool(const PoolOps& ops, const PoolSpec& spec, const MeanSpec& mean);

@@ -29,7 +29,7 @@ struct DequantizeSpec {
   int32_t zero;
 };
 
-// All throw std::invalid_argument for what cannot be run safely. They take x and y as they lie.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h). They take x and y as they lie.
 std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                     const QuantizeSpec& spec);
 std::unique_ptr<Step> make_split_quantize(const QuantizeOps& ops, const TransposeOps& transpose,

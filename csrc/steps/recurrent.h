@@ -29,7 +29,7 @@ struct RecurrentSpec {
   int threads = 1;  // that will share the work
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_recurrent(const FloatOps& floats, const FloatGemmOps& products,
                                      const RecurrentSpec& spec);
 

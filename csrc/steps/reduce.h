@@ -17,7 +17,7 @@ struct ReduceSpec {
   std::string function;  // what numerics calls it
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceOps& extremes, const TransposeOps& turn,
                                   const ReduceSpec& spec);
 

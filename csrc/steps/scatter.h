@@ -35,7 +35,7 @@ struct GatherRowsSpec {
   int64_t batch;
 };
 
-// All throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_scatter_elements(const ScatterElementsSpec& spec);
 std::unique_ptr<Step> make_scatter_rows(const ScatterRowsSpec& spec);
 std::unique_ptr<Step> make_gather_rows(const GatherRowsSpec& spec);

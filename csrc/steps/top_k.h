@@ -15,7 +15,7 @@ struct TopKSpec {
   bool largest;
 };
 
-// Throws std::invalid_argument for what cannot be run safely.
+// Throws std::invalid_argument for what is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_top_k(const TopKSpec& spec);
 
 }  // namespace intact

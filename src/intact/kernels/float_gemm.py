@@ -2,7 +2,7 @@
 (N51), bit for bit, whatever the kernel.
 
 Weights are packed once for a kernel; steps are made of them for one set of shapes. Makers raise ValueError
-for what could not be run safely.
+for what is unsafe to run (csrc/base/check.h).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each returns a step for `Program.add`. A tensor of floats is float32, or bytes with the scale and the zero
 point that make them floats: bytes are dequantized on the way in (N12) and quantized on the way out (N11).
-Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what could not be run
-safely; they are called by `intact.engine.cpu.steps`, which knows what fits.
+Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what is unsafe to
+run (csrc/base/check.h); they are called by `intact.engine.cpu.steps`, which knows what fits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makers of native steps that pool bytes, or floats, over windows.
 
 Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
-Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
-safely.
+Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what is unsafe to
+run (csrc/base/check.h).
 """
 
 from __future__ import annotations
