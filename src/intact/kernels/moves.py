@@ -33,9 +33,7 @@ def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
     return _native.step_pick(x, index, y, axis)
 
 
-def elementwise(
-    operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None
-) -> NativeStep:
+def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None) -> NativeStep:
     """``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53); the views have the sizes of y."""
     return _native.step_elementwise(kernels_or_chosen(kernels)["elementwise"], operation, list(xs), y)
 
