@@ -28,8 +28,9 @@ from typing import Any
 
 from promise import without_torchvisions_library
 
-PIXELS = 224
-IMAGES = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "mvit_v2_s", "swin_t")
+PIXELS, FRAMES = 224, 16
+VIDEOS = ("mvit_v2_s",)
+IMAGES = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "swin_t")
 TEXTS = ("BERT", "Llama", "T5", "ViT")
 COLUMNS = ("forward", "export", "quantize", "compile")
 
@@ -39,11 +40,12 @@ def network(name: str, batches: int) -> tuple[Any, list[tuple[Any, ...]]]:
     import torch
 
     torch.manual_seed(0)
-    if name in IMAGES:
+    if name in (*IMAGES, *VIDEOS):
         from torchvision import models
 
+        sizes = (FRAMES, PIXELS, PIXELS) if name in VIDEOS else (PIXELS, PIXELS)
         return models.get_model(name, weights=None).eval(), [
-            (torch.randn(1, 3, PIXELS, PIXELS),) for _ in range(batches)
+            (torch.randn(1, 3, *sizes),) for _ in range(batches)
         ]
     from transformers_zoo.nets import ARCHITECTURES, Answers
 
@@ -109,7 +111,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--only", help="names, with commas between them")
     words.add_argument(
-        "--batches", type=int, default=1, help="calibration batches, of one image or sentences"
+        "--batches", type=int, default=1, help="calibration batches, of one image, video or sentences"
     )
     words.add_argument("--repeat", type=int, default=3)
     words.add_argument("--profile", choices=COLUMNS, help="of which step to show a profile")
@@ -125,7 +127,7 @@ def main() -> None:
     ratios: list[float] = []
     heads = "".join(f"{column + ' s':>12}" for column in COLUMNS)
     print(f"{'':<20}{heads}{'quantize':>12}{'compile':>10}   times export", flush=True)
-    for name in options.only.split(",") if options.only else (*IMAGES, *TEXTS):
+    for name in options.only.split(",") if options.only else (*IMAGES, *VIDEOS, *TEXTS):
         row = apart(name, passed)
         if row is None:
             print(f"{name:<20} failed", flush=True)

@@ -8,7 +8,7 @@ stand in between. What `pad_packed_sequence` makes has as many steps as what was
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from intact.errors import UnsupportedError
 
-__all__ = ["PackedInTrace", "has_packed"]
+__all__ = ["PackedInTrace", "has_packed", "run_padded"]
 
 _PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
 _ASK = {
@@ -147,3 +147,30 @@ def has_packed(answer: Any) -> bool:
     """Whether there is a packed sequence in what a module answers."""
     leaves = pytree.tree_leaves(answer, is_leaf=lambda x: isinstance(x, PackedSequence))
     return any(isinstance(x, PackedSequence) for x in leaves)
+
+
+def run_padded(
+    cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
+    bidirectional: bool, lengths: Tensor | None = None,
+) -> list[Tensor]:  # fmt: skip
+    """One recurrent layer by torch's function, packed where rows have lengths.
+
+    Args:
+        cell: "lstm", "gru", "rnn_tanh" or "rnn_relu".
+        x: [steps, batch, inputs].
+        states: [directions, batch, hidden]: h, and c of an LSTM.
+        params: For each direction the weights of inputs, those of states, and two biases or none.
+        biases: Whether there are two.
+        bidirectional: Whether there are two directions.
+        lengths: Integers [batch], descending: how many steps each row has; None: all of them.
+    Returns:
+        All states [steps, batch, directions * hidden], 0 behind the end of a row, and the last ones, as
+        `states`.
+    """
+    hx = tuple(states) if cell == "lstm" else states[0]
+    run, options = getattr(torch, cell), (biases, 1, 0.0, False, bidirectional)
+    if lengths is None:
+        return list(run(x, hx, params, *options, False))
+    rows, sizes = torch._pack_padded_sequence(x, lengths, False)
+    y, *last = run(rows, sizes, hx, params, *options)
+    return [torch._pad_packed_sequence(y, sizes, False, 0.0, x.shape[0])[0], *last]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.packed import PackedInTrace
+from intact.torch.packed import PackedInTrace, run_padded
 
 __all__ = ["recurrent_translation", "whole_layers"]
 
@@ -45,27 +45,9 @@ def _run(
     x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
     lengths: Tensor | None,
 ) -> list[Tensor]:  # fmt: skip
-    """One layer.
-
-    Args:
-        x: [steps, batch, inputs].
-        states: [directions, batch, hidden]: h, and c of an LSTM.
-        params: For each direction the weights of inputs, those of states, and two biases or none.
-        cell: "lstm", "gru", "rnn_tanh" or "rnn_relu".
-        bidirectional: Whether there are two directions.
-        lengths: Integers [batch], descending: how many steps each row has; None: all of them.
-    Returns:
-        All states [steps, batch, directions * hidden], 0 behind the end of a row, and the last ones, as
-        `states`.
-    """
+    """One layer, as `run_padded` has it."""
     biases = len(params) // (2 if bidirectional else 1) == 4
-    hx = tuple(states) if cell == "lstm" else states[0]
-    run, laid = getattr(torch, cell), (biases, 1, 0.0, False, bidirectional)
-    if lengths is None:
-        return list(run(x, hx, params, *laid, False))
-    data, sizes = torch._pack_padded_sequence(x, lengths, False)
-    y, *last = run(data, sizes, hx, params, *laid)
-    return [torch._pad_packed_sequence(y, sizes, False, 0.0, x.shape[0])[0], *last]
+    return run_padded(cell, x, states, params, biases, bidirectional, lengths)
 
 
 def _sizes(

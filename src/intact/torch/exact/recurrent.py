@@ -15,6 +15,7 @@ from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact, register
 from intact.torch.exact.products import linear
 from intact.torch.exact.steps import run_step
+from intact.torch.packed import run_padded
 
 __all__ = ["layers"]
 
@@ -96,15 +97,9 @@ def _like(
         if apart:
             before = start.new_zeros(rows - hidden)
             params += [start.new_zeros(rows), torch.cat([before, rest[states][d]])]
-    hx = tuple(rest[:states]) if cell == "lstm" else rest[0]
-    run, laid = getattr(torch, cell), (apart, 1, 0.0, False, directions == 2)
-    if packed:
-        data, sizes = torch._pack_padded_sequence(start, rest[-1], False)
-        made, *ends = run(data, sizes, hx, params, *laid)
-        y, _ = torch._pad_packed_sequence(made, sizes, False, 0.0, start.shape[0])
-    else:
-        y, *ends = run(start, hx, params, *laid, False)
-    return torch.cat([one.reshape(-1) for one in (y, *ends)])
+    lengths = rest[-1] if packed else None
+    made = run_padded(cell, start, rest[:states], params, apart, directions == 2, lengths)
+    return torch.cat([one.reshape(-1) for one in made])
 
 
 @register("recurrence", _like)
