@@ -6,6 +6,7 @@ QuantizeLinear/DequantizeLinear pair. Nothing in a quantizer's forward knows of 
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import keyword
@@ -28,11 +29,13 @@ from intact.errors import IntactError, UnsupportedError
 from intact.torch.checks import without_check_nodes, without_checks
 from intact.torch.constant_folding import constants_folded
 from intact.torch.exact import torch_functions
+from intact.torch.exporter_passes import passes_shortened
 from intact.torch.exporter_registry import registry_kept
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.runs_graph import with_forward
+from intact.torch.stack_traces import user_frames
 from intact.torch.translations import more_translations
 from intact.torch.untold import untold
 from intact.torch.untranslated import find_untranslated, knows_complex
@@ -96,7 +99,7 @@ def translate(
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
                 without_check_nodes(), constants_folded(), _exact_constants(), _true_rewrites(), way(),
-                registry_kept(), looking_at_new_objects(),
+                registry_kept(), passes_shortened(), looking_at_new_objects(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -113,12 +116,23 @@ def translate(
 
 @contextmanager
 def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
-    """What a trace needs; a program was traced, and these would see each call of all passes over it."""
+    """torch.export traces `model` with what a trace needs, which no later pass over the program sees."""
+    known = torch.export.export
+
+    @functools.wraps(known)
+    def export(*args: Any, **kwargs: Any) -> Any:
+        with whole_layers(), whole_products(), without_checks(), user_frames():
+            return known(*args, **kwargs)
+
     if isinstance(model, torch.export.ExportedProgram):
         yield
         return
-    with whole_layers(), whole_products(), without_checks(), known_values(model):
-        yield
+    torch.export.export = export
+    try:
+        with known_values(model):
+            yield
+    finally:
+        torch.export.export = known
 
 
 def is_dynamic(quantizer: Any) -> bool:

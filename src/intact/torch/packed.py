@@ -68,6 +68,8 @@ class PackedInTrace:
 
     def concerns(self, name: str, args: tuple[Any, ...]) -> bool:
         """Whether a call makes a packed sequence, or reads a part of one."""
+        if not self._rows:
+            return name == _PACK
         return name == _PACK or any(id(x) in self._rows or id(x) in self._by_sizes for x in args[:2])
 
     def perform(

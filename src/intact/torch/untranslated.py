@@ -16,13 +16,14 @@ from torch import Tensor, fx
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils import _pytree as pytree
 
+from intact.torch.stack_traces import NOT_THE_USERS
+
 __all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "knows_complex"]
 
 OPAQUE = "Opaque"
 """The node of domain "intact" that stands for such a call where nobody will run the graph."""
 
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in .+\n\s*(?P<code>.+)')
-_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _module_of(node: fx.Node) -> str:
 
 def _line_of(node: fx.Node) -> str:
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    own = [frame for frame in frames if not frame["file"].startswith(_NOT_THE_USERS)]
+    own = [frame for frame in frames if not frame["file"].startswith(NOT_THE_USERS)]
     if not own:
         return ""
     return f"{Path(own[-1]['file']).name}:{own[-1]['line']}, `{own[-1]['code'].strip()}`"

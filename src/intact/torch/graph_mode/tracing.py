@@ -35,11 +35,11 @@ from intact.torch.grouped_products import whole_products
 from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
+from intact.torch.stack_traces import NOT_THE_USERS, user_frames
 from intact.torch.untold import untold
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 _BEHIND = "it runs behind the line at which tracing ends"
-_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
@@ -327,7 +327,7 @@ def _export(
     try:
         with (
             warnings.catch_warnings(), whole_layers(), whole_products(), without_checks(),
-            known_values(model, (args, kwargs)),
+            user_frames(), known_values(model, (args, kwargs)),
         ):  # fmt: skip
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             call = args, dict(kwargs)
@@ -387,7 +387,7 @@ def _said(error: Exception) -> str:
     text = " ".join(str(error).split("\n\n")[0].split())
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_NOT_THE_USERS, "<"))  # "<string>": code that was made
+        if not frame.filename.startswith((*NOT_THE_USERS, "<"))  # "<string>": code that was made
     ]  # fmt: skip
     where = ""
     if frames:
