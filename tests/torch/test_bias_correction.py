@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 from torch import Tensor, nn
 
 import intact.torch
+from intact import graph
 from intact.errors import CalibrationError
 from intact.torch import CalibrationResult
 from intact.torch._collection import enabled_quantizers
+from intact.torch.onnx_ops import translate
 
 
 class Net(nn.Module):
@@ -117,3 +122,47 @@ def test_bias_correction_needs_batches(net: Net, tmp_path: Path) -> None:
     calibrate(net, batches()).save(tmp_path / "net.calib")
     with pytest.raises(CalibrationError, match=r"correct_bias: got statistics without batches"):
         CalibrationResult.load(tmp_path / "net.calib", net).apply("max", correct_bias=True)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_biases_of_recurrent_layers_lose_the_mean_error_of_their_weights(kind: Any) -> None:
+    torch.manual_seed(0)
+    float_model = nn.Sequential(kind(24, 8, num_layers=2, bidirectional=True)).eval()
+    data = [torch.randn(5, 2, 24) + 1 for _ in range(3)]
+    options: Any = {"method": "max", "float_budget": 0, "progress": False}
+    result = intact.torch.quantize(float_model, data, correct_bias=True, **options)
+    layers, floats = result.model[0], float_model[0]
+    first = kind(24, 8, bidirectional=True)
+    first.load_state_dict({name: x for name, x in floats.state_dict().items() if "_l0" in name})
+    x = torch.cat(data, 1)
+    for layer, read in enumerate((x, first(x)[0])):
+        mean = read.detach().double().mean((0, 1))
+        for end, weight in zip(("", "_reverse"), layers._input_weights(layer), strict=True):
+            place = f"_l{layer}{end}"
+            lost = (weight - getattr(floats, f"weight_ih{place}")).detach().double() @ mean
+            moved = getattr(floats, f"bias_ih{place}") - getattr(layers, f"bias_ih{place}")
+            assert float(lost.abs().max()) > 1e-4
+            torch.testing.assert_close(moved.detach(), lost.float(), rtol=1e-3, atol=1e-6)
+            assert torch.equal(getattr(floats, f"bias_hh{place}"), getattr(layers, f"bias_hh{place}"))
+    assert result.calibration is not None
+    result.calibration.apply("max")
+    for name, bias in floats.named_parameters():
+        torch.testing.assert_close(layers.get_parameter(name), bias, rtol=0, atol=1e-7)
+
+
+def test_recurrent_layers_of_a_module_are_corrected_as_those_of_its_file(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LSTM(24, 8)).eval()
+    data = [torch.randn(5, 1, 24) + 1 for _ in range(3)]
+    options: Any = {"method": "max", "float_budget": 0, "progress": False}
+    module = intact.torch.quantize(model, data, correct_bias=True, **options).model[0]
+    path = tmp_path / "float.onnx"
+    path.write_bytes(graph.to_bytes(translate(model, (data[0],), opset=18).model))
+    name = onnx.load(path).graph.input[0].name
+    file = intact.quantize(path, [{name: x.numpy()} for x in data], bias_correction=True, **options).proto
+    (node,) = (node for node in file.graph.node if node.op_type == "LSTM")
+    (bias,) = (numpy_helper.to_array(x) for x in file.graph.initializer if x.name == node.input[3])
+    i, f, g, o = module.bias_ih_l0.detach().split(8)
+    want = torch.cat([i, o, f, g, *(module.bias_hh_l0.detach().split(8)[k] for k in (0, 3, 1, 2))])
+    np.testing.assert_allclose(bias[0], want.numpy(), rtol=0, atol=1e-6)
+    assert not torch.equal(module.bias_ih_l0, model[0].bias_ih_l0)
