@@ -74,3 +74,43 @@ def test_quantizers_between_calls_are_refused_by_name():
     assert any("add" in name for name, _ in model.named_modules())
     with pytest.raises(UnsupportedError, match=r"symbolic_trace.*torch\.export\.export"):
         fx.symbolic_trace(model)
+
+
+class Named(nn.Module):
+    """Two layers, and arguments that may be left out or are given by name alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x, mask=None, *, scale=2.0):
+        x = torch.relu(self.a(x))
+        if mask is not None:
+            x = x * mask
+        return self.b(x) * scale
+
+
+class Rest(Named):
+    """Arguments that nobody names."""
+
+    def forward(self, x, *rest, **options):
+        return self.b(torch.relu(self.a(x)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [(Named, None), (Named, {"mask": None}), (Named, {"mask": None, "scale": 3.0}), (Rest, None)],
+)
+def test_arguments_by_name_and_any_arguments_are_recorded_as_in_float(kind, known):
+    torch.manual_seed(0)
+    x = torch.randn(4, 32)
+    model = intact.quantize(kind().eval(), [x], progress=False, float_budget=0).model
+    graphs = [fx.symbolic_trace(one, concrete_args=known).graph for one in (kind().eval(), model)]
+    ours, theirs = ([node.name for node in graph.nodes if node.op == "placeholder"] for graph in graphs)
+    assert ours == theirs
+    called = [node.target for node in graphs[1].nodes if node.op == "call_module"]
+    assert "a._input_quantizer" in called
+    if known == {"mask": None, "scale": 3.0}:
+        with torch.inference_mode():
+            got = fx.GraphModule(model, graphs[1])(x, None, 3.0)
+            torch.testing.assert_close(got, model(x, scale=3.0))

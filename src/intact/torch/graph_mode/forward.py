@@ -27,6 +27,7 @@ from intact.torch.graph_mode.calls import (
     site_of_call,
 )
 from intact.torch.graph_mode.checkpointing import resume_checkpoints
+from intact.torch.graph_mode.fx_signature import record_as
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.opened import is_opened
@@ -289,6 +290,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
         running.check()
         return answer
 
+    record_as(forward, float_class.forward, lambda self, args: _refuse_proxies(self._scope, args))
     members: dict[str, Any] = {
         "forward": forward, "_float_class": float_class,
         "__module__": float_class.__module__, "__doc__": float_class.__doc__,
