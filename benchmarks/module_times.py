@@ -31,7 +31,7 @@ from promise import without_torchvisions_library
 PIXELS, FRAMES = 224, 16
 VIDEOS = ("mvit_v2_s",)
 IMAGES = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "swin_t")
-TEXTS = ("BERT", "Llama", "T5", "ViT")
+TEXTS = ("BERT", "Llama", "T5 encoder", "ViT")
 COLUMNS = ("forward", "export", "quantize", "compile")
 
 
