@@ -18,7 +18,7 @@ def test_every_field_arrives_under_its_name():
     spec = BoundEpilogue(
         correction=[7, 8, 9], grid=Bytes(1, 2, 250), low=-0.5, high=0.75, residual=residual,
         residual_multiplier=0.25, residual_zero=11, scale=2.0, divides=True, quotient=4.0, **channels,
-    ).native()  # fmt: skip
+    ).native  # fmt: skip
     for name, values in channels.items():
         np.testing.assert_array_equal(getattr(spec, name), values)
     np.testing.assert_array_equal(spec.correction, [7, 8, 9])
@@ -29,7 +29,7 @@ def test_every_field_arrives_under_its_name():
 
 
 def test_what_is_left_out_has_no_elements_and_no_bytes_mean_floats():
-    spec = BoundEpilogue([1.0], [0.0], [0], grid=None).native()
+    spec = BoundEpilogue([1.0], [0.0], [0], grid=None).native
     assert spec.floats and spec.residual is None
     assert [getattr(spec, name).size for name in CHANNELS] == [1, 1, 0, 0, 0, 0, 0]
 
