@@ -141,6 +141,31 @@ def test_a_timing_cache_is_read_and_changed_by_key(said) -> None:
     assert again.queryKeys() == [key] and again.query(key).timingMSec == pytest.approx(2.5)
 
 
+def test_bytes_of_another_timing_cache_are_refused_in_the_log(said) -> None:
+    config = trt.Builder(said).create_builder_config()
+    assert config.create_timing_cache(b"not a cache") is None
+    assert "createTimingCache" in said.of("ERROR")[0]
+    assert not config.set_timing_cache(None, False) and config.get_timing_cache() is None
+
+
+def test_a_refitter_refuses_another_number_of_values_at_once(said) -> None:
+    engine = built(parsed(said, model(np.ones(4, np.float32))), said, trt.BuilderFlag.REFIT)
+    refitter = trt.Refitter(engine, said)
+    (name,) = refitter.get_all_weights()
+    assert not refitter.set_named_weights(name, np.ones(3, np.float32))
+    assert "got 3 values, want 4" in said.of("ERROR")[0]
+    assert refitter.get_named_weights(name) is None
+    assert refitter.set_named_weights(name, np.full(4, 9, np.float32)) and refitter.refit_cuda_engine()
+
+
+@pytest.mark.parametrize("size", [-5, 0, 1 << 40])
+def test_a_budget_of_streamed_weights_stays_within_what_can_be_streamed(said, size: int) -> None:
+    engine = built(parsed(said, model(np.ones(4, np.float32))), said)
+    engine.weight_streaming_budget_v2 = size
+    assert engine.weight_streaming_budget_v2 == engine.streamable_weights_size == 0
+    assert len(said.of("ERROR")) == (size < 0)
+
+
 QUICK = """
 import intact.trt.alias
 intact.trt.alias.alias()

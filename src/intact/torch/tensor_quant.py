@@ -148,9 +148,8 @@ class ScaledE4M3Function(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3) -> Tensor:
         if (E, M) not in float_formats():
-            raise NotOfferedError(
-                "scaled_e4m3", f"E={E}, M={M}", "E=4, M=3 or E=5, M=2", "choose one of these two formats"
-            )
+            offered = " or ".join(f"E={e}, M={m}" for e, m in float_formats())
+            raise NotOfferedError("scaled_e4m3", f"E={E}, M={M}", offered, "choose a format that is offered")
         format = FLOAT_FORMATS[E, M]
         # Without amax the values are cast as they are: the range whose scale is 1.
         high = _tensor(Format.parse(format).qmax if amax is None else amax)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from intact.errors import QuantValueError
+from intact.errors import FileFormatError, QuantValueError
 from intact.timings import Timings
 from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.dialects import DialectChoice
@@ -23,7 +23,7 @@ from intact.trt.enums import (
 )
 from intact.trt.host_memory import IHostMemory
 from intact.trt.layers import ILayer
-from intact.trt.logger import ILogger
+from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.objects import Interface
 from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
@@ -264,14 +264,23 @@ class IBuilderConfig(Interface):
         """What `set_calibration_profile` was given."""
         return self._calibration_profile
 
-    def create_timing_cache(self, serialized: bytes) -> ITimingCache:
-        """A timing cache from its bytes; ``b""`` is an empty one."""
-        return ITimingCache.parse(serialized)
+    def create_timing_cache(self, serialized: bytes) -> ITimingCache | None:
+        """Create a timing cache from its bytes; ``b""`` makes an empty one.
 
-    def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
-        """Times that the builder takes instead of measuring, and adds to."""
+        Returns:
+            The cache; None, with an error in the log, where the bytes are no cache of INTact's.
+        """
+        try:
+            return ITimingCache.parse(serialized)
+        except FileFormatError as error:
+            if self._logger is not None:
+                self._logger.log(LogSeverity.ERROR, f"createTimingCache: {error}")
+            return None
+
+    def set_timing_cache(self, cache: ITimingCache | None, ignore_mismatch: bool = False) -> bool:
+        """Set the times that the builder takes instead of measuring, and adds to; False for None."""
         self._timing_cache = cache
-        return True
+        return cache is not None
 
     def get_timing_cache(self) -> ITimingCache | None:
         """The times known; what a build measured is in it."""

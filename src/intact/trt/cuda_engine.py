@@ -47,9 +47,6 @@ def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
 class ICudaEngine(Reporting):
     """An engine; the name is TensorRT's, the memory is the host's."""
 
-    weight_streaming_budget_v2: int = 0
-    weight_streaming_budget: int = 0
-
     def __init__(
         self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None,
         choice: DialectChoice | None = None,
@@ -297,6 +294,20 @@ class ICudaEngine(Reporting):
         if EngineStat(stat) is EngineStat.STRIPPED_WEIGHTS_SIZE:
             return 0
         return sum(array.nbytes for array in self._engine.plan.constants.values())
+
+    @property
+    def weight_streaming_budget_v2(self) -> int:
+        """Bytes of streamable weights that stay in memory: all. A negative budget is refused."""
+        return self.streamable_weights_size
+
+    @weight_streaming_budget_v2.setter
+    def weight_streaming_budget_v2(self, size: int) -> None:
+        if size < 0:
+            self._report(
+                f"setWeightStreamingBudgetV2: got {size} bytes, want 0 or more. Fix: pass a size in bytes"
+            )
+
+    weight_streaming_budget = weight_streaming_budget_v2
 
     def get_weight_streaming_automatic_budget(self) -> int:
         """0: weights are in host memory."""

@@ -91,10 +91,16 @@ class Refitter(Reporting):
     def set_named_weights(
         self, name: str, weights: Any, location: TensorLocation = TensorLocation.HOST
     ) -> bool:
-        """Other weights by their name."""
+        """Other weights by their name; False, with an error in the log, for a strange name or count."""
         array = array_of(weights)
         if array is None or name not in self.get_all_weights():
             self._report(f"Refitter: there are no weights '{name}'" if array is not None else "no weights")
+            return False
+        count = self._held[name].size
+        if array.size != count:
+            self._report(
+                f"Refitter: weights '{name}': got {array.size} values, want {count}. Fix: give that many"
+            )
             return False
         self._given[name], self._locations[name] = array, location
         return True
