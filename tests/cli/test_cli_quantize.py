@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -252,3 +254,20 @@ def test_a_damaged_model_is_one_line_and_status_2(run, net: Path, samples: Path,
     status, _, err = run("quantize", net, "--data", samples, "-o", tmp_path / "out.onnx")
     assert status == 2
     assert err.startswith(f"intact: {net}: got ") and err.count("\n") == 1
+
+
+STOPS = """
+import os, signal
+def load_data():
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_a_signal_while_the_users_code_runs_is_no_error_of_that_code(net: Path, tmp_path: Path) -> None:
+    script = tmp_path / "stops.py"
+    script.write_text(STOPS)
+    words = ["quantize", net, "--data", script, "-o", tmp_path / "int8.onnx"]
+    done = subprocess.run([sys.executable, "-m", "intact", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")

@@ -88,7 +88,11 @@ def _misused(error: Any) -> int:
 
 
 class _Stopped(SystemExit):
-    """SIGTERM came."""
+    """SIGTERM came, and everything was left."""
+
+
+class _Stop(BaseException):
+    """SIGTERM came: nobody takes it for an exit of the user's code, which is told as an error of that."""
 
 
 @contextmanager
@@ -100,12 +104,14 @@ def stopping() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield
+    except _Stop:
+        raise _Stopped(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stopped(TERMINATED)
+    raise _Stop
 
 
 @contextmanager
