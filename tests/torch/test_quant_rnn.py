@@ -190,3 +190,15 @@ def test_wrong_sizes_give_torch_messages():
         quant_nn.QuantLSTM(5, 4)(torch.zeros(3, 2, 6))
     with pytest.raises(RuntimeError, match="hidden size"):
         quant_nn.QuantGRU(5, 4)(torch.zeros(3, 2, 5), torch.zeros(1, 7, 4))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_cell_that_quantizes_nothing_has_torchs_bits(bias: bool) -> None:
+    torch.manual_seed(1)
+    cell, reference = quant_nn.QuantLSTMCell(11, 3, bias=bias), nn.LSTMCell(11, 3, bias=bias)
+    reference.load_state_dict(cell.state_dict())
+    cell._input_quantizer.disable()
+    cell._weight_quantizer.disable()
+    x, h, c = torch.randn(19, 11), torch.randn(19, 3), torch.randn(19, 3)
+    for made, wanted in zip(cell(x, (h, c)), reference(x, (h, c)), strict=True):
+        assert torch.equal(made, wanted)

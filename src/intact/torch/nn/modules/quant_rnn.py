@@ -44,10 +44,8 @@ class _Gates:
     def lstm(self, x: Tensor, state: State) -> State:
         """One step. x [N, inputs], state (h, c) [N, hidden] each; returns the next state."""
         h, c = state
-        gates = F.linear(self.quantizer(torch.cat((x, h), 1)), self.weight, self.b_ih)
-        if self.b_hh is not None:
-            gates = gates + self.b_hh
-        i, f, g, o = gates.chunk(4, 1)
+        of_x, of_h = self._products(x, h)
+        i, f, g, o = (of_x + of_h).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -57,14 +55,19 @@ class _Gates:
         The reset gate multiplies the hidden half of the new gate alone, hence two products.
         """
         (h,) = state
-        sizes = [x.shape[1], h.shape[1]]
-        quant_x, quant_h = torch.split(self.quantizer(torch.cat((x, h), 1)), sizes, 1)
-        w_ih, w_hh = torch.split(self.weight, sizes, 1)
-        r_x, z_x, n_x = F.linear(quant_x, w_ih, self.b_ih).chunk(3, 1)
-        r_h, z_h, n_h = F.linear(quant_h, w_hh, self.b_hh).chunk(3, 1)
+        of_x, of_h = self._products(x, h)
+        r_x, z_x, n_x = of_x.chunk(3, 1)
+        r_h, z_h, n_h = of_h.chunk(3, 1)
         z = torch.sigmoid(z_x + z_h)
         n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
         return ((1 - z) * n + z * h,)
+
+    def _products(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Gates of x and of h, [N, gates * hidden] each: two products, as torch forms them."""
+        sizes = [x.shape[1], h.shape[1]]
+        quant_x, quant_h = torch.split(self.quantizer(torch.cat((x, h), 1)), sizes, 1)
+        w_ih, w_hh = torch.split(self.weight, sizes, 1)
+        return F.linear(quant_x, w_ih, self.b_ih), F.linear(quant_h, w_hh, self.b_hh)
 
 
 class RecurrentLayers(QuantizedLayer):
