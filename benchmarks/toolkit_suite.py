@@ -54,7 +54,8 @@ def main() -> None:
     folder = options.folder.resolve()
     version = folder / "pytorch_quantization" / "version.py"
     if not version.exists():  # the toolkit's setup writes it
-        version.write_text(f'__version__ = "{(folder / "VERSION").read_text().strip()}"\n')
+        header = (folder / "tests" / "license_test_header_py.txt").read_text()
+        version.write_text(f'{header}__version__ = "{(folder / "VERSION").read_text().strip()}"\n')
     heads = f"{'passed':>8}{'failed':>8}{'skipped':>9}"
     print(f"{'':<34}{'intact':^25}{'the original':^25}\n{'':<34}{heads}{heads}")
     totals, names = [Counter[str](), Counter[str]()], []
