@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from intact.ptq import POOR_DB, QuantizedModel, quantize
 from intact.ptq.predicted_time import PredictedTime, shapes_of
 from intact.ptq.settings import FLOAT_BUDGET, Settings
 from intact.ptq.sixteen import Unit
-from intact.ptq.unit_groups import Cost, UnitGroup, raises, worth
+from intact.ptq.unit_groups import Cost, Form, Raise, UnitGroup, UnitTrials, is_hopeless, raises, worth
 
 
 def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
@@ -179,6 +180,40 @@ def test_layers_that_help_together_are_taken_together() -> None:
     equal = [group(str(i), 0.125, 0.04) for i in range(8)]
     assert taken(1.0, equal) == equal
     assert taken(0.1, equal) == []
+
+
+class _EvenTrials(UnitTrials):
+    """Units of an equal error and time each, and how often trials were asked for by `weights`."""
+
+    def __init__(self, time: float) -> None:
+        self.each, self.asked = time, list[bool]()
+
+    def can_widen(self, unit: Unit) -> bool:
+        return True
+
+    def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
+        self.asked.append(weights)
+        return [0.01 * len(part) for part in parts]
+
+    def time(self, units: Sequence[Unit], form: Form) -> float:
+        return self.each * len(units) * (2 if form == "float" else 1)
+
+
+@pytest.mark.parametrize("time, hopeless", [(0.2, True), (0.01, False)])
+def test_16_bits_are_not_tried_where_they_could_not_pay(time: float, hopeless: bool) -> None:
+    """Errors spread evenly over units that cost a fifth of the time each: half of them cannot go."""
+    units = [Unit((0, f"t{i}", True), (f"n{i}",), ()) for i in range(8)]
+    trials = _EvenTrials(time)
+    groups = trials.measured(units, budget=0.4)
+    assert (groups == []) == hopeless and (False in trials.asked) != hopeless
+    assert len(_EvenTrials(time).measured(units)) == 8, "without a budget all is measured"
+
+
+@pytest.mark.parametrize("gain, hopeless", [(0.2, True), (0.3, False)])
+def test_a_proposal_that_leaves_three_quarters_is_not_finished(gain: float, hopeless: bool) -> None:
+    one = group("a", 1.0, 0.1)
+    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)]) == hopeless
+    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)], error=2.0), "there are others"
 
 
 def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images: np.ndarray) -> None:

@@ -23,7 +23,17 @@ from intact.ptq.predicted_time import PredictedTime, elements, shapes_of
 from intact.ptq.sixteen import Unit, raised, units_of
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
-from intact.ptq.unit_groups import TRIALS, FileTrials, Form, UnitGroup, forms_of, pays, raises, within
+from intact.ptq.unit_groups import (
+    TRIALS,
+    FileTrials,
+    Form,
+    UnitGroup,
+    forms_of,
+    is_hopeless,
+    pays,
+    raises,
+    within,
+)
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
@@ -56,7 +66,7 @@ def quantized(state: State, *, own: bool = False) -> State:
     search = _Search(before, after)
     if least < POOR_DB:
         return _within_budget(search, search.groups(budget=budget), budget)
-    recurrent = search.groups(budget=budget, wanted=is_recurrent(before.model))
+    recurrent = search.groups(budget=budget, error=_error(after), wanted=is_recurrent(before.model))
     return _within_budget(search, recurrent, budget, _error(after)) if recurrent else after
 
 
@@ -95,6 +105,8 @@ def _within_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, 
         error: Of the outputs, with what is in none of the groups.
     """
     steps, proposed = within(groups, budget, error), None
+    if is_hopeless(groups, steps, error):
+        return search.after
     while steps and (proposed := search.proposed(forms_of(steps))) is None:  # a model in float throughout
         steps.pop()
     if proposed is None:
@@ -152,10 +164,13 @@ class _Search:
         return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
 
     def groups(
-        self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01,
+        self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01, error: float = 0.0,
         wanted: Callable[[Unit], bool] = lambda unit: True,
     ) -> list[UnitGroup]:  # fmt: skip
-        """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`)."""
+        """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`).
+
+        None where nothing can be, or nothing would pay.
+        """
         state = self.before
         units = [unit for unit in units_of(state) if wanted(unit)]
         if not units:
@@ -168,7 +183,7 @@ class _Search:
             unit for unit in units
             if min(found.time([unit], "16 bits"), found.time([unit], "float")) <= budget
         ]  # fmt: skip
-        return found.measured(units, trials, seen) if units else []
+        return found.measured(units, trials, seen, budget, error) if units else []
 
     @cached_property
     def _raised(self) -> State | None:

@@ -87,7 +87,7 @@ def _means_of(model: Model, runs: tuple[Held, ...], layers: Collection[str]) -> 
         if held.means.keys() != set(layers):
             return None
         sums.add(held.means)
-    return InputMeans(model, runs, sums.means) if layers else None
+    return InputMeans(model, sums.means) if layers else None
 
 
 def collect(

@@ -34,6 +34,9 @@ class Errors(dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]):
         self.answers: dict[str, Answers] = {}
 
 
+_HOPELESS = 1.5
+"""Times the least error: a candidate that has more over the first runs is not measured on the others."""
+
 FIX = "quantize for another opset or with other formats, or exclude the node that it names"
 
 
@@ -44,7 +47,12 @@ class Evaluator:
         model: With Q/DQ pairs.
         runs: With the float model's outputs.
         overridable: Names of initializers that `errors` may be given.
+
+    Attributes:
+        early: What `best` found for each candidate over the first runs.
     """
+
+    early: dict[str, Errors]
 
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         measured = measured_outputs(model)
@@ -59,13 +67,18 @@ class Evaluator:
             model, extra=inner, overridable=overridable, folded=True, threads=THREADS, fix=FIX
         )
 
+    @property
+    def _few(self) -> int:
+        """How many runs tell which candidates are near the best one."""
+        return max(2, len(self._runs) // 4)
+
     def best(
         self, candidates: Mapping[str, Mapping[str, NDArray]], unless_halved: str = ""
     ) -> tuple[str, dict[str, Errors]]:
         """The candidate that changes the outputs least, the first of equals; and the errors of all.
 
-        All are measured on a quarter of the runs, at least two, and the better two of them on all. One that
-        cannot be chosen any more is not measured to the end: errors only add up.
+        All are measured on a quarter of the runs, at least two, and on the rest the better two that are near
+        each other. One that cannot be chosen any more is not measured to the end: errors only add up.
 
         Args:
             candidates: Values of overridable initializers, by the candidate's name.
@@ -74,52 +87,65 @@ class Evaluator:
         """
         names = _distinct(candidates)
         order, plain = list(dict.fromkeys(names.values())), names.get(unless_halved)
-        few, runs = max(2, len(self._runs) // 4), self._runs
-        errors = {name: Errors() for name in order}
+        few, runs = self._few, self._runs
+        errors, counts = {name: Errors() for name in order}, dict.fromkeys(order, 0)
+        self.early = {}
 
         def weighed(name: str, squares: Errors | None = None) -> float:
             return relative(errors[name], squares) / (2 if name == plain else 1)
 
-        def measure(
-            some: Sequence[str], runs: Sequence[Held], places: int, kept: Collection[str | None] = ()
-        ) -> list[str]:
-            """Add `runs` to the errors of `some`; those that others do not keep from the first `places`.
+        def measure(some: Sequence[str], runs: Sequence[Held], slack: float = 1.0) -> list[str]:
+            """Add `runs` to the errors of `some`; those that stay within `slack` times the least.
 
-            Those that are `kept` are measured to the end all the same.
+            The plain one is measured to the end all the same.
             """
             found: dict[str, float] = {}
             for name in some:
-                bound = sorted(found.values())[places - 1] if len(found) >= places else float("inf")
-                squares = errors[next(iter(found))] if found and name not in kept else None
+                bound = slack * min(found.values(), default=float("inf"))
+                squares = errors[next(iter(found))] if found and name != plain else None
                 for one in self._each(candidates[name], runs):
-                    errors[name] = summed([one], errors[name])
+                    errors[name], counts[name] = summed([one], errors[name]), counts[name] + 1
+                    if counts[name] == few:
+                        self.early[name] = errors[name]
                     if squares is not None and weighed(name, squares) > bound:
                         break
                 else:
                     found[name] = weighed(name)
-            return [name for name in order if name in found]
+            least = slack * min(found.values())
+            return [name for name in order if found.get(name, float("inf")) <= least]
 
-        some = order
+        # The one that is hardest to beat goes first: in the beginning the plain one.
+        some = sorted(order, key=lambda name: name != plain)
         if len(some) > 2 and few < len(runs):
-            better = sorted(measure(order, runs[:few], 2, {plain}), key=weighed)[:2]
-            some = [name for name in order if name in better or name == plain]
+            better = sorted(measure(some, runs[:few], _HOPELESS), key=weighed)[:2]
+            some = sorted((name for name in order if name in better or name == plain), key=weighed)
             runs = runs[few:]
-        # The one that is hardest to beat goes first.
-        chosen = min(measure(sorted(some, key=weighed), runs, 1), key=weighed)
+        chosen = min(measure(some, runs), key=weighed)
         return chosen, {name: errors[same] for name, same in names.items()}
 
-    def errors(self, overrides: Mapping[str, NDArray] | None = None, least: Errors | None = None) -> Errors:
+    def errors(
+        self,
+        overrides: Mapping[str, NDArray] | None = None,
+        least: Errors | None = None,
+        early: Errors | None = None,
+    ) -> Errors:
         """Squared errors and squares of the parts of every real tensor that is measured, over all runs.
 
         Args:
             overrides: Values of overridable initializers.
             least: Errors on all runs: what is worse than these is not measured to the end.
+            early: Of these the part over the first runs: what is worse there is taken to be equal to `least`
+                on the others, and not measured on them.
         """
         found, bound = Errors(), float("inf") if least is None else relative(least)
-        for one in self._each(overrides or {}, self._runs):
+        for number, one in enumerate(self._each(overrides or {}, self._runs), 1):
             found = summed([one], found)
-            if least is not None and relative(found, least) > bound:
+            if least is None:
+                continue
+            if relative(found, least) > bound:
                 break
+            if early is not None and number == self._few and _lost_more(found, early, least):
+                return _with_the_rest_of(found, early, least)
         return found
 
     def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
@@ -148,6 +174,17 @@ def summed(found: Iterable[Errors], start: Errors | None = None) -> Errors:
         for name, answers in errors.answers.items():
             total.answers[name] = total.answers.get(name, Answers()) + answers
     return total
+
+
+def _lost_more(found: Errors, early: Errors, least: Errors) -> bool:
+    """Whether over the first runs `found` is above `early`, relative to the squares of `least`."""
+    return relative(found, least) > relative(early, least)
+
+
+def _with_the_rest_of(found: Errors, early: Errors, least: Errors) -> Errors:
+    """`found` over the first runs, and behind them what `least` has more than `early`."""
+    rest = Errors((name, (least[name][0] - e, least[name][1] - s)) for name, (e, s) in early.items())
+    return summed([rest], found)
 
 
 def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _with_rounded(state: State, layers: Mapping[int, list[Node]]) -> State | Non
             rounded = _rounded(weights[index], nodes[0], fitted, tested)
             weights[index] = replace(weights[index], rounded=rounded)
     if means is not None:
-        known = InputMeans(state.model, state.runs, means)
+        known = InputMeans(state.model, means)
     return replace(state, weights=tuple(weights), input_means=known)
 
 

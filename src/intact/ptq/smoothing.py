@@ -111,7 +111,7 @@ def _ran(
             for name in {product.node for product in found[old].products} & scaled.keys():
                 mean = scaled[name]
                 scaled[name] = mean / factors[old].reshape(-1, *[1] * (mean.ndim - 1))
-        means = InputMeans(made.model, runs, scaled)
+        means = InputMeans(made.model, scaled)
     return replace(made, runs=runs, ran=made.model, input_means=means)
 
 

@@ -53,18 +53,16 @@ class InputMeans:
     """Means of what layers read.
 
     Attributes:
-        model: The float model that they are of.
-        runs: Over which.
+        model: The float model that they are of, over all runs that are held.
         means: By layer, see `intact.ptq.input_means`.
     """
 
     model: Model
-    runs: tuple[Held, ...]
     means: Means
 
     def are_of(self, state: State) -> bool:
-        """Whether they are of this model, over these runs."""
-        return self.model is state.model and self.runs is state.runs
+        """Whether they are of this model."""
+        return self.model is state.model
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ RUNS = 2
 _LEAST = 1e-4  # of the error or the time: less is as good as nothing
 _HALVES = 0.1  # of the time: what takes more must halve the error for each such part
 _PAYS = 0.5  # of the error before: what a proposal must get below, as measured
+_SLACK = 1.5  # times that, where errors of units alone are added up to tell it
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,18 @@ def forms_of(steps: Sequence[Raise]) -> dict[Form, dict[Unit, UnitGroup]]:
     return found
 
 
+def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[Raise], error: float = 0.0) -> bool:
+    """Whether `steps` leave so much that the errors of all can hardly fall as far as they must.
+
+    Args:
+        groups: Measured, or what they may be at best.
+        steps: What is raised of them.
+        error: Of the outputs, where there are units in none of the groups.
+    """
+    total = max(error, sum(group.error for group in groups))
+    return total - sum(step.gain for step in steps) > _SLACK * _PAYS * total
+
+
 def pays(before: float, after: float) -> bool:
     """Whether a model is clearly better than the one `before`: by the errors of their outputs."""
     return after <= _PAYS * before
@@ -174,13 +187,20 @@ class UnitTrials(ABC):
             weights: With those that multiply them.
         """
 
-    def measured(self, units: Sequence[Unit], trials: int = TRIALS, seen: float = 0.01) -> list[UnitGroup]:
+    def measured(
+        self, units: Sequence[Unit], trials: int = TRIALS, seen: float = 0.01, budget: float = inf,
+        error: float = 0.0,
+    ) -> list[UnitGroup]:  # fmt: skip
         """The errors and times of `units`, each alone or with neighbours that can have the same forms.
+
+        None where 16 bits would not pay even if they left nothing of any group's error.
 
         Args:
             units: One or more.
             trials: At most so many, and as many again where 16 bits could help.
             seen: Of the errors of all; only float is offered to what has less.
+            budget: The most time that may be spent; infinity: whether it pays is not asked.
+            error: Of the outputs, where there are more units than these.
         """
         units = sorted(units, key=self.can_widen)
 
@@ -194,6 +214,11 @@ class UnitTrials(ABC):
             part for part, group in zip(parts, found, strict=True)
             if group.error >= least and all(self.can_widen(unit) for unit in part)
         ]  # fmt: skip
+        if budget < inf:  # 16 bits leave nothing at best
+            both = list(zip(parts, found, strict=True))
+            best = [UnitGroup(p, g.error, self._forms(p, g.error, g.error)) for p, g in both]
+            if is_hopeless(best, within(best, budget, error), error):
+                return []
         alone = dict(zip(asked, self.errors(asked, False), strict=True)) if asked else {}
         return [
             UnitGroup(part, group.error, self._forms(part, group.error, alone.get(part)))
@@ -203,7 +228,9 @@ class UnitTrials(ABC):
     def _forms(self, part: Sequence[Unit], error: float, alone: float | None) -> dict[Form, Cost]:
         forms: dict[Form, Cost] = {"float": Cost(0.0, self.time(part, "float"))}
         if alone is not None:
-            forms["16 bits"] = Cost(max(error - alone, 0.0), self.time(part, "16 bits"))
+            time = self.time(part, "16 bits")
+            if time < inf:
+                forms["16 bits"] = Cost(max(error - alone, 0.0), time)
         return forms
 
     def time(self, units: Sequence[Unit], form: Form) -> float:

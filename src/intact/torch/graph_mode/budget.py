@@ -23,7 +23,7 @@ from intact.ptq.evaluator import Errors, relative, worst
 from intact.ptq.predicted_time import PredictedTime
 from intact.ptq.settings import FLOAT_BUDGET
 from intact.ptq.sixteen import Unit, said_of
-from intact.ptq.unit_groups import RUNS, Form, UnitTrials, forms_of, pays, within
+from intact.ptq.unit_groups import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
 from intact.torch._bias import undo_bias_correction
 from intact.torch._collection import enabled_quantizers
 from intact.torch.calibration import CalibrationResult
@@ -109,7 +109,9 @@ def spend(
     undo_bias_correction(calibration.model)
     trials = _ModuleTrials(found, calibration, units)
     wanted = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
-    forms = forms_of(within(trials.measured(wanted), budget, error) if wanted else [])
+    measured = trials.measured(wanted, budget=budget, error=error) if wanted else []
+    steps = within(measured, budget, error)
+    forms = forms_of([] if is_hopeless(measured, steps, error) else steps)
     changed = _Change(calibration)
     spent = Spent()
     for form, groups in forms.items():
