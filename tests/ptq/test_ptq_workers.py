@@ -159,29 +159,6 @@ def test_candidates_far_from_the_whole_ranges_are_dropped_after_the_first_runs(
     given = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
     assert evaluator.best(given, unless_halved="max")[0] == "max"
     assert ran.count("max") == 16 and ran.count("mse") + ran.count("entropy") <= 8
-    assert evaluator.early["max"]["y"][0] == 4.0
-
-
-@pytest.mark.parametrize("lost, runs", [(1.25, 4), (0.75, 16)])
-def test_what_is_worse_over_the_first_runs_is_not_measured_on_the_others(
-    lost: float, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is then worse by as much over all of them."""
-    ran = []
-
-    def each(self: Evaluator, one: Any, runs: Any) -> Any:
-        for i in runs:
-            ran.append(i)
-            yield Errors({"y": (np.array([one["s"][0]]), np.ones(1))})
-
-    monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(16))))
-    monkeypatch.setattr(Evaluator, "_each", each)
-    evaluator = Evaluator()
-    _, errors = evaluator.best({"max": {"s": np.ones(1)}}, unless_halved="max")
-    ran.clear()
-    found = evaluator.errors({"s": np.array([lost])}, errors["max"], evaluator.early["max"])
-    assert len(ran) == runs
-    assert found["y"][0] == lost * runs + (16 - runs) and found["y"][1] == 16.0
 
 
 def test_small_tensors_of_several_runs_are_counted_together(

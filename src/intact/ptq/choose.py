@@ -38,7 +38,7 @@ def with_best_ranges(state: State) -> State:
         evaluator = Evaluator(model, state.runs, [*next(iter(feeds.values())), *biases])
         chosen, errors = evaluator.best({name: r | biases for name, r in feeds.items()}, "max")
         if biases:
-            errors[UNCORRECTED] = evaluator.errors(feeds[chosen], errors[chosen], evaluator.early.get(chosen))
+            errors[UNCORRECTED] = evaluator.errors(feeds[chosen], errors[chosen])
         state = replace(state, chosen=chosen, errors=errors)
     for name, array in feeds_of_ranges(state, state.ranges).items():
         set_initializer(model, name, array)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import prod
 
 from intact.calib import Calibration
 from intact.errors import CalibrationError
-from intact.graph import Model, Parcel
+from intact.graph import Model, Node, Parcel, is_op, ops
 from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.answers import Margins
@@ -18,8 +19,9 @@ from intact.ptq.data import Source, open_data
 from intact.ptq.input_means import MeanSums, constant_shapes
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.measured_outputs import measured_outputs
+from intact.ptq.moments import narrow_layers, rows_of_run
 from intact.ptq.runs import Cutter
-from intact.ptq.sample import HELD_MOST, Held, Sample
+from intact.ptq.sample import HELD_BYTES, HELD_LEAST, HELD_MOST, Held, Sample
 from intact.ptq.shards import PartCounter, counted, counted_by
 from intact.ptq.smoothing import smoothable
 from intact.ptq.state import InputMeans, State
@@ -56,7 +58,7 @@ def calibrated(state: State) -> State | None:
     channels = {one.name: one.axis for one in smoothable(state)} if settings.equalization else {}
     layers = _corrected_layers(state)
     found = collect(
-        state.model, state.wanted, source, inputs, channels, layers,
+        state.model, state.wanted, source, inputs, channels, layers, _rounded_layers(state),
         progress=settings.progress, pool=settings.pool,
     )  # fmt: skip
     for name in (settings.ranges or {}).keys() & set(state.wanted):
@@ -75,9 +77,40 @@ def _corrected_layers(state: State) -> dict[str, tuple[int, ...]]:
         return {}
     readers = [r for target in state.targets if target.site.role == "weight" for r in target.readers]
     shapes = constant_shapes(state.model, readers)
-    outputs = {node.name: channel_axis(node) for node in state.model.graph if node.name in shapes}
-    size = sum(prod(shape) // max(1, shape[outputs[name] or 0]) for name, shape in shapes.items())
+    nodes = [node for node in state.model.graph if node.name in shapes]
+    size = sum(_mean_size(node, shapes[node.name or ""]) for node in nodes)
     return shapes if size * 8 * HELD_MOST <= _MEANS_BYTES else {}
+
+
+def _mean_size(node: Node, weight: tuple[int, ...]) -> int:
+    """Elements of the mean of what a layer reads, by the shape of its weight."""
+    if is_op(node, *ops.RECURRENT):
+        return weight[-1]
+    return prod(weight) // max(1, weight[channel_axis(node) or 0])
+
+
+def _rounded_layers(state: State) -> dict[str, tuple[int, ...]]:
+    """The same of layers whose weights are rounded with regard to each other in any case."""
+    if not state.settings.rounding:
+        return {}
+    readers = [r for target in state.targets if target.site.role == "weight" for r in target.readers]
+    return narrow_layers(state.model, readers, _MEANS_BYTES / HELD_LEAST)
+
+
+def _held_runs(source: Source) -> tuple[int, Iterator[Feeds]]:
+    """How many runs will be held, as it seems from the first batch, and the batches.
+
+    Where there are others, moments that were taken are not those that are wanted, and are taken again.
+    """
+    batches = iter(source.batches)
+    first = next(batches, None)
+    if first is None:
+        return HELD_LEAST, iter(())
+    samples = min((len(array) for array in first.values() if array.ndim), default=1)
+    size = sum(array.nbytes for array in first.values()) // max(1, samples)
+    most = max(HELD_LEAST, min(HELD_MOST, HELD_BYTES // max(1, size)))
+    runs = most if source.total is None else min(most, source.total * max(1, samples))
+    return max(2, runs), chain([first], batches)
 
 
 def _means_of(model: Model, runs: tuple[Held, ...], layers: Collection[str]) -> InputMeans | None:
@@ -97,6 +130,7 @@ def collect(
     inputs: Sequence[Input],
     channels: Mapping[str, int] | None = None,
     layers: Mapping[str, tuple[int, ...]] | None = None,
+    narrow: Mapping[str, tuple[int, ...]] | None = None,
     *,
     progress: bool = True,
     pool: JobPool | None = None,
@@ -112,6 +146,7 @@ def collect(
         inputs: The model's.
         channels: The axis of those of `wanted` whose channels are looked at one by one.
         layers: Whose inputs' means held runs get: shapes of their weights, by name.
+        narrow: Whose inputs' moments they get, likewise.
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data; None: this process.
     Raises:
@@ -119,11 +154,12 @@ def collect(
         QuantValueError: The data do not fit the model.
     """
     outputs = measured_outputs(model).names
-    asked = Asked(wanted, outputs, source.name, channels or {}, layers or {})
+    held, batches = _held_runs(source)
+    asked = Asked(wanted, outputs, source.name, channels or {}, layers or {}, narrow or {}, rows_of_run(held))
     session = session_of(model, asked, THREADS)
     cutter = Cutter(session, outputs, inputs)
     with Progress("calibrating", source.total, progress) as bar:
-        runs = cutter.runs(_drawn(source.batches, bar))
+        runs = cutter.runs(_drawn(batches, bar))
         if pool is None:
             counter = Counter(model, session, asked, THREADS)
             found = counted(counter, in_order(counter.run, runs))

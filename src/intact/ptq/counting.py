@@ -15,6 +15,8 @@ from intact.graph import Model, Session
 from intact.ptq.channels import ChannelEnds, ChannelSquares
 from intact.ptq.input_means import mean_readers
 from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.layer_inputs import Readers
+from intact.ptq.moments import Moments, moment_readers
 from intact.ptq.sample import INNER_BYTES, RunMeans, Sample, digest_of
 
 Run = tuple[int, Feeds]
@@ -30,8 +32,8 @@ class Ran:
         feeds, outputs: What went in and came out.
         inner: The wanted tensors, where they are small; None: they were let go.
         digest: Of the feeds.
-        means, squares: See `intact.ptq.sample.Held`; none of a run that will not be held, or whose inner
-            tensors tell them.
+        means, squares, moments: See `intact.ptq.sample.Held`; none of a run that will not be held, or whose
+            inner tensors tell them.
     """
 
     number: int
@@ -41,6 +43,7 @@ class Ran:
     digest: bytes = b""
     means: dict[str, RunMeans] = field(default_factory=dict)
     squares: dict[str, ChannelSquares] = field(default_factory=dict)
+    moments: dict[tuple[str, int], Moments] = field(default_factory=dict)
 
 
 _ALONE, _TOGETHER = 2**15, 2**17
@@ -52,7 +55,9 @@ _FIX = "calibration runs the float model: bring it to operators and an opset tha
 def session_of(model: Model, asked: Asked, threads: int) -> Session:
     """`model` with all that is looked at among its outputs."""
     fed = {one.name for one in inputs_of(model)}
-    wanted = dict.fromkeys([*asked.wanted, *asked.outputs, *mean_readers(model, asked.layers)])
+    wanted = dict.fromkeys(
+        [*asked.wanted, *asked.outputs, *mean_readers(model, asked.layers), *asked.moment_readers(model)]
+    )
     extra = [name for name in wanted if name not in fed]
     return Session(model, extra=extra, folded=True, threads=threads, fix=_FIX)
 
@@ -66,6 +71,8 @@ class Asked:
         data: What the runs are made of, in words.
         channels: The axis of those of `wanted` whose channels are looked at one by one.
         layers: Whose inputs' means held runs have: shapes of their weights, by name.
+        narrow: Whose inputs' moments they have, likewise.
+        rows: Of the inputs of these, see `intact.ptq.moments.rows_of_run`.
     """
 
     wanted: Sequence[str]
@@ -73,6 +80,12 @@ class Asked:
     data: str
     channels: Mapping[str, int] = field(default_factory=dict)
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    narrow: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    rows: int = 1
+
+    def moment_readers(self, model: Model) -> Readers[Moments]:
+        """What takes the moments of the `narrow` layers."""
+        return moment_readers(model, self.narrow, self.rows)
 
 
 @dataclass
@@ -118,6 +131,7 @@ class Counter:
 
     def __init__(self, model: Model, session: Session, asked: Asked, threads: int) -> None:
         self.sample, self._means = Sample(), mean_readers(model, asked.layers)
+        self._moments = asked.moment_readers(model)
         self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
         self._session, self._asked, self._threads = session, asked, threads
         self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
@@ -156,6 +170,8 @@ class Counter:
         for name, array in arrays.items():
             if array.size:
                 ran.means.update((layer, mean(array)) for layer, mean in self._means.get(name, {}).items())
+                moments = self._moments.get(name, {}).items()
+                ran.moments.update(((layer, self._asked.rows), take(array)) for layer, take in moments)
                 if (axis := self._asked.channels.get(name)) is not None:
                     ran.squares[name] = ChannelSquares.of(array, axis)
 

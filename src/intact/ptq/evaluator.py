@@ -47,12 +47,7 @@ class Evaluator:
         model: With Q/DQ pairs.
         runs: With the float model's outputs.
         overridable: Names of initializers that `errors` may be given.
-
-    Attributes:
-        early: What `best` found for each candidate over the first runs.
     """
-
-    early: dict[str, Errors]
 
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         measured = measured_outputs(model)
@@ -66,11 +61,6 @@ class Evaluator:
         self._session = Session(
             model, extra=inner, overridable=overridable, folded=True, threads=THREADS, fix=FIX
         )
-
-    @property
-    def _few(self) -> int:
-        """How many runs tell which candidates are near the best one."""
-        return max(2, len(self._runs) // 4)
 
     def best(
         self, candidates: Mapping[str, Mapping[str, NDArray]], unless_halved: str = ""
@@ -87,9 +77,8 @@ class Evaluator:
         """
         names = _distinct(candidates)
         order, plain = list(dict.fromkeys(names.values())), names.get(unless_halved)
-        few, runs = self._few, self._runs
-        errors, counts = {name: Errors() for name in order}, dict.fromkeys(order, 0)
-        self.early = {}
+        few, runs = max(2, len(self._runs) // 4), self._runs
+        errors = {name: Errors() for name in order}
 
         def weighed(name: str, squares: Errors | None = None) -> float:
             return relative(errors[name], squares) / (2 if name == plain else 1)
@@ -104,9 +93,7 @@ class Evaluator:
                 bound = slack * min(found.values(), default=float("inf"))
                 squares = errors[next(iter(found))] if found and name != plain else None
                 for one in self._each(candidates[name], runs):
-                    errors[name], counts[name] = summed([one], errors[name]), counts[name] + 1
-                    if counts[name] == few:
-                        self.early[name] = errors[name]
+                    errors[name] = summed([one], errors[name])
                     if squares is not None and weighed(name, squares) > bound:
                         break
                 else:
@@ -123,29 +110,18 @@ class Evaluator:
         chosen = min(measure(some, runs), key=weighed)
         return chosen, {name: errors[same] for name, same in names.items()}
 
-    def errors(
-        self,
-        overrides: Mapping[str, NDArray] | None = None,
-        least: Errors | None = None,
-        early: Errors | None = None,
-    ) -> Errors:
+    def errors(self, overrides: Mapping[str, NDArray] | None = None, least: Errors | None = None) -> Errors:
         """Squared errors and squares of the parts of every real tensor that is measured, over all runs.
 
         Args:
             overrides: Values of overridable initializers.
             least: Errors on all runs: what is worse than these is not measured to the end.
-            early: Of these the part over the first runs: what is worse there is taken to be equal to `least`
-                on the others, and not measured on them.
         """
         found, bound = Errors(), float("inf") if least is None else relative(least)
-        for number, one in enumerate(self._each(overrides or {}, self._runs), 1):
+        for one in self._each(overrides or {}, self._runs):
             found = summed([one], found)
-            if least is None:
-                continue
-            if relative(found, least) > bound:
+            if least is not None and relative(found, least) > bound:
                 break
-            if early is not None and number == self._few and _lost_more(found, early, least):
-                return _with_the_rest_of(found, early, least)
         return found
 
     def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
@@ -174,17 +150,6 @@ def summed(found: Iterable[Errors], start: Errors | None = None) -> Errors:
         for name, answers in errors.answers.items():
             total.answers[name] = total.answers.get(name, Answers()) + answers
     return total
-
-
-def _lost_more(found: Errors, early: Errors, least: Errors) -> bool:
-    """Whether over the first runs `found` is above `early`, relative to the squares of `least`."""
-    return relative(found, least) > relative(early, least)
-
-
-def _with_the_rest_of(found: Errors, early: Errors, least: Errors) -> Errors:
-    """`found` over the first runs, and behind them what `least` has more than `early`."""
-    rest = Errors((name, (least[name][0] - e, least[name][1] - s)) for name, (e, s) in early.items())
-    return summed([rest], found)
 
 
 def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]:

@@ -16,24 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.graph import Node
-from intact.ptq.columns import InputsMet, as_rows, from_rows
+from intact.ptq.columns import as_rows, from_rows
 from intact.ptq.input_means import Means, MeanSums, mean_readers, weight_shapes
 from intact.ptq.layer_inputs import measured
+from intact.ptq.moments import FEW_COLUMNS, Moments, blocks_of, moment_readers, rows_of_run
 from intact.ptq.ranges import QuantizedWeight
-from intact.ptq.sample import Held
+from intact.ptq.sample import Held, RunMeans
 from intact.ptq.state import InputMeans, State
 from intact.ptq.trial import error_by_statistics, error_of_weights
 
-_ROWS = 4096  # of inputs of one layer, about: more change next to nothing
-_BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
-_FEW = 32  # columns of the layers that "auto" rounds so: windows of one channel, 3x3 ones of three
-_RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
 _LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are left as they are
 _HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance
 _LOOKED = 2  # of the held runs: enough to see whose error decides
@@ -49,7 +47,9 @@ def with_rounded_weights(state: State) -> State | None:
     """
     everywhere = state.settings.rounding is True
     layers = {
-        number: nodes for number, (nodes, columns) in _layers(state).items() if everywhere or columns <= _FEW
+        number: nodes
+        for number, (nodes, columns) in _layers(state).items()
+        if everywhere or columns <= FEW_COLUMNS
     }
     return _with_rounded(state, layers)
 
@@ -62,7 +62,7 @@ def with_all_weights_rounded(state: State) -> State | None:
     """
     if state.settings.rounding is True or not state.runs:  # True: they were
         return None
-    layers = {number: nodes for number, (nodes, columns) in _layers(state).items() if columns > _FEW}
+    layers = {number: nodes for number, (nodes, columns) in _layers(state).items() if columns > FEW_COLUMNS}
     if not layers or sum(weight.array.size for weight in state.weights) > _MANY:
         return None
     few = replace(state, runs=state.runs[:_LOOKED])
@@ -95,66 +95,6 @@ def _with_rounded(state: State, layers: Mapping[int, list[Node]]) -> State | Non
     return replace(state, weights=tuple(weights), input_means=known)
 
 
-@dataclass
-class _Moments:
-    """Sums over inputs of one layer, by block of columns.
-
-    Attributes:
-        rows: How many inputs.
-        sums: Of each column, float64 [groups, b] for each block.
-        products: Of any two columns, float64 [groups, b, b] for each block.
-    """
-
-    rows: int
-    sums: list[NDArray[np.float64]]
-    products: list[NDArray[np.float64]]
-
-    @classmethod
-    def of(cls, columns: NDArray[np.float32]) -> _Moments:
-        """Those of `columns`, float32 [groups, rows, columns]."""
-        both = [kernels.moments(columns, block) for block in _blocks(columns.shape[2])]
-        return cls(columns.shape[1], [sums for sums, _ in both], [products for _, products in both])
-
-    @classmethod
-    def joined(cls, groups: Sequence[_Moments]) -> _Moments:
-        """Those of some groups after the other."""
-        sums, products = (
-            [np.concatenate(blocks) for blocks in zip(*both, strict=True)]
-            for both in ([one.sums for one in groups], [one.products for one in groups])
-        )
-        return cls(groups[0].rows, sums, products)
-
-    def __add__(self, other: _Moments) -> _Moments:
-        sums, products = (
-            [a + b for a, b in zip(mine, others, strict=True)]
-            for mine, others in ((self.sums, other.sums), (self.products, other.products))
-        )
-        return _Moments(self.rows + other.rows, sums, products)
-
-    def hessians(self, centred: bool) -> list[NDArray[np.float64]]:
-        """E[x x^T] of each block; `centred`: the covariance, and what keeps it positive in float32 sums."""
-        found = []
-        for total, product in zip(self.sums, self.products, strict=True):
-            mean = total / self.rows * centred
-            ridge = _RIDGE * np.einsum("gbb->gb", product)[:, :, None] * np.eye(product.shape[1])
-            found.append((product + ridge) / self.rows - mean[:, :, None] * mean[:, None, :])
-        return found
-
-
-@dataclass(frozen=True)
-class _MomentsRead:
-    """Takes the moments of one layer's inputs."""
-
-    met: InputsMet
-
-    def __call__(self, x: NDArray) -> _Moments:
-        return _Moments.joined([_Moments.of(columns) for columns in self.met(x)])
-
-
-def _blocks(columns: int) -> list[slice]:
-    return [slice(first, first + _BLOCK) for first in range(0, columns, _BLOCK)]
-
-
 def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
     """The readers of each weight that is the second operand for all of them, and how many products they sum
     up, by the number of the weight."""
@@ -173,26 +113,27 @@ def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
 
 def _measure(
     state: State, layers: Sequence[Node], with_means: bool
-) -> tuple[dict[str, tuple[_Moments, _Moments]], Means | None]:
+) -> tuple[dict[str, tuple[Moments, Moments]], Means | None]:
     """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones.
 
     And `with_means` those of all layers' inputs, where biases are to be corrected: in the same pass.
     """
     runs = _halved(state.runs)
-    most = -(-_ROWS // len(runs))
-    windows = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
-    readers: dict[str, dict[str, _MomentsRead]] = {}
-    for node in layers:
-        name, read = node.name or "", node.inputs[0]
-        assert read is not None
-        readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, windows[name], most))
+    rows = rows_of_run(len(runs))
+    names = {node.name or "" for node in layers}
+    known = {name for name in names if state.has_run and all((name, rows) in held.moments for held in runs)}
+    shapes = {name: weight.array.shape for weight in state.weights for name, _ in weight.readers}
+    readers = moment_readers(state.model, {name: shapes[name] for name in names - known}, rows)
     corrects = with_means and bool(state.settings.bias_correction)
     means = MeanSums()
-    sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
+    sums: tuple[dict[str, Moments], dict[str, Moments]] = ({}, {})
     both = readers, mean_readers(state.model, weight_shapes(state.model, state.weights)) if corrects else {}
-    for number, (found, mean) in enumerate(measured(state.model, runs, *both, has_run=state.has_run)):
+    none: tuple[dict[str, Moments], dict[str, RunMeans]] = {}, {}
+    passes = measured(state.model, runs, *both, has_run=state.has_run) if any(both) else repeat(none)
+    for number, (held, (made, mean)) in enumerate(zip(runs, passes, strict=False)):
         means.add(mean)
         half = sums[number % 2]
+        found = {**made, **{name: held.moments[name, rows] for name in known}}
         for name, one in found.items():
             half[name] = half[name] + one if name in half else one
     moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
@@ -224,7 +165,7 @@ def _rounded(
 
 def _error(lost: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
     """Sum over the outputs of d^T H d, block by block."""
-    parts = [lost[:, :, block] for block in _blocks(lost.shape[2])]
+    parts = [lost[:, :, block] for block in blocks_of(lost.shape[2])]
     return sum(float(kernels.quadratic_forms(d, h).sum()) for d, h in zip(parts, hessians, strict=True))
 
 
@@ -248,7 +189,7 @@ class _Grid:
     def fitted(self, rows: NDArray[np.float64], hessians: Sequence[NDArray]) -> NDArray[np.float64]:
         """Points that are rounded for `hessians`, block by block of columns."""
         found = np.empty_like(rows)
-        for block, hessian in zip(_blocks(rows.shape[2]), hessians, strict=True):
+        for block, hessian in zip(blocks_of(rows.shape[2]), hessians, strict=True):
             grid = replace(self, steps=self.steps[:, :, block])
             found[:, :, block] = grid._fitted_block(rows[:, :, block], hessian)
         return found

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.ptq.channels import ChannelSquares
 from intact.ptq.inputs import Feeds
+
+if TYPE_CHECKING:
+    from intact.ptq.moments import Moments  # which reads runs
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
@@ -36,6 +39,7 @@ class Held:
             (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
         means: Of what layers read, by layer, where inner tensors were let go.
         squares: Of channels, by tensor, likewise.
+        moments: Of what layers read, by layer and `intact.ptq.moments.rows_of_run`, likewise.
     """
 
     digest: bytes
@@ -44,6 +48,7 @@ class Held:
     inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
     means: dict[str, RunMeans] = field(compare=False, default_factory=dict, repr=False)
     squares: dict[str, ChannelSquares] = field(compare=False, default_factory=dict, repr=False)
+    moments: dict[tuple[str, int], Moments] = field(compare=False, default_factory=dict, repr=False)
 
     @property
     def nbytes(self) -> int:

@@ -42,7 +42,7 @@ class Counted:
     def add(self, ran: Ran) -> None:
         """Note a run, whose tensors are counted."""
         if (held := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
-            held.means, held.squares = ran.means, ran.squares
+            held.means, held.squares, held.moments = ran.means, ran.squares, ran.moments
         self.margins.add(ran.outputs)
         self.runs, self.batches = self.runs + 1, ran.number + 1
 

@@ -95,9 +95,12 @@ def _ran(
     if not state.has_run:
         return made
 
+    changed = {product.node for old in renamed for product in found[old].products}
+
     def smoothed(held: Held) -> Held:
         if held.inner is None:
-            return held
+            moments = {key: one for key, one in held.moments.items() if key[0] not in changed}
+            return replace(held, moments=moments)
         inner = dict(held.inner)
         for old, new in renamed.items():
             array = inner[old]
