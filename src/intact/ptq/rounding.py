@@ -14,9 +14,10 @@ A layer keeps this where its error is smaller on inputs that it was not fitted t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from intact.ptq.input_means import Means, MeanSums, mean_readers, weight_shapes
 from intact.ptq.layer_inputs import measured
 from intact.ptq.moments import FEW_COLUMNS, Moments, blocks_of, moment_readers, rows_of_run
 from intact.ptq.ranges import QuantizedWeight
-from intact.ptq.sample import Held, RunMeans
+from intact.ptq.sample import Held
 from intact.ptq.state import InputMeans, State
 from intact.ptq.trial import error_by_statistics, error_of_weights
 
@@ -128,7 +129,8 @@ def _measure(
     means = MeanSums()
     sums: tuple[dict[str, Moments], dict[str, Moments]] = ({}, {})
     both = readers, mean_readers(state.model, weight_shapes(state.model, state.weights)) if corrects else {}
-    none: tuple[dict[str, Moments], dict[str, RunMeans]] = {}, {}
+    none: tuple[dict[str, Any], ...] = {}, {}
+    passes: Iterable[tuple[dict[str, Any], ...]]
     passes = measured(state.model, runs, *both, has_run=state.has_run) if any(both) else repeat(none)
     for number, (held, (made, mean)) in enumerate(zip(runs, passes, strict=False)):
         means.add(mean)
