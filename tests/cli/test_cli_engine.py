@@ -353,3 +353,46 @@ def test_build_measures_where_it_is_asked_to_and_explain_says_what_decided(run, 
     assert status == 0 and "chosen by" in shown
     status, _, said = run("build", int8, "-o", plan, "--tune-seconds", "nan")
     assert status == 2 and "seconds" in said
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """A network that reads words, and says in words which class is the largest."""
+    text, real, info = onnx.TensorProto.STRING, onnx.TensorProto.FLOAT, helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="fc"),
+        helper.make_node("ArgMax", ["m"], ["i"], axis=1, keepdims=0),
+        helper.make_node("Gather", ["labels", "i"], ["label"]),
+        helper.make_node("Concat", ["word", "label"], ["y"], axis=0),
+    ]
+    weight = np.random.default_rng(0).standard_normal((16, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        nodes, "g",
+        [info("x", real, ["n", 16]), info("word", text, ["n"])],
+        [info("m", real, ["n", 3]), info("y", text, ["k"])],
+        [numpy_helper.from_array(weight, "w"),
+         helper.make_tensor("labels", text, [3], [b"cat", b"dog", b"cow"])],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "words.onnx")
+    x = np.random.default_rng(1).standard_normal((6, 16)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x, word=np.array(["a", "b\u00e9", "", "d", "e", "f"]))
+    return tmp_path
+
+
+def test_words_go_in_and_come_out_of_npz_files(run, labelled: Path) -> None:
+    data, q, plan = (labelled / name for name in ("data.npz", "q.onnx", "q.plan"))
+    assert run("quantize", labelled / "words.onnx", "--data", data, "-o", q)[0] == 0
+    assert run("build", q, "-o", plan)[0] == 0
+    assert run("run", plan, "--data", data, "-o", labelled / "out.npz", "--batch-size", 6)[0] == 0
+    with np.load(labelled / "out.npz") as out:  # nothing in it is pickled
+        assert out["y.0"].dtype.kind == "U"
+        assert out["y.0"][:6].tolist() == ["a", "b\u00e9", "", "d", "e", "f"]
+        assert set(out["y.0"][6:]) <= {"cat", "dog", "cow"}
+    status, shown, _ = run("verify", q, "--data", data)
+    assert status == 0 and "engine against integer reference: 0 of" in " ".join(shown.split())
+
+
+def test_objects_are_read_from_no_file(run, labelled: Path) -> None:
+    np.savez(labelled / "data.npz", x=np.zeros((1, 16), np.float32), word=np.array(["a"], object))
+    status, _, said = run("run", labelled / "words.onnx", "--data", labelled / "data.npz")
+    assert status == 2 and "array 'word'" in said and "no objects" in said

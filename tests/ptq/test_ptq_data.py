@@ -227,7 +227,7 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY damaged")
     np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
     (tmp_path / "a.csv").write_text("1,2")
-    wants = {"a.npy": "NumPy's signature", "o.npy": "an array of numbers: no objects"}
+    wants = {"a.npy": "NumPy's signature", "o.npy": "an array of numbers or strings: no objects"}
     for name, want in wants.items():
         with pytest.raises(FileFormatError, match=rf"file '.*{name}'.*{want}"):
             read(tmp_path / name, IMAGE)
@@ -286,7 +286,7 @@ def test_presets_prepare_images_and_say_how(tmp_path: Path, name: str, value: fl
         Images.preset(tmp_path, "resnet")
 
 
-def test_a_model_that_reads_strings_is_refused_with_its_input() -> None:
+def test_a_model_that_reads_strings_is_quantized_from_arrays_of_them(tmp_path) -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
         net (string[n] words, float[n, 64] x) => (float[n, 64] y) {
@@ -300,9 +300,15 @@ def test_a_model_that_reads_strings_is_refused_with_its_input() -> None:
     )
     weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-    given = {"words": np.array(["a", "c", "b"], object), "x": weight[:3]}
-    with pytest.raises(QuantValueError, match="input 'words': got strings, want numbers"):
-        quantize(model, [given], progress=False)
+    words, x = np.array(["a", "c", "b"]), weight[:3]
+    np.savez(tmp_path / "data.npz", words=words, x=x)
+    ways = ([{"words": words.astype(object), "x": x}], [{"words": words, "x": x}], tmp_path / "data.npz")
+    found = [quantize(model, data, progress=False).ranges for data in ways]
+    assert found[0] and found[0] == found[1] == found[2]
+    with pytest.raises(
+        QuantValueError, match="batch 0 of data: input 'words': got dtype float32, want an array of"
+    ):
+        quantize(model, [{"words": x, "x": x}], progress=False)
 
 
 def test_one_tensor_of_torch_is_an_array_of_samples(cnn, images):

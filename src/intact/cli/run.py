@@ -167,8 +167,12 @@ def _has_row_per_sample(
 
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:
-    """An .npz file. NumPy's own function takes no array whose name is that of its arguments."""
+    """An .npz file, with strings in NumPy's own dtype: objects would be pickled.
+
+    NumPy's own function takes no array whose name is that of its arguments.
+    """
     with replacing(out) as new, ZipFile(new, "w") as packed:
         for name, array in arrays.items():
             with packed.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
+                plain = array.astype(str) if array.dtype.kind == "O" else array
+                np.lib.format.write_array(file, plain, allow_pickle=False)

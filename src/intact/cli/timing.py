@@ -63,11 +63,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Noise; whole numbers stay small, for they may be indices."""
+    """Noise; whole numbers stay small, for they may be indices. Strings are such numbers, written out."""
     rng = np.random.default_rng(0)
     if np.issubdtype(dtype, np.floating):
         return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
+    numbers = rng.integers(0, 2, shape)
+    return numbers.astype(str).astype(object) if np.dtype(dtype).kind == "O" else numbers.astype(dtype)
 
 
 def _feeds(ports: dict[str, tuple[Any, Any]], args: argparse.Namespace) -> dict[str, Any]:
@@ -108,7 +109,8 @@ def _onnxruntime(args: argparse.Namespace) -> Ready:
     start = time.perf_counter()
     session = ort.InferenceSession(args.file, options, providers=["CPUExecutionProvider"])
     load = time.perf_counter() - start
-    kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+    kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+             "tensor(string)": "object"}  # fmt: skip
     ports = {
         one.name: (
             np.dtype(kinds.get(one.type) or one.type.removeprefix("tensor(").removesuffix(")")),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.dlpack import without_bfloat16
 from intact.errors import QuantValueError
+from intact.string_arrays import as_strings
 
 
 def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
@@ -19,6 +20,8 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
         QuantValueError: It is no array on the CPU, or of another dtype.
     """
     found = array if type(array) is np.ndarray else _as_numpy(array, f"input '{name}'")
+    if dtype == "object":
+        return as_strings(found, f"input '{name}'")
     if found.dtype == ml_dtypes.bfloat16 and dtype == "float32":
         found = found.astype(np.float32)
     if found.dtype != dtype:

@@ -100,7 +100,7 @@ def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
     found = []
     for name, layer in order:
         tensor = plan.tensors[name]
-        whole = tensor.codes is None and np.dtype(tensor.stored_dtype).kind in "iub"
+        whole = tensor.codes is None and np.dtype(tensor.stored_dtype).kind in "iubO"
         found.append(TensorCounts(name, layer, tensor.codes is not None, indices=whole))
     for pair in reversed(pairs):
         if pair.stored is not None:
@@ -238,8 +238,9 @@ def _rows(made: Mapping[str, Sequence[NDArray]]) -> int:
 
 
 def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
-    """Count answers: the output itself where it holds indices, top-1 where its last axis holds classes."""
-    if made["engine"].dtype.kind in "iu":
+    """Count answers: the output itself where it holds indices or strings, top-1 where its last axis holds
+    classes."""
+    if made["engine"].dtype.kind in "iuO":
         answers = {side: array.reshape(-1) for side, array in made.items()}
     elif made["engine"].ndim < 2 or made["engine"].shape[-1] < 2:
         return

@@ -27,7 +27,11 @@ class Counts:
     largest: float = 0.0
 
     def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
-        """Count two arrays, element by element; NaN equals NaN."""
+        """Count two arrays, element by element; NaN equals NaN. Strings have no distance, as indices."""
+        if a.dtype.kind == "O":
+            self.compared += a.size
+            self.differing += int(np.count_nonzero(a != b))
+            return
         a, b = a.astype(np.float64), b.astype(np.float64)
         with np.errstate(
             invalid="ignore"
@@ -55,7 +59,7 @@ class Distance(Counts):
     def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
         """Count two arrays, and sum the squares of what is finite in both."""
         super().add(a, b, indices=indices)
-        if not indices:
+        if not indices and a.dtype.kind != "O":
             a, b = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
             finite = np.isfinite(a) & np.isfinite(b)
             self.signal += float((a[finite] ** 2).sum())
@@ -93,7 +97,7 @@ class TensorCounts:
         tensor: Its name.
         layer: The step that makes it, or reads a weight; "" for an input.
         codes: Whether codes were compared, or floats.
-        indices: Whether they are whole numbers that are no codes: indices, sizes, masks.
+        indices: Whether they are whole numbers that are no codes (indices, sizes, masks), or strings.
         quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
         engine: The engine against the integer reference.
         file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.

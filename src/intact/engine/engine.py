@@ -31,7 +31,7 @@ from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import Recent, key_of
 from intact.engine.reference import sizes_of_parts
-from intact.engine.shapes import settled
+from intact.engine.shapes import settled, zeros_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
 from intact.errors import QuantValueError, UnsupportedError
@@ -51,7 +51,7 @@ class Port:
 
     Attributes:
         name: The model's name for it.
-        dtype: Of the arrays that go in or come out.
+        dtype: Of the arrays that go in or come out; "object" of strings.
         shape: Sizes; a name where any size will do.
     """
 
@@ -126,10 +126,10 @@ class Engine:
 
         Args:
             inputs: Array of each input: NumPy's or anything with DLPack on the CPU. It is not copied where
-                it is dense.
+                it is dense. Of strings, an array of NumPy's strings, or of Python's (dtype object).
             out: Arrays to write outputs into, dense, by name; the others are made.
         Returns:
-            Array of each output.
+            Array of each output; of strings, of Python's (dtype object).
         Raises:
             QuantValueError: An input or output array does not fit; names it.
         """
@@ -212,7 +212,7 @@ class Engine:
             )  # fmt: skip
         backend, zeros = self.backend, self._zeros()
         if shapes is not None:
-            zeros = {p.name: np.zeros(tuple(shapes[p.name]), p.dtype) for p in self.inputs}
+            zeros = {p.name: zeros_of(tuple(shapes[p.name]), p.dtype) for p in self.inputs}
         given = {name: _noise(array) for name, array in self._checked(zeros).items()}
         sizes, deciding = _shapes(given), self._plans.deciding(given)
         with self._plans.sized():
@@ -285,7 +285,7 @@ class Engine:
 
     def _zeros(self) -> Arrays:
         shapes = {p.name: tuple(1 if isinstance(d, str) else d for d in p.shape) for p in self.inputs}
-        return {p.name: np.zeros(shapes[p.name], p.dtype) for p in self.inputs}
+        return {p.name: zeros_of(shapes[p.name], p.dtype) for p in self.inputs}
 
     def _checked(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(inputs, self.plan.inputs, "input")

@@ -9,14 +9,15 @@ from __future__ import annotations
 from math import isfinite
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Codes, Epilogue, Tensor
+from intact.engine.steps import STRING, Codes, Epilogue, Step, Tensor
 from intact.engine.steps.checker import Arrays, Checker, wrong
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.wiring import reads, writes
 
 DTYPES = (
     "codes", "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
     "uint8", "bool",
 )  # fmt: skip
+"""What native steps read and make."""
 
 
 def check_limits(plan: Plan, arrays: Arrays) -> None:
@@ -37,6 +38,7 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
     for step in plan.steps:
         checker = Checker(f"step '{step.name}'", plan.tensors, arrays)
         checker.record(step)
+        _check_strings(plan, step, checker)
         epilogue = getattr(step, "epilogue", None)
         if isinstance(epilogue, Epilogue):
             checker.record(epilogue)
@@ -45,12 +47,19 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
 
 def _check_tensor(name: str, tensor: Tensor) -> None:
     where = f"tensor '{name}'"
-    if tensor.dtype not in DTYPES:
-        raise wrong(where, f"dtype {tensor.dtype}", f"one of {', '.join(DTYPES)}")
+    if tensor.dtype not in (*DTYPES, STRING):
+        raise wrong(where, f"dtype {tensor.dtype}", f"one of {', '.join((*DTYPES, STRING))}")
     if any(dim == "" if isinstance(dim, str) else dim < 0 for dim in tensor.shape):
         raise wrong(where, f"shape {tensor.shape}", "sizes and names")
     if tensor.codes is not None and not _sound(tensor.codes):
         raise wrong(where, str(tensor.codes), "a grid of one byte that holds its zero point")
+
+
+def _check_strings(plan: Plan, step: Step, checker: Checker) -> None:
+    """Kernels see bytes alone."""
+    for name in (*reads(step), *writes(step)) if step.native else ():
+        is_string = name in plan.tensors and plan.tensors[name].dtype == STRING
+        checker.that(not is_string, f"strings, '{name}'", "what kernels read and make")
 
 
 def _check_foreign(plan: Plan) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.steps import Step, Tensor
+from intact.engine.steps import STRING, Step, Tensor
 from intact.engine.steps.wiring import Const, Reads, Writes, named
 from intact.engine.stored import Stored
 from intact.errors import FileFormatError
@@ -78,14 +78,14 @@ class Plan:
                 raise FileFormatError(where, "a name twice", "distinct names", _FIX)
         if self.model and self.model not in self.constants:
             raise FileFormatError("the model", f"no constant '{self.model}'", "a constant of the plan", _FIX)
-        for name in self.deciding:
-            if not self.model or name not in self.inputs:
-                raise FileFormatError(
-                    "the deciding inputs", f"'{name}'", "inputs of a model that is held", _FIX
-                )
         defined = set(self.inputs)
         for name in self.inputs:
             self._require_tensor(name, "the inputs")
+        for name in self.deciding:
+            if not self.model or name not in self.inputs or self.tensors[name].dtype == STRING:
+                raise FileFormatError(
+                    "the deciding inputs", f"'{name}'", "inputs of a model that is held, of numbers", _FIX
+                )
         for step in self.steps:
             self._check_names(step, defined)
         for name in self.outputs:

@@ -99,4 +99,4 @@ def work_of(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> tuple[int, i
 
 def _itemsize(plan: Plan, name: str) -> int:
     tensor = plan.tensors[name]
-    return 1 if tensor.codes is not None else np.dtype(tensor.dtype).itemsize
+    return np.dtype(tensor.stored_dtype).itemsize

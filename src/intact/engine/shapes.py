@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,12 +130,17 @@ def fallback_shapes(
     if isinstance(step, Call):
         return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
     assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
-    zeros = {x: np.zeros(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs}
+    zeros = {x: zeros_of(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs}
     try:
         made = session(step).run(zeros)
     except UnsupportedError as error:
         raise SizesUnknown(f"step '{step.name}'", error.got, error.want, error.fix) from error
     return {y: made[y].shape for y in step.ys}
+
+
+def zeros_of(shape: Shape, dtype: str) -> NDArray[Any]:
+    """What stands in for an input that nobody gave: zeros, of strings "0"."""
+    return np.full(shape, "0", object) if dtype == "object" else np.zeros(shape, dtype)
 
 
 def peek(plan: Plan, constant: str) -> NDArray[np.generic]:

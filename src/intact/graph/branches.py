@@ -9,7 +9,7 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from intact.graph.build import Namer
+from intact.graph.build import Namer, tensor_of
 from intact.graph.constants import Constants, foldable
 from intact.graph.inference import TOLD
 from intact.graph.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
@@ -119,7 +119,7 @@ def _input(value: ir.Value) -> ir.Value:
 def _constant(value: ir.Value, constants: Constants) -> ir.Value:
     array = constants(value)
     assert array is not None
-    tensor = ir.Tensor(array, name=value.name)
+    tensor = tensor_of(array, value.name)
     type_ = ir.TensorType(tensor.dtype)
     return ir.Value(name=value.name, type=type_, shape=ir.Shape(array.shape), const_value=tensor)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from intact.errors import FileFormatError
 from intact.graph.attributes import FIX
@@ -31,11 +31,25 @@ class Namer:
         return name
 
 
+def tensor_of(array: NDArray, name: str | None, dtype: ir.DataType | None = None) -> ir.TensorProtocol:
+    """An array as a tensor of a model; of text (Python's strings, or UTF-8 bytes), a tensor of strings.
+
+    Raises:
+        TypeError: The array is of another type than `dtype`.
+    """
+    if array.dtype.kind not in "OSU":
+        return ir.Tensor(array, dtype=dtype, name=name)
+    if dtype not in (None, ir.DataType.STRING):
+        raise TypeError(f"{array.dtype} of type {dtype}")
+    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
+    return ir.StringTensor(texts, shape=ir.Shape(array.shape), name=name)
+
+
 def new_constant(graph: ir.Graph, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
     """A new initializer of `graph` that holds `array`; nothing may have its name yet."""
     array = np.asarray(array)
     try:
-        tensor = ir.Tensor(array, dtype=dtype, name=name)
+        tensor = tensor_of(array, name, dtype)
     except TypeError as error:  # the file says of a constant another type than its nodes make
         want = "constants of the types that the file says"
         raise FileFormatError(f"'{name}'", f"{array.dtype} of type {dtype}", want, FIX) from error

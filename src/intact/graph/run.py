@@ -129,8 +129,8 @@ class Session:
         return BoundInputs(self._session, self._outputs, self.handed(feeds), self._ran)
 
     def handed(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
-        """`feeds` as ONNX Runtime holds them."""
-        return {name: _ort_value(array) for name, array in feeds.items()}
+        """`feeds` as ONNX Runtime holds them; of strings, arrays: it takes them in no other form."""
+        return {name: array if _is_text(array) else _ort_value(array) for name, array in feeds.items()}
 
     def stream(
         self, feeds: Mapping[str, Any], names: Sequence[str] | None = None
@@ -146,9 +146,10 @@ class Session:
         wanted = self._outputs if names is None else list(names)
         if not wanted:
             return
-        plain = all(a.dtype.kind in _PLAIN for a in feeds.values() if isinstance(a, np.ndarray))
+        arrays = [array for array in feeds.values() if isinstance(array, np.ndarray)]
+        plain = all(array.dtype.kind in _PLAIN for array in arrays)
         pairs: Iterator[tuple[str, NDArray]]
-        if plain and self._made.get(tuple(wanted), _FEW + 1) <= _FEW:
+        if any(map(_is_text, arrays)) or (plain and self._made.get(tuple(wanted), _FEW + 1) <= _FEW):
             found = self._ran(self._session.run, wanted, dict(feeds))
             pairs = ((name, array) for name, array in zip(wanted, found, strict=True) if array is not None)
         else:
@@ -185,17 +186,25 @@ class Session:
 class BoundInputs:
     """Runs of a session that have some of their inputs in common; for several threads.
 
-    ONNX Runtime takes as long for each of these as for a small operator where they come with every run.
+    ONNX Runtime takes as long for each of these as for a small operator where they come with every run. It
+    binds no strings: with some, all inputs come with every run.
     """
 
     def __init__(
         self, session: Any, outputs: Sequence[str], common: Mapping[str, Any], ran: Callable[..., Any]
     ) -> None:
         self._session, self._outputs, self._common, self._ran = session, outputs, common, ran
+        self._has_text = any(map(_is_text, common.values()))
         self._own = local()  # a binding is for one run at a time
 
     def stream(self, feeds: Mapping[str, NDArray]) -> Iterator[tuple[str, NDArray]]:
         """As `Session.stream`, of all outputs; `feeds` are the other inputs."""
+        if self._has_text or any(map(_is_text, feeds.values())):
+            found = self._ran(self._session.run, list(self._outputs), {**self._common, **feeds})
+            yield from (
+                (n, array) for n, array in zip(self._outputs, found, strict=True) if array is not None
+            )
+            return
         binding = self._binding()
         for name, array in feeds.items():
             binding.bind_ortvalue_input(name, _ort_value(array))
@@ -214,6 +223,10 @@ class BoundInputs:
             for name, value in self._common.items():
                 self._own.binding.bind_ortvalue_input(name, value)
         return self._own.binding
+
+
+def _is_text(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind in "OU"
 
 
 def _ort_value(array: NDArray) -> Any:

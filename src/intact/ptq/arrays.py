@@ -30,7 +30,7 @@ _ENTRY = re.compile(
     r"""\s*(['"])(descr|fortran_order|shape)\1\s*:"""
     r"""\s*(?:(['"])([^'"\\]*)\3|(True|False)|\(([0-9L,\s]*)\))\s*(,|$)"""
 )
-_NUMBER = re.compile(r"[<>|=]?(\?|[biuf][0-9]{1,2})")
+_ELEMENT = re.compile(r"[<>|=]?(\?|[biuf][0-9]{1,2}|U[1-9][0-9]{0,5})")
 _BROKEN = (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, OverflowError,
            KeyError, struct.error, zlib.error)  # fmt: skip
 """What the standard library and NumPy raise over damaged files."""
@@ -54,7 +54,7 @@ def read_npy(path: Path) -> NDArray:
     """The array of an .npy file, read-only; its values stay on disk until they are used.
 
     Raises:
-        FileFormatError: The file is damaged, or holds no numbers; names it.
+        FileFormatError: The file is damaged, or holds objects or records; names it.
     """
     where = f"file '{path}'"
     with _named(where, ".npy"), path.open("rb") as file:
@@ -98,7 +98,8 @@ class Npz:
         """The array called `name`.
 
         Raises:
-            FileFormatError: It is damaged, encrypted, holds no numbers, or asks for more than the limits.
+            FileFormatError: It is damaged, encrypted, holds objects or records, or asks for more than the
+                limits.
         """
         where = f"{self._where}: array '{name}'"
         with _named(where, ".npz"):
@@ -127,7 +128,7 @@ class Npz:
 
 
 def _header(file: IO[bytes], where: str) -> _Header:
-    """The header of an array of numbers, which `file` is then behind."""
+    """The header of an array of numbers or strings, which `file` is then behind."""
     start = file.read(8)
     length = _LENGTHS.get(start[6]) if len(start) == 8 and start[:6] == _MAGIC else None
     if length is None:
@@ -138,15 +139,15 @@ def _header(file: IO[bytes], where: str) -> _Header:
     text = file.read(size).decode("utf-8" if start[6] == 3 else "latin-1").strip()
     found = _entries(text)
     descr, order, shape = (found.get(key) for key in ("descr", "fortran_order", "shape"))
-    if descr is None or order is None or shape is None or not _NUMBER.fullmatch(descr):
+    if descr is None or order is None or shape is None or not _ELEMENT.fullmatch(descr):
         raise _damaged(
-            where, f"the header {text[:200]!r}", "an array of numbers: no objects, texts or records"
+            where, f"the header {text[:200]!r}", "an array of numbers or strings: no objects or records"
         )
     sizes = tuple(int(part.rstrip("L")) for part in shape.replace(" ", "").split(",") if part)
     try:
         dtype = np.dtype(descr)
     except TypeError as error:
-        raise _damaged(where, f"dtype '{descr}'", "numbers that NumPy has") from error
+        raise _damaged(where, f"dtype '{descr}'", "a dtype that NumPy has") from error
     begin = 8 + struct.calcsize(length) + size
     return _Header(dtype, sizes, "F" if order == "True" else "C", begin)
 

@@ -14,6 +14,7 @@ from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.limits import BATCH_BYTES
 from intact.numerics import REAL_DTYPES
+from intact.string_arrays import as_strings
 
 Feeds = dict[str, NDArray]
 """The arrays of one run, by input name."""
@@ -25,7 +26,7 @@ class Input:
 
     Attributes:
         name: Its name.
-        dtype: Of its elements.
+        dtype: Of its elements; object of strings.
         shape: One entry per dimension: its size, or its name or None where it is open; None where even the
             rank is.
     """
@@ -39,7 +40,7 @@ def inputs_of(model: Model) -> list[Input]:
     """The inputs that a caller must feed, in order: not those with a default in the file.
 
     Raises:
-        QuantValueError: One is no tensor, or of strings, or there is none.
+        QuantValueError: One is no tensor, or there is none.
     """
     found = []
     for value in model.graph.inputs:
@@ -50,15 +51,10 @@ def inputs_of(model: Model) -> list[Input]:
                 f"input '{value.name}'", "no tensor (a sequence, map or optional)", "tensors",
                 "calibrate a model whose inputs are tensors",
             )  # fmt: skip
-        if (dtype := np.dtype(value.dtype.numpy())).kind == "O":
-            raise QuantValueError(
-                f"input '{value.name}'", "strings", "numbers or truths",
-                "cut what reads them off, and quantize what is behind it",
-            )  # fmt: skip
         shape = None
         if value.shape is not None:
             shape = tuple(n if isinstance(n, int) else n.value for n in value.shape)
-        found.append(Input(value.name or "", dtype, shape))
+        found.append(Input(value.name or "", np.dtype(value.dtype.numpy()), shape))
     if not found:
         raise QuantValueError("model", "no input", "at least one", "there is nothing to calibrate with data")
     return found
@@ -121,6 +117,8 @@ def as_array(value: Any, where: str) -> NDArray:
 
 def _fitted(value: Any, one: Input, where: str) -> NDArray:
     array = as_array(value, where)
+    if one.dtype.kind == "O":
+        array = as_strings(array, where)
     BATCH_BYTES.check(array.nbytes, where, QuantValueError)
     if array.dtype != one.dtype and not _converts(array, one.dtype):
         raise QuantValueError(

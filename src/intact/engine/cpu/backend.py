@@ -15,7 +15,7 @@ from intact.engine.choices import FormChoice, FormChooser, name_of
 from intact.engine.cpu.arrays import to_codes
 from intact.engine.cpu.binding import Packed
 from intact.engine.cpu.bound import Bound, bind
-from intact.engine.cpu.execute import Seconds, execute, memory
+from intact.engine.cpu.execute import Memory, Seconds, execute
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
 from intact.engine.cpu.prepared import PreparedPlan
@@ -26,7 +26,7 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import settled
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import writes
-from intact.kernels.program import Context, Program, ThreadPool
+from intact.kernels.program import Program, ThreadPool
 from intact.kernels.registry import chosen_kernels, machine
 from intact.timings import Timings
 
@@ -76,14 +76,13 @@ class CpuBackend:
         """Run with memory for every tensor, for which the plan is bound anew."""
         shapes, sizes = {name: array.shape for name, array in inputs.items()}, dict[str, Shape]()
 
-        def attempt() -> tuple[Bound, dict[str, NDArray[Any]], Context]:
+        def attempt() -> tuple[Bound, dict[str, NDArray[Any]], Memory]:
             bound = self._bind(plan, shapes, reuse=False, sizes=sizes)
             made, context = outputs_for(plan, bound.shapes), bound.program.take()
-            execute(plan, bound, self._fallback_of(plan), inputs, made, context)
-            return bound, made, context
+            at = execute(plan, bound, self._fallback_of(plan), inputs, made, context)
+            return bound, made, at
 
-        bound, made, context = settled(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
-        at = memory(plan, bound, inputs, made, context)
+        bound, made, at = settled(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
         found = {**inputs, **made}
         for name in bound.shapes.keys() - found.keys():
             codes = plan.tensors[name].codes

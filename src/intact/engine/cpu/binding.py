@@ -282,7 +282,7 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def dtype_of(tensor: Tensor) -> str:
     """The dtype of a tensor's elements in memory: codes are bytes."""
-    return "uint8" if tensor.codes is not None else tensor.dtype
+    return "uint8" if tensor.codes is not None else tensor.stored_dtype
 
 
 def bytes_of(tensor: Tensor) -> tuple[int, int]:

@@ -177,6 +177,10 @@ def _places(layout: Layout, offsets: dict[str, int], blocks: Mapping[str, int]) 
 class _StepList:
     """The native steps of a plan, as they are made.
 
+    Args:
+        binding, layout: Of the plan without its strings.
+        refusals: Names the step that is being made in what goes wrong.
+
     Attributes:
         steps: In the order in which they run.
         labels: Of each one the plan's step.
@@ -186,6 +190,7 @@ class _StepList:
 
     def __init__(self, binding: Binding, layout: Layout, refusals: _Refusals) -> None:
         self._binding, self._layout, self._refusals = binding, layout, refusals
+        self._whole = binding.prepared.steps
         self._has_halos = any(frame.halo != NO_HALO for frame in layout.frames.values())
         self.steps: list[NativeStep] = []
         self.labels: list[Step | None] = []
@@ -210,7 +215,10 @@ class _StepList:
                 self._extend_by_halos(begins[index])
                 self.repeats[len(self.steps)] = begins[index].times
                 begins[index].cut(binding, layout)
-            self._extend_by_step(step)
+            if step.native:
+                self._extend_by_step(step)
+            else:
+                self._extend_by_part(step, self._whole[index])
         self.repeats[len(self.steps)] = 1
         binding.cut({}, {})
         self._refusals.step = None
@@ -226,13 +234,14 @@ class _StepList:
             times[begin:] = count
         return times
 
+    def _extend_by_part(self, step: Step, whole: Step) -> None:
+        """What no kernel does: `whole`, which is `step` with its strings."""
+        self._extend(whole, [halo for name in writes(step) for halo in _halo(self._binding, name)])
+        self._end_segment()
+        self.segments.append(Segment(len(self.steps), len(self.steps), whole))
+
     def _extend_by_step(self, step: Step) -> None:
         binding, self._refusals.step = self._binding, step
-        if not step.native:
-            self._extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
-            self._end_segment()
-            self.segments.append(Segment(len(self.steps), len(self.steps), step))
-            return
         if type(step) not in BINDERS:
             raise ValueError(f"no native steps of kind '{step.kind}'")
         more = binding.native_steps(step)

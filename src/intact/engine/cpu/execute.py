@@ -15,6 +15,7 @@ from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    STRING,
     ChosenLinear,
     Gather,
     GatherElements,
@@ -26,6 +27,8 @@ from intact.engine.steps import (
 from intact.kernels.program import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
+Memory = Callable[[str], NDArray[Any]]
+"""What gives the memory of a tensor, by its name."""
 
 
 class Seconds:
@@ -49,7 +52,7 @@ def execute(
     made: Arrays,
     context: Context,
     seconds: Seconds | None = None,
-) -> None:
+) -> Memory:
     """Run a plan.
 
     Args:
@@ -60,14 +63,16 @@ def execute(
         made: Dense arrays, which receive the outputs.
         context: Memory that no other run uses.
         seconds: Receives what every part took.
-
+    Returns:
+        What gives the memory of a tensor, as `_memory` says, until `context` is used again.
     Raises:
         QuantValueError: An index of rows that are not there; names it.
     """
     ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in given.items()}
     outs = {n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in made.items()}
-    bound.program.place(context, list(ins.values()), list(outs.values()))
-    at = memory(plan, bound, ins, outs, context)
+    native = [[array for array in arrays.values() if array.dtype.kind != "O"] for arrays in (ins, outs)]
+    bound.program.place(context, *native)
+    at = _memory(plan, bound, ins, outs, context)
     for segment in bound.segments:
         if segment.fallback is None:
             ended = context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
@@ -79,11 +84,14 @@ def execute(
         if seconds is not None:
             seconds.fallbacks[segment.fallback.name] = perf_counter() - start
     for name in made:
+        if name in given and outs[name].dtype.kind == "O":
+            np.copyto(outs[name], given[name])
         if offset := offset_of(plan.tensors[name]):
             np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
+    return at
 
 
-def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) -> None:
+def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
     """Say what a step met."""
     assert isinstance(step, _BY_INDEX), "nothing else fails"
     x, index = (plan.constants[n] if n in plan.constants else at(n) for n in (step.x, step.index))
@@ -94,18 +102,22 @@ def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) ->
 _BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
-def memory(
-    plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context
-) -> Callable[[str], NDArray[Any]]:
+def _memory(plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context) -> Memory:
     """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena.
 
-    An output that lies otherwise in the arena is there, until it is copied at the end.
+    An output that lies otherwise in the arena is there, until it is copied at the end. Strings between steps
+    have arrays of their own.
     """
-    outer = {bound.blocks[name]: array for name, array in {**made, **given}.items()}
+    strings = dict[str, NDArray[Any]]()
+    outer = {bound.blocks[n]: array for n, array in {**made, **given}.items() if n in bound.blocks}
 
     def at(name: str) -> NDArray[Any]:
         if name in given:
             return given[name]
+        if plan.tensors[name].dtype == STRING:
+            return (
+                made[name] if name in made else strings.setdefault(name, np.empty(bound.shapes[name], object))
+            )
         shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
         if place.block == bound.blocks.get(name):
             return made[name]

@@ -27,7 +27,8 @@ def _check_dtype(where: str, made: np.dtype[Any], tensor: Tensor) -> None:
         QuantValueError: It is; names `where`.
     """
     wanted = np.dtype(tensor.stored_dtype)
-    if made != wanted and (tensor.codes is not None or not np.can_cast(made, wanted, "same_kind")):
+    numbers = tensor.codes is None and "O" not in (made.kind, wanted.kind)  # NumPy makes objects of numbers
+    if made != wanted and not (numbers and np.can_cast(made, wanted, "same_kind")):
         raise QuantValueError(where, str(made), str(wanted), "build the plan again, or mend the operator")
 
 

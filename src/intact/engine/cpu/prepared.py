@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from intact.engine.cpu.fuse import fuse
+from intact.engine.cpu.strings import without_strings
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
-from intact.engine.steps import Step
+from intact.engine.steps import STRING, Step
 from intact.engine.steps.wiring import reads, writes
 
 Kept = TypeVar("Kept")
@@ -23,12 +24,14 @@ class PreparedPlan:
     Attributes:
         plan: As given.
         whole: Whether every tensor is to be kept, so that no step takes another's work over.
-        fused: The plan whose steps become native.
+        steps: What runs, with the tensors of strings that parts read and make.
+        fused: The plan whose steps become native: these steps, without strings.
     """
 
     def __init__(self, plan: Plan, *, whole: bool = False) -> None:
         self.plan, self.whole = plan, whole
-        self.fused = plan if whole else fuse(plan)
+        strung = plan if whole else fuse(plan)
+        self.steps, self.fused = strung.steps, without_strings(strung)
         self._kept: dict[tuple[str, ...], Any] = {}
 
     def keep(self, key: tuple[str, ...], make: Callable[[], Kept]) -> Kept:
@@ -53,9 +56,9 @@ class PreparedPlan:
 
     @cached_property
     def itemsizes(self) -> dict[str, int]:
-        """Bytes of an element of each tensor: codes are bytes."""
+        """Bytes of an element of each tensor: codes are bytes, strings pointers."""
         return {
-            name: 1 if tensor.codes is not None else np.dtype(tensor.dtype).itemsize
+            name: 1 if tensor.codes is not None else np.dtype(_stored_as(tensor.dtype)).itemsize
             for name, tensor in self.plan.tensors.items()
         }
 
@@ -73,3 +76,7 @@ class PreparedPlan:
         stand_ins = [peek(self.fused, name).shape for name in reads(step) if name in self.fused.constants]
         same = all(len(shape) < 4 or shape[0] == 1 for shape in stand_ins)
         return same and all(len(tensor.shape) == 4 for tensor in tensors)
+
+
+def _stored_as(dtype: str) -> str:
+    return "object" if dtype == STRING else dtype

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.lower.grids import FloatGrid, Grid, Grids
-from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Reshape, Step, Tensor
+from intact.engine.steps import STRING, Codes, Dequantize, Dim, Reinterpret, Reshape, Step, Tensor
 from intact.engine.steps.dims import names_in
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
@@ -250,12 +250,14 @@ class PlanBuilder:
         """Append a step, which covers `nodes`.
 
         Raises:
-            NoMatch: It names a tensor of more axes than native steps walk, or is a Reshape to several sizes
-                that what it reads does not tell.
+            NoMatch: It is native and names a tensor of strings, or one of more axes than native steps walk;
+                or it is a Reshape to several sizes that what it reads does not tell.
         """
         if isinstance(step, Reshape):
             self._check_told(self.tensors[step.x].shape, self.tensors[step.y].shape)
         for name in (*reads(step), *writes(step)):
+            if step.native and name in self.tensors and self.tensors[name].dtype == STRING:
+                raise NoMatch(f"'{name}' holds strings: no kernel has them")
             if name in self.tensors and len(self.tensors[name].shape) > MOST_RANK:
                 raise NoMatch(
                     f"'{name}' has {len(self.tensors[name].shape)} axes: native steps walk {MOST_RANK}"
@@ -332,6 +334,12 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
 def new_sizes(made: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
     """The names of sizes that those of `read` do not tell."""
     return [dim for dim in made if isinstance(dim, str) and dim not in read]
+
+
+def dtype_of(value: Value) -> str:
+    """What a plan calls the type of a value, which is known."""
+    assert value.dtype is not None, value.name
+    return STRING if value.dtype.name == "STRING" else str(value.dtype.numpy().name)
 
 
 def is_float32(value: Value | None) -> bool:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from intact.engine.custom import Operator, find
-from intact.engine.lower.builder import NoMatch, Output, PlanBuilder, is_float32
+from intact.engine.lower.builder import NoMatch, Output, PlanBuilder, dtype_of, is_float32
 from intact.engine.steps import Call
 from intact.graph import Node
 from intact.graph.attributes import plain
@@ -25,9 +25,10 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
         xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []
     for value in node.outputs:
-        plain_dtype = value.dtype if not operator.codes and not is_float32(value) else None
-        if plain_dtype is not None:  # what it makes is written as the graph has it
-            ys.append(builder.write_plain(value, plain_dtype.numpy().name))
+        if not operator.codes and value.dtype is not None and not is_float32(value):
+            ys.append(
+                builder.write_plain(value, dtype_of(value))
+            )  # what it makes is written as the graph has it
             continue
         output = _output(builder, operator, value)
         ys.append(builder.write(output, value))

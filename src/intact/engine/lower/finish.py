@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from intact.engine.lower.builder import NoMatch, PlanBuilder, is_float32
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dtype_of, is_float32
 from intact.engine.lower.of_sizes import shape_arithmetic
 from intact.engine.lower.order import Part, SizesPart, in_order, values_read
 from intact.engine.plan import Plan
@@ -92,8 +92,7 @@ def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
     for value in ys:
         if (value.name or "") not in builder.tensors:
             builder.write_plain(
-                value,
-                value.dtype.numpy().name if value.dtype is not None and not is_float32(value) else "float32",
+                value, "float32" if value.dtype is None or is_float32(value) else dtype_of(value)
             )
     name = nodes[0].name or nodes[0].op_type
     model = builder.hold(f"{name}.onnx", np.frombuffer(cut(builder.model, list(xs), ys), np.uint8))

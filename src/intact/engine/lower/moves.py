@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.limits import DTYPES
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, new_sizes
-from intact.engine.steps import Dim, Pad, Reshape, Slice, Tensor, Transpose
+from intact.engine.steps import STRING, Dim, Pad, Reshape, Slice, Tensor, Transpose
 from intact.graph import Node, Value, is_op, ops, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
@@ -32,7 +32,8 @@ def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
     if array is None or value is None:
         tensor = builder.tensors[builder.real(value)]
     else:
-        tensor = Tensor(builder.hold(value.name or "", array), array.dtype.name, array.shape)
+        dtype = STRING if array.dtype.kind == "O" else array.dtype.name
+        tensor = Tensor(builder.hold(value.name or "", array), dtype, array.shape)
     if tensor.dtype not in DTYPES:
         raise NoMatch(f"no kernel knows {tensor.dtype}")
     return tensor

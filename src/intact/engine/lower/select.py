@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from intact.engine.lower.additions import ADDITIONS
 from intact.engine.lower.along_axis import ALONG_AXIS
-from intact.engine.lower.builder import NoMatch, PlanBuilder
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dtype_of
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.compositions import COMPOSITIONS
 from intact.engine.lower.curves import CURVES
@@ -80,7 +80,7 @@ def _define_input(builder: PlanBuilder, value: Value) -> None:
 def _define_plain(builder: PlanBuilder, value: Value) -> None:
     """A tensor that no native step makes, where its rank and type are known: else only subgraphs read it."""
     if value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
-        builder.write_plain(value, value.dtype.numpy().name)
+        builder.write_plain(value, dtype_of(value))
 
 
 def _lower(builder: PlanBuilder, group: Group) -> None:

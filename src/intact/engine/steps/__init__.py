@@ -53,7 +53,7 @@ from intact.engine.steps.softmax import Softmax
 from intact.engine.steps.split_quantize import SplitQuantize
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.table import Table
-from intact.engine.steps.tensors import Codes, Shape, Tensor
+from intact.engine.steps.tensors import STRING, Codes, Shape, Tensor
 from intact.engine.steps.top_k import TopK
 from intact.engine.steps.transpose import Transpose
 from intact.engine.steps.volume import StackPlanes
@@ -62,7 +62,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
+    "KINDS", "STRING", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
     "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
     "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",

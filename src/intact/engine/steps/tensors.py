@@ -12,6 +12,8 @@ from intact.numerics import Affine
 from intact.spec import INT8, UINT8, QuantSpec
 
 Shape = tuple[int, ...]
+STRING = "string"
+"""The dtype of tensors of strings, which ONNX Runtime and Python alone read and make: no kernel has them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Tensor:
 
     Attributes:
         name: Unique in the plan: the graph's name for the real tensor where there is one.
-        dtype: "codes", or a NumPy dtype's name ("float32", "int64", "bool", ...).
+        dtype: "codes", "string", or a NumPy dtype's name ("float32", "int64", "bool", ...).
         shape: ONNX's order.
         codes: Its grid, where dtype is "codes".
     """
@@ -80,5 +82,7 @@ class Tensor:
 
     @property
     def stored_dtype(self) -> str:
-        """The dtype in which callers pass and get it, and the graph has it."""
+        """The dtype in which callers pass and get it, and the graph has it: strings are Python's objects."""
+        if self.dtype == STRING:
+            return "object"
         return self.dtype if self.codes is None else "int8" if self.codes.signed else "uint8"

@@ -1,0 +1,29 @@
+"""Tensors of strings: Python's objects, which lie in no memory of native steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intact.engine.plan import Plan
+from intact.engine.steps import STRING, Call, FallbackSubgraph, Step
+
+
+def without_strings(plan: Plan) -> Plan:
+    """What memory is planned for: the same steps without the tensors of strings that they read and make."""
+    strings = {name for name, tensor in plan.tensors.items() if tensor.dtype == STRING}
+    if not strings:
+        return plan
+
+    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in strings)
+
+    def stripped(step: Step) -> Step:
+        if isinstance(step, Call | FallbackSubgraph):  # no kernel has strings: a plan's check says so
+            return replace(step, xs=kept(step.xs), ys=kept(step.ys))
+        return step
+
+    return replace(
+        plan, steps=tuple(stripped(step) for step in plan.steps),
+        tensors={name: tensor for name, tensor in plan.tensors.items() if name not in strings},
+        inputs=kept(plan.inputs), outputs=kept(plan.outputs),
+    )  # fmt: skip
