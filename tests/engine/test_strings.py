@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.loaders.seeds import plan_file, plan_parts
 
 import intact
-from intact.engine import container
 from intact.errors import FileFormatError, QuantValueError
 
 STRING, FLOAT, INT64, BOOL = (
@@ -216,13 +214,9 @@ def test_a_network_beside_strings_is_quantized(tmp_path: Path) -> None:
 
 
 def edited(path: Path, edit: Any) -> Path:
-    metadata, views = container.read(path)
-    content = json.loads(metadata["intact.plan"])
+    content, arrays = plan_parts(path.read_bytes())
     edit(content)
-    said = json.dumps(content)
-    arrays = {name: view[:-64].copy() for name, view in views.items()}
-    crc = f"{zlib.crc32(said.encode()):08x}"
-    container.write(path, arrays, {"intact.plan": said, "intact.plan.crc32": crc})
+    path.write_bytes(plan_file(content, arrays))
     return path
 
 

@@ -85,7 +85,8 @@ def _run_plan(path: Path) -> None:
         shape = [n if isinstance(n, int) else 2 for n in port.shape]
         if prod(shape) > LARGEST_RUN:
             return
-        feeds[port.name] = np.ones(shape, port.dtype)
+        text = port.dtype == "object"
+        feeds[port.name] = np.full(shape, "1", object) if text else np.ones(shape, port.dtype)
     _ours(lambda: engine.run(feeds))
 
 

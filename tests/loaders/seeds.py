@@ -122,7 +122,7 @@ four <n> (p) => (r) { t = own.twice (p) r = own.twice (t) }
 
 
 def _onnx() -> list[bytes]:
-    built = [_images(), _tokens(), _moves(), _fallback()]
+    built = [_images(), _tokens(), _moves(), _fallback(), _labels()]
     texts = [onnx.parser.parse_model(text) for text in (*MODELS.values(), _FUNCTION)]
     return [model.SerializeToString() for model in (*built, *texts)]
 
@@ -151,7 +151,7 @@ def _plans() -> list[bytes]:
     import intact
 
     made = []
-    for model in (_images(), _tokens(), _moves(), _fallback(), _few_bits()):
+    for model in (_images(), _tokens(), _moves(), _fallback(), _few_bits(), _labels()):
         path = folder() / "seed.plan"
         intact.compile(model.SerializeToString(), threads=1).save(path)
         made.append(path.read_bytes())
@@ -178,6 +178,31 @@ def _few_bits() -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
 
 
+def _labels() -> onnx.ModelProto:
+    """Strings beside ONNX Runtime's weights of 4 bits, whose plan has the bytes of the model in pieces."""
+    rng, make = np.random.default_rng(5), onnx.helper.make_node
+    value, text = onnx.helper.make_tensor_value_info, onnx.TensorProto.STRING
+    codes = rng.integers(0, 256, (8, 16, 16)).astype(np.uint8)
+    nodes = [
+        make("MatMulNBits", ["x", "B", "s"], ["m"], domain="com.microsoft", K=512, N=8, bits=4,
+             block_size=32),
+        make("ArgMax", ["m"], ["i"], axis=1, keepdims=0), make("Gather", ["labels", "i"], ["label"]),
+        make("Concat", ["words", "label"], ["y"], axis=0),
+    ]  # fmt: skip
+    ports = (
+        [value("x", onnx.TensorProto.FLOAT, ["n", 512]), value("words", text, ["n"])],
+        [value("y", text, ["k"]), value("m", onnx.TensorProto.FLOAT, ["n", 8])],
+    )
+    constants = [
+        onnx.numpy_helper.from_array(codes, "B"),
+        onnx.numpy_helper.from_array(np.full(128, 0.1, np.float32), "s"),
+        onnx.helper.make_tensor("labels", text, [8], [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b""]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "labels", *ports, constants)
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
 def plan_parts(data: bytes) -> tuple[Any, dict[str, bytes]]:
     """The JSON of a plan file, and its arrays with their padding."""
     length = struct.unpack("<Q", data[:8])[0]
@@ -194,8 +219,8 @@ def plan_file(content: Any, arrays: dict[str, bytes]) -> bytes:
         name = record.get("name") if "kernel" not in record else None
         key = f"constant/{name}" if name else f"packed/{record.get('kernel')}/{record.get('constant')}"
         by_name[key] = record
-        if key in arrays and isinstance(size := _size(record), int):
-            record["crc32"] = zlib.crc32(arrays[key][:size])
+        if key in arrays and isinstance(size := _size(record), int) and name not in _made(content, "stored"):
+            record["crc32"] = zlib.crc32(_joined(content, name, arrays) or arrays[key][:size])
     text = json.dumps(content)
     header: dict[str, Any] = {
         "__metadata__": {"intact.plan": text, "intact.plan.crc32": f"{zlib.crc32(text.encode()):08x}"}
@@ -207,6 +232,22 @@ def plan_file(content: Any, arrays: dict[str, bytes]) -> bytes:
     head = json.dumps(header).encode()
     head += b" " * (-(8 + len(head)) % 64)
     return struct.pack("<Q", len(head)) + head + b"".join(arrays.values())
+
+
+def _made(content: Any, field: str) -> dict[Any, Any]:
+    """What a plan says of constants that the file holds otherwise, by constant."""
+    entries = content.get(field) if isinstance(content, dict) else None
+    named = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    return {str(entry.get("constant")): entry for entry in named}
+
+
+def _joined(content: Any, name: Any, arrays: dict[str, bytes]) -> bytes:
+    """The bytes of a model in pieces, as far as they are there."""
+    pieces = _made(content, "joined").get(name, {}).get("pieces")
+    try:
+        return b"".join(arrays[p["array"]][p["begin"] : p["end"]] for p in pieces)
+    except (KeyError, TypeError, MemoryError):
+        return b""
 
 
 def _records(content: Any) -> list[dict[str, Any]]:

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from intact._version import __version__
 from intact.engine import container
 from intact.engine.codec import decode, encode, unexpected
+from intact.engine.joined import MOST, Joined, Piece, Views, join_models, views_of
 from intact.engine.limits import check_limits
 from intact.engine.plan import Plan
-from intact.engine.steps import KINDS, Step, Tensor
+from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
 from intact.engine.stored import Form, Stored, stored_reals
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
@@ -58,6 +59,12 @@ class _Constant:
 class _Stored:
     constant: str
     form: Form
+
+
+@dataclass(frozen=True)
+class _Joined:
+    constant: str
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class _Body:
     deciding: tuple[str, ...]
     constants: tuple[_Constant, ...]
     stored: tuple[_Stored, ...]
+    joined: tuple[_Joined, ...]
     packed: tuple[_Packed, ...]
     timings: tuple[_Timed, ...]
 
@@ -99,19 +107,19 @@ class _Body:
 class Verified(Mapping[Key, NDArray[Any]]):
     """Arrays of a mapped file. Each is compared with its checksum when it is first asked for.
 
-    Those that the file holds in fewer bits are widened then, and kept.
+    Those that the file holds in fewer bits, or in pieces, are made then, and kept.
 
     Args:
         where: The file, for errors.
         arrays: With their checksums.
-        stored: Shapes of what is held in fewer bits, and these, instead of arrays.
+        stored: Of what is held in fewer bits, or in pieces: these, the shape, and the checksum.
     """
 
     def __init__(
         self,
         where: str,
         arrays: Mapping[Key, tuple[NDArray, int]],
-        stored: Mapping[Key, tuple[Stored, tuple[int, ...], int]] | None = None,
+        stored: Mapping[Key, tuple[Stored | Views, tuple[int, ...], int]] | None = None,
     ) -> None:
         self._where, self._arrays, self._stored = where, dict(arrays), dict(stored or {})
         self._sound: set[Key] = set()
@@ -198,16 +206,19 @@ def save(
     pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed) if key[0] not in stored}
     _require_plain(constants)
     _require_plain(pieces)
+    arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
+    joined = _joined(plan, arrays)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
         tuple(_Stored(name, one.form) for name, one in stored.items()),
+        tuple(_Joined(name.removeprefix("constant/"), one.pieces) for name, one in joined.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
         tuple(_timed(Timings() if timings is None else timings)),
     )  # fmt: skip
     text = _dumps({**encode(body), "steps": encode(plan.steps)})
-    arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
+    arrays |= {name: one.own for name, one in joined.items()}
     arrays |= {f"scale/{name}": one.scale for name, one in stored.items() if one.scale is not None}
     arrays |= {f"zero/{name}": one.zero for name, one in stored.items() if one.zero is not None}
     arrays |= {f"packed/{kernel}/{name}": array for (name, kernel), array in pieces.items()}
@@ -309,17 +320,36 @@ def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
     return stored_reals(array)
 
 
+def _joined(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
+    """Models of the plan whose weights other arrays of the file have."""
+    parts = sorted({step.model for step in plan.steps if isinstance(step, FallbackSubgraph)} - {plan.model})
+    models = [f"constant/{name}" for name in (*parts, plan.model) if name]
+    others = {name: array for name, array in arrays.items() if name not in models}
+    return join_models({name: arrays[name] for name in models}, others)
+
+
 def _arrays(
     where: str, body: _Body, views: dict[str, container.Bytes]
 ) -> tuple[Verified[str], Verified[tuple[str, str]], dict[str, Stored]]:
     """Constants, packed arrays, and the constants that are held in fewer bits."""
     rest = dict(views)
-    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored, tuple[int, ...], int]]()
+    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored | Views, tuple[int, ...], int]]()
     forms = {entry.constant: entry.form for entry in body.stored}
-    if unknown := forms.keys() - {entry.name for entry in body.constants}:
-        raise unexpected(f"{where}.stored", min(unknown), "names of constants")
+    pieces = {entry.constant: entry.pieces for entry in body.joined}
+    names = {entry.name for entry in body.constants}
+    for field, others in (
+        ("stored", forms.keys() - names),
+        ("joined", pieces.keys() - (names - forms.keys())),
+    ):
+        if others:
+            raise unexpected(f"{where}.{field}", min(others), "names of constants")
+    _check_joined(where, body, views)
     for entry in body.constants:
-        if form := forms.get(entry.name):
+        if entry.name in pieces:
+            rest.pop(f"constant/{entry.name}", None)
+            model = views_of(where, entry.name, prod(entry.shape), pieces[entry.name], views)
+            stored[entry.name] = model, entry.shape, entry.crc32
+        elif form := forms.get(entry.name):
             stored[entry.name] = _stored(where, entry, form, rest), entry.shape, entry.crc32
         else:
             plain[entry.name] = _array(where, entry, f"constant/{entry.name}", rest), entry.crc32
@@ -331,8 +361,21 @@ def _arrays(
     }  # fmt: skip
     if rest:
         raise unexpected(where, f"arrays of no constant: {', '.join(rest)}", "none")
-    held = {name: one for name, (one, *_) in stored.items()}
+    held = {name: one for name, (one, *_) in stored.items() if isinstance(one, Stored)}
     return Verified(where, plain, stored), Verified(where, packed), held
+
+
+def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes]) -> None:
+    """Refuse pieces of anything but bytes, and more of them than a file of this size has."""
+    joined = {entry.constant for entry in body.joined}
+    whole = 0
+    for entry in body.constants:
+        if entry.name in joined:
+            if (entry.dtype, len(entry.shape)) != ("uint8", 1):
+                raise unexpected(f"{where}: '{entry.name}'", f"{entry.dtype} {entry.shape}", "bytes")
+            whole += entry.shape[0]
+    if whole > (most := MOST * sum(view.size for view in views.values())):
+        raise unexpected(f"{where}.joined", f"{whole} bytes in all", f"at most {most}")
 
 
 def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]) -> NDArray:

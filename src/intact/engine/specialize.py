@@ -68,7 +68,10 @@ class Plans:
 
         Raises:
             QuantValueError: In place of a FileFormatError.
+            FileFormatError: The model that the plan holds is damaged, whatever the sizes.
         """
+        if self.plan.model:
+            self.plan.constants[self.plan.model]  # compared with its checksum here
         try:
             yield
         except FileFormatError as error:

@@ -69,7 +69,7 @@ from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
 from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
-from intact.graph.weights import weights_in, with_weights
+from intact.graph.weights import raw_weights, weights_in, with_weights
 
 __all__ = [
     "BoundInputs",
@@ -165,6 +165,7 @@ __all__ = [
     "rename_foreign",
     "quantized_bias_of",
     "raise_opset",
+    "raw_weights",
     "read_model",
     "forget_doubtful_names",
     "refresh_shapes",

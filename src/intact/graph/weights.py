@@ -1,4 +1,4 @@
-"""Weights of a serialized model by name: which there are, and others in their place."""
+"""Weights of a serialized model: which there are, and others in their place."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ def weights_in(model: bytes) -> dict[str, NDArray]:
     except DecodeError as error:
         raise unreadable("model", error) from error
     return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+
+
+def raw_weights(model: bytes, least: int) -> list[bytes]:
+    """The bytes of the large tensors of a model's main graph, in the order in which the model has them.
+
+    Args:
+        model: A serialized model; bytes that are none have no tensors.
+        least: Bytes of the smallest tensor.
+    """
+    try:
+        graph = onnx.ModelProto.FromString(model).graph
+    except DecodeError:
+        return []
+    stored = (attribute.t for node in graph.node for attribute in node.attribute)
+    tensors = (*stored, *graph.initializer)
+    return [tensor.raw_data for tensor in tensors if len(tensor.raw_data) >= least]
 
 
 def with_weights(model: bytes, arrays: Mapping[str, NDArray]) -> bytes:

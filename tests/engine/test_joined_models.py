@@ -1,0 +1,146 @@
+"""Plan files write equal weights of their ONNX models once, and refuse pieces that lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from tests.loaders.seeds import plan_file, plan_parts
+
+import intact
+from intact.engine.joined import LEAST, MOST, join_models
+from intact.errors import FileFormatError
+
+FLOAT = onnx.TensorProto.FLOAT
+RNG = np.random.default_rng(3)
+K, N, BLOCK = 128, 96, 32
+
+
+def model(nodes: list[onnx.NodeProto], x: list[Any], y: list[Any], **held: np.ndarray) -> onnx.ModelProto:
+    info = helper.make_tensor_value_info
+    arrays = [numpy_helper.from_array(array, name) for name, array in held.items()]
+    graph = helper.make_graph(nodes, "g", [info("x", FLOAT, x)], [info("y", FLOAT, y)], arrays)
+    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+
+def few_bits(bits: int, zero: bool, k: int = K) -> onnx.ModelProto:
+    """ONNX Runtime's weights of a few bits, for any number of rows."""
+    blocks = -(-k // BLOCK)
+    held = {
+        "B": RNG.integers(0, 256, (N, blocks, BLOCK * bits // 8)).astype(np.uint8),
+        "s": RNG.random(N * blocks).astype(np.float32) * 0.1,
+    }
+    if zero:
+        held["z"] = RNG.integers(0, 256, N * -(-blocks * bits // 8)).astype(np.uint8)
+    node = helper.make_node(
+        "MatMulNBits", ["x", *held], ["y"], domain="com.microsoft", K=k, N=N, bits=bits, block_size=BLOCK
+    )
+    return model([node], ["n", k], ["n", N], **held)
+
+
+def two_parts(shared: bool) -> onnx.ModelProto:
+    """Two such products with a step of a kernel between them, of one weight or of two."""
+    shape, scales = (K, K // BLOCK, BLOCK // 2), np.full(K * K // BLOCK, 0.01, np.float32)
+    held = {name: RNG.integers(0, 256, shape).astype(np.uint8) for name in ("B", "C")}
+    at = {"domain": "com.microsoft", "K": K, "N": K, "bits": 4, "block_size": BLOCK}
+    nodes = [
+        helper.make_node("MatMulNBits", ["x", "B", "s"], ["p"], **at),
+        helper.make_node("Relu", ["p"], ["r"]),
+        helper.make_node("MatMulNBits", ["r", "B" if shared else "C", "s"], ["y"], **at),
+    ]
+    return model(nodes, ["n", K], ["n", K], s=scales, **held)
+
+
+MODELS = {
+    "4 bits": (lambda: few_bits(4, zero=False), (3, K)),
+    "4 bits, zero points": (lambda: few_bits(4, zero=True), (3, K)),
+    "4 bits, part of a block": (lambda: few_bits(4, zero=True, k=K - 5), (3, K - 5)),
+    "8 bits": (lambda: few_bits(8, zero=False), (1, K)),
+    "2 bits": (lambda: few_bits(2, zero=True), (2, K)),
+    "two parts": (lambda: two_parts(shared=False), (2, K)),
+    "two parts with one weight": (lambda: two_parts(shared=True), (4, K)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_plan_with_models_is_about_as_large_as_its_file(name: str, tmp_path: Path) -> None:
+    make, shape = MODELS[name]
+    made, path = make(), tmp_path / "a.plan"
+    engine = intact.compile(made, threads=1)
+    engine.save(path)
+    assert "onnx" in [step.kind for step in engine.plan.steps] and engine.plan.model
+    native = sum(a.nbytes for a in engine.plan.constants.values() if a.dtype != np.uint8)
+    packed = sum(array.nbytes for array in engine.packed.values())
+    assert path.stat().st_size < made.ByteSize() + native + packed + 12_000
+    x = RNG.standard_normal(shape).astype(np.float32)
+    loaded = intact.load(path, threads=1)
+    assert np.array_equal(loaded.run({"x": x})["y"], engine.run({"x": x})["y"])
+    for constant, array in engine.plan.constants.items():
+        np.testing.assert_array_equal(loaded.plan.constants[constant], array, strict=True)
+    loaded.save(tmp_path / "again.plan")
+    assert (tmp_path / "again.plan").read_bytes() == path.read_bytes()
+
+
+def test_models_that_share_little_of_the_file_are_written_whole() -> None:
+    weight = numpy_helper.from_array(np.zeros(LEAST, np.float32), "w")
+    alike = [onnx.TensorProto.FromString(weight.SerializeToString()) for _ in range(3 * MOST)]
+    graph = helper.make_graph([], "g", [], [], alike)
+    data = np.frombuffer(helper.make_model(graph).SerializeToString(), np.uint8)
+    assert join_models({"a": data}, {}) == {}  # in pieces it would be more than a file may say
+    few = np.frombuffer(
+        helper.make_model(helper.make_graph([], "g", [], [], alike[:3])).SerializeToString(), "u1"
+    )
+    assert join_models({"a": few}, {})["a"].own.nbytes < few.nbytes / 2
+
+
+def saved(tmp_path: Path) -> Path:
+    intact.compile(few_bits(4, zero=False)).save(tmp_path / "a.plan")
+    return tmp_path / "a.plan"
+
+
+def _other(content: dict[str, Any], **changed: Any) -> None:
+    content["joined"][0]["pieces"][0].update(changed)
+
+
+def _long(content: dict[str, Any]) -> None:
+    """A model of 2^40 bytes, each piece of which the file has."""
+    (joined,) = content["joined"]
+    joined["pieces"] = [joined["pieces"][1]] * 40_000
+    size = sum(piece["end"] - piece["begin"] for piece in joined["pieces"])
+    next(entry for entry in content["constants"] if entry["name"] == joined["constant"])["shape"] = [size]
+
+
+LIES = {
+    "no such array": lambda content: _other(content, array="constant/nobody"),
+    "beyond its array": lambda content: _other(content, end=2**40),
+    "before its array": lambda content: _other(content, begin=-1),
+    "nothing": lambda content: _other(content, begin=5, end=5),
+    "another size": lambda content: content["joined"][0]["pieces"].pop(),
+    "no pieces": lambda content: content["joined"][0].update(pieces=[]),
+    "no such constant": lambda content: content["joined"][0].update(constant="nobody"),
+    "more than the file has": _long,
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_pieces_of_no_model_are_refused_before_they_are_read(lie: str, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    content, arrays = plan_parts(path.read_bytes())
+    LIES[lie](content)
+    path.write_bytes(plan_file(content, arrays))
+    with pytest.raises(FileFormatError, match=r"a\.plan"):
+        intact.load(path)
+
+
+def test_pieces_of_other_bytes_are_refused_by_the_checksum_of_the_model(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    content, arrays = plan_parts(path.read_bytes())
+    _other(content, begin=1, end=content["joined"][0]["pieces"][0]["end"] + 1)
+    path.write_bytes(plan_file(content, arrays))
+    with pytest.raises(FileFormatError, match="do not match their checksum"):
+        intact.load(path).run({"x": np.zeros((1, K), np.float32)})
