@@ -17,6 +17,7 @@ class Layer:
         op_type: Operator of that node.
         nodes: Names of all its nodes, in the graph's order.
         precision: What its arithmetic is done in; operators that only move data are "int8" where int8 passes.
+            A product of 16-bit codes and int8 weights is one of integers: "int8", and the reason says so.
         fused: What it does in one kernel, for example "Conv+Add+Relu".
         reason: Why it runs so.
     """

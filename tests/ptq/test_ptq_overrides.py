@@ -10,6 +10,8 @@ import pytest
 from onnx import TensorProto
 
 from intact import graph
+from intact.engine.lower import lower
+from intact.placement import read_placement
 from intact.ptq import QuantizedModel, quantize
 
 
@@ -87,3 +89,30 @@ def test_explain_says_what_overrides_made_of_a_layer(cnn: onnx.ModelProto, image
     told = reasons(result)
     assert told["n_y"] == ("float", "weights alone are quantized (int4), so that it computes in float")
     assert told["n_c2"] == ("float", "kept in float: the settings for it say so")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"overrides": {"n_c": {"format": "int16"}, "n_z": {"format": "int16"}}},
+        {"activations": "int16"},
+        {"weights": "int4"},
+        {"overrides": {"n_y": {"weights": "int4"}}},
+    ],
+    ids=["16 bits for layers", "16 bits for all", "4 bits for all weights", "4 bits for a weight"],
+)
+def test_explain_says_of_other_formats_what_the_file_says(
+    heads: onnx.ModelProto, images: np.ndarray, options: dict[str, Any]
+) -> None:
+    result = quiet(heads, images, **options)
+    written = {
+        one.name: (one.precision, one.reason) for one in read_placement(graph.load(result.proto)).layers
+    }
+    for name, said in reasons(result).items():  # what stays in float says why the settings want it
+        assert said == written[name] or said[0] == written[name][0] == "float"
+    plan = lower(result.proto)
+    precisions = {one.name: one.precision for one in plan.layers}
+    assert all(precisions[name] == said for name, (said, _) in reasons(result).items() if name in precisions)
+    wide = [name for name, (_, reason) in reasons(result).items() if "16" in reason]
+    assert bool(wide) == ("int16" in str(options)) == bool(result.bits16)
+    assert ("tensors with 16 bits" in repr(result)) == bool(wide)

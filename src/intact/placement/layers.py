@@ -127,17 +127,30 @@ class Fuser:
 
     def _comes(self, reader: Reader) -> str:
         """How an edge comes that brings no codes for integer kernels."""
-        wide = self._wide(reader)
-        return (
-            f"comes in {wide}, and integer kernels take 8 bits"
-            if wide
-            else "does not come through DequantizeLinear"
-        )
+        source = self._source(reader)
+        if wide := self._wide(source):
+            return f"comes in {wide}, and integer kernels take 8 bits"
+        if self._in_blocks(source):
+            return "has a scale for each block, and sums run over blocks"
+        return "does not come through DequantizeLinear"
+
+    def _source(self, reader: Reader) -> Reader:
+        """The edge with the pair that an edge brings, or the last on the way up where data is only moved."""
+        while reader not in self._view.marks:
+            producer = self._view.producer(reader[0].inputs[reader[1]])
+            if not (inputs := self._moving_inputs(producer)) or producer is None:
+                break
+            reader = producer, inputs[0]
+        return reader
 
     def _wide(self, reader: Reader) -> str:
         """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md)."""
         mark = self._view.marks.get(reader)
         return mark.wide if mark is not None else ""
+
+    def _in_blocks(self, reader: Reader) -> bool:
+        mark = self._view.marks.get(reader)
+        return mark is not None and mark.in_blocks
 
     def _multiplies_wide(self, op: Op, index: int) -> bool:
         """Whether an input of 16 bits is multiplied by constant weights of 8 (decision 43)."""
@@ -171,7 +184,7 @@ class Fuser:
     def _carries(self, reader: Reader) -> bool:
         """Whether an edge brings codes: a pair stands on it, or further up where only data is moved."""
         if self._quantized(reader):
-            return not self._wide(reader)
+            return not self._wide(reader) and not self._in_blocks(reader)
         producer = self._view.producer(reader[0].inputs[reader[1]])
         inputs = self._moving_inputs(producer)
         return producer is not None and inputs is not None and self._moves_down(producer, inputs)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from intact.graph import Constants, Model, Node, Value
+from intact.graph import Constants, Model, Node, Value, ops
 from intact.graph.ops import may_move
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
@@ -64,6 +64,11 @@ class EdgeMark:
         )
         name = codes.dtype.name.lower() if codes is not None and codes.dtype is not None else ""
         return name if name in ("int16", "uint16") else ""
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the codes have a scale for each block of an axis: sums over several are sums of floats."""
+        return self.dq is not None and ops.DequantizeLinear.of(self.dq).block_size > 0
 
 
 Reader = tuple[Op, int]

@@ -27,6 +27,7 @@ from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
 from intact.ptq.state import State
+from intact.ptq.written_layers import written_placement
 
 
 def quantize(
@@ -220,7 +221,7 @@ def _result(state: State) -> QuantizedModel:
     expected = {name: state.margins.share_kept(name, one) for name, one in answers.items()}
     return QuantizedModel(
         state.model,
-        state.placement,
+        written_placement(state),
         Calibration() if state.calibration is None else state.calibration,
         methods={name: one.method for name, one in taken.items()},
         ranges={name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()},
@@ -235,7 +236,11 @@ def _result(state: State) -> QuantizedModel:
         not_equalized=state.not_equalized,
         smoothed=list(state.smoothed),
         in_float=dict(state.in_float),
-        bits16={t.site.value: state.bits16[t.key] for t in state.activations if t.key in state.bits16},
+        bits16={
+            t.site.value: state.bits16.get(t.key, "the format that was asked for")
+            for t in state.activations
+            if t.key in state.bits16 or t.format in ("int16", "uint16")
+        },
         warnings=[*_zero_ranges(taken), *_whole_ranges(state), *state.warnings],
         notes=[*state.notes, *(measured_outputs(state.model).notes if state.errors else ())],
     )
