@@ -1,6 +1,7 @@
 #include "steps/pool.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
@@ -143,20 +144,20 @@ class MeanPool final : public Pool {
     demand(-256 <= m.zero && m.zero <= 511, "a zero point is out of range");
     const auto sound = [](float scale) { return scale > 0 && std::isfinite(scale); };
     demand(sound(m.x_scale) && sound(m.y_scale), "a scale is not positive and finite");
+    std::unordered_map<float, PoolMean> known;  // by what windows count: long rows have few different ones
     for (const Span& a : down_) {
-      for (const Span& b : across_) means_.push_back(mean_of(a, b));
+      for (const Span& b : across_) means_.push_back(mean_of(a, b, known));
     }
   }
 
  private:
   // As that of another window that counts as many taps, where there is one.
-  PoolMean mean_of(const Span& a, const Span& b) {
+  PoolMean mean_of(const Span& a, const Span& b, std::unordered_map<float, PoolMean>& known) {
     const int64_t count = m_.include_pads ? a.padded * b.padded : a.taps() * b.taps();
     demand(count > 0, "a window counts nothing");
-    const auto known = std::find_if(means_.begin(), means_.end(), [&](const PoolMean& mean) {
-      return mean.count == static_cast<float>(count);
-    });
-    return known == means_.end() ? pool_mean(m_.x_scale, count, m_.y_scale, m_.zero, m_.grid) : *known;
+    const auto [place, is_new] = known.try_emplace(static_cast<float>(count));
+    if (is_new) place->second = pool_mean(m_.x_scale, count, m_.y_scale, m_.zero, m_.grid);
+    return place->second;
   }
 
   void same(const PoolWindow& window, size_t h, size_t from, size_t to, uint8_t* y) const override {

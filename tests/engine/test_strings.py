@@ -250,3 +250,13 @@ def test_plans_that_make_numbers_of_what_is_strings_are_refused(tmp_path: Path) 
 
     with pytest.raises(FileFormatError, match="output 'y': got object in the model, want int64"):
         intact.load(edited(tmp_path / "a.plan", as_numbers))
+
+
+def test_labels_of_any_bytes_are_joined_as_they_are() -> None:
+    proto = model(
+        [node("Concat", ["p", "q"], ["labels"], axis=0), node("StringConcat", ["labels", "ends"], ["whole"]),
+         node("Gather", ["whole", "i"], ["y"])],
+        [("i", INT64, N)], [("y", STRING, N)], p=text("a", "b'c'"), q=text("bé"), ends=text("1", "2", "3"),
+    )  # fmt: skip
+    made = intact.compile(proto).run({"i": np.array([0, 1, 2])})["y"]
+    assert made.tolist() == ["a1", "b'c'2", "bé3"]

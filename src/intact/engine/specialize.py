@@ -28,6 +28,10 @@ _STEP_BYTES = 2048  # of a step's record with its tensors
 Arrays = Mapping[str, NDArray[Any]]
 
 
+class OtherPorts(FileFormatError):
+    """The model that a plan holds has other inputs or outputs than the plan."""
+
+
 class Plans:
     """What an engine runs on inputs of certain shapes, some of certain values.
 
@@ -68,14 +72,14 @@ class Plans:
 
         Raises:
             QuantValueError: In place of a FileFormatError.
-            FileFormatError: The model that the plan holds is damaged, whatever the sizes.
+            FileFormatError: The model that the plan holds is damaged, or has other inputs or outputs.
         """
         if self.plan.model:
             self.plan.constants[self.plan.model]  # compared with its checksum here
         try:
             yield
         except FileFormatError as error:
-            if not self.plan.model:
+            if not self.plan.model or isinstance(error, OtherPorts):
                 raise
             fix = "give inputs of the shapes that the model was made for"
             raise QuantValueError(error.where, error.got, "sizes that fit each other", fix) from error
@@ -84,6 +88,7 @@ class Plans:
         from intact.engine.lower import lower  # plans without a model run without ONNX
 
         plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values, keep_codes=False)
+        self._check_ports(plan)
         names = {name: self._name(name, array) for name, array in plan.constants.items()}
         constants = {
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]
@@ -96,6 +101,17 @@ class Plans:
         """Of what a plan does not share with the one for all inputs."""
         own = (array.nbytes for name, array in plan.constants.items() if name not in self.plan.constants)
         return sum(own) + _STEP_BYTES * len(plan.steps)
+
+    def _check_ports(self, plan: Plan) -> None:
+        """Refuse a plan of the model whose inputs and outputs are not those that the engine has."""
+        for kind in ("inputs", "outputs"):
+            want, got = (
+                [(n, p.tensors[n].stored_dtype, len(p.tensors[n].shape)) for n in getattr(p, kind)]
+                for p in (self.plan, plan)
+            )
+            if want != got:
+                raise OtherPorts(f"the {kind} of the model that the plan holds", f"{got}", f"{want}",
+                                 "build the plan again")  # fmt: skip
 
     def _name(self, name: str, array: NDArray[Any]) -> str:
         """A name under which no plan of this engine has another array: packed weights go by it."""

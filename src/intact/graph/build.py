@@ -32,16 +32,16 @@ class Namer:
 
 
 def tensor_of(array: NDArray, name: str | None, dtype: ir.DataType | None = None) -> ir.TensorProtocol:
-    """An array as a tensor of a model; of text (Python's strings, or UTF-8 bytes), a tensor of strings.
+    """An array as a tensor of a model; of Python's strings, a tensor of strings, in UTF-8.
 
     Raises:
         TypeError: The array is of another type than `dtype`.
     """
-    if array.dtype.kind not in "OSU":
+    if array.dtype.kind != "O":
         return ir.Tensor(array, dtype=dtype, name=name)
     if dtype not in (None, ir.DataType.STRING):
         raise TypeError(f"{array.dtype} of type {dtype}")
-    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
+    texts = [text.encode(errors="surrogateescape") for text in array.reshape(-1).tolist()]
     return ir.StringTensor(texts, shape=ir.Shape(array.shape), name=name)
 
 

@@ -102,8 +102,7 @@ class Constants:
 
     def _compute(self, value: ir.Value) -> None:
         if value.const_value is not None:
-            array = value.const_value.numpy()
-            self._known[value] = array.astype(object) if array.dtype.kind == "S" else array
+            self._known[value] = _with_texts(value.const_value.numpy())
         elif value not in self._known:
             node = value.producer()
             assert node is not None
@@ -111,9 +110,8 @@ class Constants:
                 node, [None if v is None else self._known[v] for v in node.inputs]
             )
             _check_types(node, arrays)
-            self._known.update(
-                zip(node.outputs, arrays, strict=False)
-            )  # outputs left out at the end have none
+            # Outputs left out at the end have none.
+            self._known.update(zip(node.outputs, map(_with_texts, arrays), strict=False))
 
     def _biased_product(self, add: ir.Node) -> list[NDArray] | None:
         """A MatMul and the bias behind it, which are one step in an engine: its sums begin at the bias."""
@@ -131,6 +129,17 @@ class Constants:
                 if fits and all(x.dtype == np.float32 for x in (a, b, start)):
                     return [float_product(a, b, start)]
         return None
+
+
+def _with_texts(array: NDArray) -> NDArray:
+    """An array, of text as Python's strings: ONNX Runtime takes bytes for how Python prints them."""
+    if array.dtype.kind not in "OSU":
+        return array
+    texts = [
+        text.decode(errors="surrogateescape") if isinstance(text, bytes) else str(text)
+        for text in array.reshape(-1).tolist()
+    ]
+    return np.array(texts, object).reshape(array.shape)
 
 
 def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:

@@ -29,14 +29,18 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
         attributes: Its attributes by name; what is left out has ONNX's default.
         operands: Arrays; None where an operand is left out.
     Returns:
-        float32; None for operators whose result IEEE 754 decides and for those that are not known here.
+        float32; None for operators whose result IEEE 754 decides, for those that are not known here, and for
+        operands whose shapes do not fit each other.
     """
     first = operands[0] if operands else None
     if not isinstance(first, np.ndarray) or first.dtype != np.float32:
         return None
     rule = _RULES.get(op_type)
-    with np.errstate(all="ignore"):
-        made = None if rule is None else rule(attributes, *operands)
+    try:
+        with np.errstate(all="ignore"):
+            made = None if rule is None else rule(attributes, *operands)
+    except ValueError:  # of NumPy, about shapes
+        return None
     return None if made is None else np.asarray(made, np.float32)
 
 

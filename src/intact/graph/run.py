@@ -232,7 +232,12 @@ def _is_text(array: Any) -> bool:
 def _ort_value(array: NDArray) -> Any:
     import onnxruntime as ort
 
-    return ort.OrtValue.ortvalue_from_numpy(array)
+    try:
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    except Exception as error:  # as those of a run; of a type of NumPy's that it does not know
+        raise UnsupportedError(
+            "onnxruntime", f"an array of {array.dtype}", "types that it takes", "convert the data"
+        ) from error
 
 
 def _level(model: bytes | ir.Model) -> Any:
