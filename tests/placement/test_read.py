@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -23,7 +24,10 @@ class Writer:
 
     def pair(self, x: str, name: str, scale: float = 0.1, dtype: str = "int8") -> str:
         n = self.net
-        s, z = n.weight(f"{name}.s", np.float32(scale)), n.weight(f"{name}.z", np.array(0, dtype))
+        s, z = (
+            n.weight(f"{name}.s", np.float32(scale)),
+            n.weight(f"{name}.z", np.array(0, getattr(ml_dtypes, dtype, dtype))),
+        )
         y: str = n.node(
             "DequantizeLinear", n.node("QuantizeLinear", x, s, z, name=f"{name}.q"), s, z, name=name
         )
@@ -214,3 +218,23 @@ def test_casts_around_the_pairs_of_a_half_network_are_part_of_the_pairs(net: Cal
     assert [(x.nodes, x.precision, x.fused) for x in read_placement(model).layers] == [
         (x.nodes, x.precision, x.fused) for x in placed.layers
     ]
+
+
+@pytest.mark.parametrize(("profile", "precision"), [("intact", "float"), ("tensorrt", "int8")])
+def test_codes_that_are_floats_are_floats_where_no_kernel_multiplies_them(
+    w: Writer, profile: str, precision: str
+) -> None:
+    n = w.net
+    weight = w.pair(n.random("w", 32, 32), "w.p", dtype="float8_e4m3fn")
+    y = n.node("MatMul", w.pair(n.input("x", [4, 32]), "p", dtype="float8_e4m3fn"), weight, name="a")
+    (found,) = read_placement(load(w.net.proto(y)), profile).layers
+    assert found.precision == precision
+    assert ("comes in float8e4m3fn, and integer kernels take int8" in found.reason) == (precision == "float")
+
+
+def test_a_weight_in_blocks_is_multiplied_in_floats(w: Writer) -> None:
+    n = w.net
+    codes, scales = n.weight("w", np.ones((32, 4), np.int8)), n.weight("s", np.ones((2, 4), np.float32))
+    weight = n.node("DequantizeLinear", codes, scales, axis=0, block_size=16)
+    (found,) = read(w, n.node("MatMul", w.pair(n.input("x", [4, 32]), "p"), weight, name="a")).layers
+    assert found.precision == "float" and "has a scale for each block" in found.reason

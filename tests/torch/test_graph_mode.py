@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import intact
 from intact.errors import QuantValueError
 from intact.torch import calibrate, export, load_checkpoint, quantize, save_checkpoint
 from intact.torch import nn as quant_nn
@@ -227,6 +228,17 @@ class TestPlacement:
         assert result.model.stem._input_quantizer.format == "uint8"
         assert not result.model.stem._input_quantizer.symmetric
         assert result.model.stem._weight_quantizer.num_bits == 4
+
+    @pytest.mark.parametrize("activations", ["int16", "fp8e4m3"])
+    def test_explain_says_what_other_formats_make_of_layers(self, activations: str) -> None:
+        weights = "fp8e4m3" if "fp8" in activations else "int8"
+        result, x = quantized("residual", activations=activations, weights=weights)
+        rows = result.explain()
+        told = [(row["op_type"], row["precision"]) for row in rows if row["op_type"] == "Conv"]
+        plan = intact.compile(result.model, x).plan
+        assert told == [(one.op_type, one.precision) for one in plan.layers if one.op_type == "Conv"]
+        said = "codes of 16 bits" if activations == "int16" else "comes in float8e4m3fn"
+        assert all(said in row["reason"] for row in rows if row["op_type"] == "Conv")
 
 
 class TestModel:

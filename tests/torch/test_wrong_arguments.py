@@ -85,3 +85,9 @@ def test_refused_exports_leave_no_file(
     with pytest.raises(QuantValueError):
         intact.torch.export(None, X, "never.onnx")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+def test_an_option_that_no_method_has_is_named() -> None:
+    model = nn.Sequential(nn.Linear(32, 16))
+    with pytest.raises(QuantValueError, match=r"percentil: got no option of this name.*write percentile"):
+        intact.torch.quantize(model, [X], method="percentile", percentil=99.0, progress=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact.calib.histogram import Histogram
 from intact.calib.methods import METHODS, GranuleCounts, Method, MethodOptions, require
 from intact.calib.range import Range
-from intact.errors import CalibrationError, UnsupportedError
+from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.numerics import short_amax, short_range
 from intact.spec import Format, QuantSpec
 
@@ -123,7 +125,7 @@ def amax_from_counts(
     Source: pytorch_quantization 2.2.1, calib/histogram.py (behaviour).
     """
     bins, spec = _checked_counts(counts, width), _bare_spec(bits, unsigned)
-    chosen, tuned = _method(method, spec), MethodOptions(**options)
+    chosen, tuned = _method(method, spec), _options(options)
     if width == 0:
         return 0.0
     if chosen.bare is not None:
@@ -164,6 +166,21 @@ def _bare_spec(bits: int | tuple[int, int], unsigned: bool) -> QuantSpec:
     return QuantSpec(Format.integer(bits, signed=not unsigned))
 
 
+def _options(given: Mapping[str, Any]) -> MethodOptions:
+    """The options of a method by name.
+
+    Raises:
+        QuantValueError: There is none of that name.
+    """
+    known = [one.name for one in fields(MethodOptions)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 3)
+            fix = f"write {' or '.join(near)}" if near else "leave it out"
+            raise QuantValueError(name, "no option of this name", f"one of {', '.join(known)}", fix)
+    return MethodOptions(**given)
+
+
 def checked(
     stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
 ) -> tuple[Method, MethodOptions]:
@@ -176,7 +193,7 @@ def checked(
             "a Histogram",
             "collect a Histogram, or use method 'max'",
         )
-    return chosen, MethodOptions(**options)
+    return chosen, _options(options)
 
 
 def _method(name: str, spec: QuantSpec) -> Method:

@@ -10,6 +10,7 @@ from intact.placement.float_steps import (
     in_other_runtimes,
     record_agreement,
 )
+from intact.placement.formats import in_formats, with_layers_of
 from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile, profile_of
 from intact.placement.read import read_placement
@@ -29,9 +30,11 @@ __all__ = [
     "check",
     "explain",
     "float_steps",
+    "in_formats",
     "in_other_runtimes",
     "place",
     "profile_of",
     "read_placement",
     "record_agreement",
+    "with_layers_of",
 ]

@@ -129,7 +129,7 @@ class Fuser:
         """How an edge comes that brings no codes for integer kernels."""
         source = self._source(reader)
         if wide := self._wide(source):
-            return f"comes in {wide}, and integer kernels take 8 bits"
+            return f"comes in {wide}, and integer kernels take {'int8' if 'float' in wide else '8 bits'}"
         if self._in_blocks(source):
             return "has a scale for each block, and sums run over blocks"
         return "does not come through DequantizeLinear"
@@ -144,9 +144,12 @@ class Fuser:
         return reader
 
     def _wide(self, reader: Reader) -> str:
-        """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md)."""
+        """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md), or
+        whose codes are floats that the engine has no kernels for."""
         mark = self._view.marks.get(reader)
-        return mark.wide if mark is not None else ""
+        if mark is None:
+            return ""
+        return mark.wide or ("" if self._profile.small_floats else mark.small_float)
 
     def _in_blocks(self, reader: Reader) -> bool:
         mark = self._view.marks.get(reader)

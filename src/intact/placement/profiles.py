@@ -36,6 +36,7 @@ class Profile:
         grid: Format of activations where nobody asks for another; "uint8" has a zero point where a tensor has
             negative values.
         bits16: It reads pairs whose codes have 16 bits.
+        small_floats: Its kernels multiply codes that are floats of 8 or 4 bits.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Profile:
     recurrent: bool = False
     grid: str = "int8"
     bits16: bool = True
+    small_floats: bool = False
 
 
 PROFILES = {
@@ -67,6 +69,7 @@ PROFILES = {
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,
             min_channels=16, max_attention=512, norm_after_conv=True, bits16=False,
+            small_floats=True,
         ),
         # Its int8 convolutions take clamps only; what moves data wants a pair on both sides.
         Profile(

@@ -59,11 +59,19 @@ class EdgeMark:
     @property
     def wide(self) -> str:
         """The format of codes that no integer kernel multiplies, "int16" or "uint16"; "" of all others."""
+        return self._dtype if self._dtype in ("int16", "uint16") else ""
+
+    @property
+    def small_float(self) -> str:
+        """The format of codes that are floats of 8 or 4 bits, such as "float8e4m3fn"; "" of all others."""
+        return self._dtype if self._dtype.startswith("float") else ""
+
+    @property
+    def _dtype(self) -> str:
         codes = (
             self.dq.inputs[0] if self.dq is not None else self.q.outputs[0] if self.q is not None else None
         )
-        name = codes.dtype.name.lower() if codes is not None and codes.dtype is not None else ""
-        return name if name in ("int16", "uint16") else ""
+        return codes.dtype.name.lower() if codes is not None and codes.dtype is not None else ""
 
     @property
     def in_blocks(self) -> bool:

@@ -27,7 +27,6 @@ from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
 from intact.ptq.state import State
-from intact.ptq.written_layers import written_placement
 
 
 def quantize(
@@ -221,7 +220,7 @@ def _result(state: State) -> QuantizedModel:
     expected = {name: state.margins.share_kept(name, one) for name, one in answers.items()}
     return QuantizedModel(
         state.model,
-        written_placement(state),
+        placement.with_layers_of(state.placement, {t.format for t in state.targets}, state.model),
         Calibration() if state.calibration is None else state.calibration,
         methods={name: one.method for name, one in taken.items()},
         ranges={name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()},

@@ -14,7 +14,7 @@ from torch import nn
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
 from intact.patterns import checked_patterns, ends_of_path, exact, require_fitting
-from intact.placement import float_steps, profile_of
+from intact.placement import float_steps, in_formats, profile_of
 from intact.progress import waiting
 from intact.ptq.measured_outputs import unordered_outputs
 from intact.spec import Format
@@ -132,6 +132,7 @@ def quantize(
         error.add_note(f"intact.quantize calls {_shown_call(args, kwargs)} for what it was given: {_FORMS}")
         raise
     else:
+        found = replace(found, placement=in_formats(found.placement, found.placed, grid, weights))
         report, placement = job.place(found), found.placement
     job.require_fitting(found)
     name_quantizers(model)

@@ -1,0 +1,68 @@
+"""What layers become whose pairs have other formats than the 8 bits that placement decides for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from intact.graph import Mark, Model, Node, emit_qdq, mark
+from intact.layer import Layer
+from intact.placement.read import read_placement
+from intact.placement.records import Placement
+from intact.spec import QuantSpec
+
+_DECIDED_FOR = frozenset({"int8", "uint8"})
+_OPSET = 25  # it has a type for every format; nothing but pairs is read of the graph
+
+
+def with_layers_of(placement: Placement, formats: set[str], written: Model) -> Placement:
+    """The placement whose layers are what the pairs of `written` make of them.
+
+    A layer that `placement` has in float keeps its reason.
+
+    Args:
+        placement: Decided for 8 bits.
+        formats: Of the pairs; of 8 bits alone, they make what was decided.
+        written: The graph with its pairs.
+    """
+    if formats <= _DECIDED_FOR:
+        return placement
+    read = {layer.name: layer for layer in read_placement(written, placement.profile).layers}
+    return replace(placement, layers=tuple(_as_read(layer, read) for layer in placement.layers))
+
+
+def in_formats(placement: Placement, model: Model, activations: str, weights: str) -> Placement:
+    """The same, where the pairs are still to come: all activations have one format, and all weights.
+
+    Args:
+        placement: Decided on `model`.
+        model: Without pairs; not changed.
+        activations, weights: Formats, as `intact.spec.Format` has them.
+    """
+    formats = {activations, weights}
+    if formats <= _DECIDED_FOR:
+        return placement
+    paired, kinds = model.clone(), {"activation": activations, "weight": weights}
+    nodes = {node.name: node for node in paired.graph}
+    marks = []
+    for site in placement.sites:  # some may be of another graph, in which equal nodes stand apart
+        known = [(name, i) for name, i in site.readers if _reads(nodes.get(name), i, site.value)]
+        if known:
+            marks.append(Mark(site.value, tuple(known), QuantSpec(kinds[site.role]), np.float32(1)))
+    mark(paired, marks)
+    emit_qdq(paired, _OPSET)
+    return with_layers_of(placement, formats, paired)
+
+
+def _reads(node: Node | None, index: int, value: str) -> bool:
+    read = None if node is None or index >= len(node.inputs) else node.inputs[index]
+    return read is not None and read.name == value
+
+
+def _as_read(layer: Layer, read: Mapping[str, Layer]) -> Layer:
+    found = read.get(layer.name)
+    if found is None or layer.precision == "float":
+        return layer
+    return replace(layer, precision=found.precision, reason=found.reason)
