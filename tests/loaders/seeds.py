@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 from safetensors.numpy import load as load_safetensors
@@ -23,6 +22,7 @@ from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
 from tests.loaders import mutate, nodes
 from tests.loaders.entries import folder
+from tests.loaders.few_bits import few_bits, labels
 
 CORPUS = Path(__file__).with_name("corpus")
 """Files that were faults once, by kind: read again by a test, and seeds of every run."""
@@ -122,7 +122,7 @@ four <n> (p) => (r) { t = own.twice (p) r = own.twice (t) }
 
 
 def _onnx() -> list[bytes]:
-    built = [_images(), _tokens(), _moves(), _fallback(), _labels()]
+    built = [_images(), _tokens(), _moves(), _fallback(), labels()]
     texts = [onnx.parser.parse_model(text) for text in (*MODELS.values(), _FUNCTION)]
     return [model.SerializeToString() for model in (*built, *texts)]
 
@@ -151,56 +151,11 @@ def _plans() -> list[bytes]:
     import intact
 
     made = []
-    for model in (_images(), _tokens(), _moves(), _fallback(), _few_bits(), _labels()):
+    for model in (_images(), _tokens(), _moves(), _fallback(), few_bits(), labels()):
         path = folder() / "seed.plan"
         intact.compile(model.SerializeToString(), threads=1).save(path)
         made.append(path.read_bytes())
     return made
-
-
-def _few_bits() -> onnx.ModelProto:
-    """Weights of 4 bits in blocks, and of float16, which plans hold as they are."""
-    rng, value = np.random.default_rng(4), onnx.helper.make_tensor_value_info
-    arrays = {
-        "w": rng.integers(0, 16, (32, 16)).astype(ml_dtypes.uint4), "s": np.full((2, 16), 0.1, np.float32),
-        "z": rng.integers(0, 16, (2, 16)).astype(ml_dtypes.uint4),
-        "v": rng.standard_normal((16, 16)).astype(np.float16),
-    }  # fmt: skip
-    nodes = [
-        onnx.helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=16),
-        onnx.helper.make_node("MatMul", ["x", "d"], ["h"]),
-        onnx.helper.make_node("Cast", ["v"], ["c"], to=onnx.TensorProto.FLOAT),
-        onnx.helper.make_node("MatMul", ["h", "c"], ["y"]),
-    ]
-    ports = [value("x", onnx.TensorProto.FLOAT, ["n", 32])], [value("y", onnx.TensorProto.FLOAT, ["n", 16])]
-    constants = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    graph = onnx.helper.make_graph(nodes, "few", *ports, constants)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
-
-
-def _labels() -> onnx.ModelProto:
-    """Strings beside ONNX Runtime's weights of 4 bits, whose plan has the bytes of the model in pieces."""
-    rng, make = np.random.default_rng(5), onnx.helper.make_node
-    value, text = onnx.helper.make_tensor_value_info, onnx.TensorProto.STRING
-    codes = rng.integers(0, 256, (8, 16, 16)).astype(np.uint8)
-    nodes = [
-        make("MatMulNBits", ["x", "B", "s"], ["m"], domain="com.microsoft", K=512, N=8, bits=4,
-             block_size=32),
-        make("ArgMax", ["m"], ["i"], axis=1, keepdims=0), make("Gather", ["labels", "i"], ["label"]),
-        make("Concat", ["words", "label"], ["y"], axis=0),
-    ]  # fmt: skip
-    ports = (
-        [value("x", onnx.TensorProto.FLOAT, ["n", 512]), value("words", text, ["n"])],
-        [value("y", text, ["k"]), value("m", onnx.TensorProto.FLOAT, ["n", 8])],
-    )
-    constants = [
-        onnx.numpy_helper.from_array(codes, "B"),
-        onnx.numpy_helper.from_array(np.full(128, 0.1, np.float32), "s"),
-        onnx.helper.make_tensor("labels", text, [8], [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b""]),
-    ]
-    graph = onnx.helper.make_graph(nodes, "labels", *ports, constants)
-    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def plan_parts(data: bytes) -> tuple[Any, dict[str, bytes]]:

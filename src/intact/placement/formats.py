@@ -11,7 +11,7 @@ from intact.graph import Mark, Model, Node, emit_qdq, mark
 from intact.layer import Layer
 from intact.placement.read import read_placement
 from intact.placement.records import Placement
-from intact.spec import QuantSpec
+from intact.spec import Format, QuantSpec
 
 _DECIDED_FOR = frozenset({"int8", "uint8"})
 _OPSET = 25  # it has a type for every format; nothing but pairs is read of the graph
@@ -44,13 +44,14 @@ def in_formats(placement: Placement, model: Model, activations: str, weights: st
     formats = {activations, weights}
     if formats <= _DECIDED_FOR:
         return placement
-    paired, kinds = model.clone(), {"activation": activations, "weight": weights}
+    kinds = {"activation": Format.parse(activations), "weight": Format.parse(weights)}
+    paired, one = model.clone(), np.ones((), np.float32)
     nodes = {node.name: node for node in paired.graph}
     marks = []
     for site in placement.sites:  # some may be of another graph, in which equal nodes stand apart
         known = [(name, i) for name, i in site.readers if _reads(nodes.get(name), i, site.value)]
         if known:
-            marks.append(Mark(site.value, tuple(known), QuantSpec(kinds[site.role]), np.float32(1)))
+            marks.append(Mark(site.value, tuple(known), QuantSpec(kinds[site.role]), one))
     mark(paired, marks)
     emit_qdq(paired, _OPSET)
     return with_layers_of(placement, formats, paired)

@@ -14,7 +14,7 @@ from torch import nn
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
 from intact.patterns import checked_patterns, ends_of_path, exact, require_fitting
-from intact.placement import float_steps, in_formats, profile_of
+from intact.placement import Placement, float_steps, in_formats, profile_of
 from intact.progress import waiting
 from intact.ptq.measured_outputs import unordered_outputs
 from intact.spec import Format
@@ -132,8 +132,7 @@ def quantize(
         error.add_note(f"intact.quantize calls {_shown_call(args, kwargs)} for what it was given: {_FORMS}")
         raise
     else:
-        found = replace(found, placement=in_formats(found.placement, found.placed, grid, weights))
-        report, placement = job.place(found), found.placement
+        report, placement = job.place(found, grid, weights)
     job.require_fitting(found)
     name_quantizers(model)
     _announce(model)
@@ -150,7 +149,7 @@ def quantize(
         chosen = {"method": method} | {name: value for name, value in options.items() if name not in _ONCE}
         with waiting("look for what loses most", bool(options.get("progress", True))):
             spent = spend(found, job.plan, calibration, budget, lambda: calibration.apply(**chosen))
-        report, placement = spent.report(report), spent.placement(found.placement)
+        report, placement = spent.report(report), spent.placement(placement or found.placement)
         report = replace(report, float_steps=float_steps(found.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
 
@@ -293,8 +292,9 @@ class _Job:
         finish(self._model)
         return GraphModeReport(self._modules, {}, {"": reason}, left, training=training_modules(self._model))
 
-    def place(self, found: Analysis) -> GraphModeReport:
-        """Do as the placement says."""
+    def place(self, found: Analysis, activations: str, weights: str) -> tuple[GraphModeReport, Placement]:
+        """Do as the placement of `found` says; it is returned with what its layers are in these formats."""
+        placement = in_formats(found.placement, found.placed, activations, weights)
         self.plan = plan = make_plan(self._model, found, self._why_not)
         left = dict(plan.left)
         for path in found.traced.leaves:
@@ -317,11 +317,12 @@ class _Job:
         }
         if found.traced.stopped:
             left[""] = f"nothing is placed from the line on at which tracing ends: {found.traced.stopped}"
-        steps = float_steps(found.placed, found.placement)
-        return GraphModeReport(
+        steps = float_steps(found.placed, placement)
+        report = GraphModeReport(
             self._modules, plan.reasons, found.traced.leaves, left, float_steps=steps,
             training=training_modules(self._model),
         )  # fmt: skip
+        return report, placement
 
     def _why_not(self, path: str) -> str | None:
         quant_class, reason = convertible(self._model.get_submodule(path), _CLASSES)
