@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.errors import IntactError, QuantValueError
+from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, hand_over
 from intact.graph.constants import Constants, evaluate_node, foldable
@@ -213,6 +213,11 @@ class _Walk:
             tensor = value.const_value
             if tensor is not None and tensor.size <= SMALL:
                 self._numbers[value] = tensor.numpy()
+        if len(branch.outputs) != len(node.outputs):
+            raise FileFormatError(
+                f"node '{node.name}' (If)", f"a branch with {len(branch.outputs)} outputs",
+                f"{len(node.outputs)}, as the node has", "export the model again",
+            )  # fmt: skip
         moved = list(branch)
         branch.remove(moved)
         for inner in moved:
