@@ -19,7 +19,7 @@ from intact.ptq.data import Source, open_data
 from intact.ptq.input_means import MeanSums, constant_shapes
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.measured_outputs import measured_outputs
-from intact.ptq.moments import narrow_layers, rows_of_run
+from intact.ptq.moment_readers import narrow_layers, rows_of_run
 from intact.ptq.runs import Cutter
 from intact.ptq.sample import HELD_BYTES, HELD_LEAST, HELD_MOST, Held, Sample
 from intact.ptq.shards import PartCounter, counted, counted_by

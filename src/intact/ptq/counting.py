@@ -16,7 +16,8 @@ from intact.ptq.channels import ChannelEnds, ChannelSquares
 from intact.ptq.input_means import mean_readers
 from intact.ptq.inputs import Feeds, inputs_of
 from intact.ptq.layer_inputs import Readers
-from intact.ptq.moments import Moments, moment_readers
+from intact.ptq.moment_readers import moment_readers
+from intact.ptq.moments import Moments
 from intact.ptq.sample import INNER_BYTES, RunMeans, Sample, digest_of
 
 Run = tuple[int, Feeds]
@@ -32,7 +33,7 @@ class Ran:
         feeds, outputs: What went in and came out.
         inner: The wanted tensors, where they are small; None: they were let go.
         digest: Of the feeds.
-        means, squares, moments: See `intact.ptq.sample.Held`; none of a run that will not be held, or whose
+        means, squares, moments: See `intact.ptq.sample.Held`; none of a run that is not held, or whose
             inner tensors tell them.
     """
 

@@ -27,7 +27,8 @@ from intact.graph import Node
 from intact.ptq.columns import as_rows, from_rows
 from intact.ptq.input_means import Means, MeanSums, mean_readers, weight_shapes
 from intact.ptq.layer_inputs import measured
-from intact.ptq.moments import FEW_COLUMNS, Moments, blocks_of, moment_readers, rows_of_run
+from intact.ptq.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
+from intact.ptq.moments import Moments, blocks_of
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import InputMeans, State

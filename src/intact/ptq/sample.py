@@ -16,7 +16,7 @@ from intact.ptq.channels import ChannelSquares
 from intact.ptq.inputs import Feeds
 
 if TYPE_CHECKING:
-    from intact.ptq.moments import Moments  # which reads runs
+    from intact.ptq.moments import Moments
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
