@@ -145,7 +145,7 @@ $(VENV)/.ready-dev:
 	  told.mkdir(exist_ok=True); \
 	  told.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: intact-dev\nVersion: 0\n"); \
 	  told.joinpath("entry_points.txt").write_text( \
-	    "[torch_dynamo_backends]\nintact = intact.torch.dynamo:backend\n")'
+	    "[torch_dynamo_backends]\nintact = intact.torch.dynamo.backend:backend\n")'
 	touch $@
 
 build/dev/.built: $(VENV)/.ready-dev $(NATIVE)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import intact
-from intact.cli.bench import Case, measure
+from intact.cli.verbs.bench import Case, measure
 
 CHAINS = 11
 """Independent sums: more than any of these instructions takes cycles. Registers from 11 on are operands."""

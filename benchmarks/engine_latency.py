@@ -27,7 +27,7 @@ from pathlib import Path
 
 import engine_files
 
-from intact.cli.bench import Case, Isa, measure
+from intact.cli.verbs.bench import Case, Isa, measure
 
 COLUMNS = {
     "INTact": (("intact", ".plan"),),

@@ -28,8 +28,10 @@ from fake_tensor_quant import forward_backward
 from torch import Tensor
 
 from intact.spec import Format
-from intact.torch import calib, composed, learned_ranges, ops
+from intact.torch import calib, composed
 from intact.torch.calib.mergeable import MergeableCalibrator
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators import learned_ranges
 
 FORMATS = ["int8", "uint8", "int4", "int3", "int16", "uint16", "fp8e4m3", "fp8e5m2", "fp4e2m1"]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]

@@ -5,7 +5,7 @@
 A case is two layers, from some channels to others and back, all pairs of one format, or none; timed are their
 steps, and those that bring floats to the grid in front of each: the least times of all rounds, in turns, one
 thread. Below, the least squares of `products * a + elements * b` over all cases, relative to a product of
-int8: elements are those that each layer reads or makes, as `intact.ptq.predicted_time` counts them.
+int8: elements are those that each layer reads or makes, as `intact.ptq.mixed.predicted_time` counts them.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from zoo_models import NETWORKS
 from zoo_models.network import Feeds, Run, Work
 
 import intact
-from intact.cli.bench import Case, Isa, measure
+from intact.cli.verbs.bench import Case, Isa, measure
 from intact.engine.steps import FallbackSubgraph
 
 Row = dict[str, Any]

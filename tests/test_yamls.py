@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from intact.errors import FileFormatError, QuantValueError
-from intact.ptq.settings import LayerSettings, with_override
+from intact.ptq.scope.settings import LayerSettings, with_override
 from intact.yamls import read_yaml
 
 LISTS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

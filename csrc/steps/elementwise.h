@@ -1,5 +1,5 @@
 // Element by element, of tensors of any type: comparisons, logic, choices, casts, arithmetic of integers.
-// What each operation means stands in src/intact/numerics/elementwise.py (N53).
+// What each operation means stands in src/intact/numerics/integers/elementwise.py (N53).
 #pragma once
 
 #include <memory>

@@ -19,7 +19,8 @@ import pytest
 from typer.models import OptionInfo
 
 from intact.calib import Calibration, TrtCache
-from intact.cli import app, bench
+from intact.cli import app
+from intact.cli.verbs import bench
 from intact.errors import QuantValueError
 
 QUICK = ("--method", "max", "--bias-correction", "off", "--equalization", "off", "--no-progress")

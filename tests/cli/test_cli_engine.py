@@ -11,9 +11,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import intact
-from intact.cli import bench
-from intact.cli.verify import sentences
-from intact.engine import files
+from intact.cli.verbs import bench
+from intact.cli.verbs.verify import sentences
+from intact.engine.files import plan_files as files
 from intact.kernels.registry import ISA_LEVELS, instructions
 
 
@@ -297,7 +297,7 @@ def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) 
 
 
 def test_outputs_of_unlike_sizes_are_an_array_each() -> None:
-    from intact.cli.run import _joined
+    from intact.cli.verbs.run import _joined
     from intact.engine.engine import Port
 
     port, short, long = Port("h", "float32", ("n", "l", 4)), np.zeros((2, 3, 4)), np.ones((2, 5, 4))
@@ -323,7 +323,7 @@ def test_tables_fit_a_terminal_of_80_columns(run, net, int8, samples, tmp_path, 
 def test_indices_are_counted_and_have_no_distance() -> None:
     pytest.importorskip("torch")
     from intact.engine.counts import Comparison, Counts, TensorCounts
-    from intact.torch.export_check import EndToEnd
+    from intact.torch.qdq.export_check import EndToEnd
 
     indices, others = np.array([1, 6624, 3]), np.array([1, 0, 3])
     tensor = TensorCounts("top", "arg", codes=False, indices=True)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from intact.calib import TrtCache
-from intact.trt import implicit
+from intact.trt.building import implicit
 
 QUICK = ("--duration=0", "--warmUp=0", "--iterations=2")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import intact.trt as trt
-from intact.trt import dialects
+from intact.trt.base import dialects
 
 Fill = Callable[[trt.INetworkDefinition, trt.ITensor], trt.IDequantizeLayer]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import intact
-from intact.engine import files
+from intact.engine.files import plan_files as files
 from intact.errors import FileFormatError, NotQuantizedWarning, QuantValueError
 
 BLOCKED = """

@@ -10,8 +10,8 @@ import pytest
 import intact
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
-from intact.engine.limits import check_limits
-from intact.engine.lower.choices import choose_rows
+from intact.engine.files.limits import check_limits
+from intact.engine.lower.passes.choices import choose_rows
 from intact.engine.reference import evaluate
 from intact.engine.steps import ChosenLinear, Codes, Epilogue, GatherRows, Linear, Reshape
 from intact.errors import FileFormatError, QuantValueError

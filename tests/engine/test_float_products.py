@@ -9,7 +9,7 @@ import pytest
 
 import intact
 from intact.engine import Plan, Tensor
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.steps import FloatConv, FloatLinear, FloatMatMul
 from intact.errors import FileFormatError, QuantValueError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intact.engine import Plan, Tensor
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.steps import FloatConvTranspose
 from intact.errors import FileFormatError, QuantValueError
 

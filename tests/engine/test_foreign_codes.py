@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import intact
-from intact.engine import container
+from intact.engine.files import container
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, UnsupportedError
 

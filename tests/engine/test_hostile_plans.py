@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import intact
 from intact.calib import Calibration, TrtCache
-from intact.engine import container, files
 from intact.engine.engine import Engine
+from intact.engine.files import container
+from intact.engine.files import plan_files as files
 from intact.errors import FileFormatError, IntactError
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 5, 7, 8, 16, 127, 128, 255, 256, 65535, 2**24, 2**31, 2**40])

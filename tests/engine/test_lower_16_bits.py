@@ -7,11 +7,11 @@ from onnx import TensorProto, helper
 import intact
 from intact import numerics
 from intact.engine import Plan, Tensor
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import Conv, Epilogue, FakeQuantize
-from intact.engine.steps.split_quantize import split_codes
+from intact.engine.steps.elements.split_quantize import split_codes
 from intact.errors import FileFormatError
 from intact.graph import Session, load, normalize, to_proto
 from intact.spec import Format, QuantSpec

@@ -6,7 +6,7 @@ from tests.engine.conftest import exactly, few, given
 
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import GatherRows, GridSample, ScatterElements, ScatterRows, TopK

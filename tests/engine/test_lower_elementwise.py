@@ -10,7 +10,7 @@ from tests.engine.conftest import exactly, given
 import intact
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import Concat, Elementwise, Transpose

@@ -9,7 +9,7 @@ import intact
 from intact.engine import Plan, Tensor
 from intact.engine.backends import BACKENDS
 from intact.engine.engine import Engine
-from intact.engine.limits import check_limits
+from intact.engine.files.limits import check_limits
 from intact.engine.steps import Codes, StackPlanes
 from intact.errors import FileFormatError
 from intact.graph import Session

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import intact
-from intact.engine import container
+from intact.engine.files import container
 from intact.errors import FileFormatError
 
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from intact.engine import container, files
 from intact.engine import steps as s
+from intact.engine.files import container
+from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
-from intact.engine.steps.split_quantize import split_codes
+from intact.engine.steps.elements.split_quantize import split_codes
 from intact.errors import FileAccessError, FileFormatError, QuantValueError
 from intact.placement import Layer
 

@@ -16,7 +16,7 @@ from intact.engine import engine as engines
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import Expand, FallbackSubgraph, ShapeArithmetic
-from intact.engine.steps.dims import expression, is_never_negative, names_in, value_of
+from intact.engine.steps.base.dims import expression, is_never_negative, names_in, value_of
 from intact.errors import IntactError, QuantValueError
 
 SIZES = ((1, 5), (2, 9), (3, 1), (1, 17), (2, 9))

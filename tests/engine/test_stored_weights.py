@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16, int4, uint4
 from onnx import TensorProto, helper, numpy_helper
 
 import intact
-from intact.engine import container
+from intact.engine.files import container
 from intact.errors import FileFormatError
 
 RNG = np.random.default_rng(7)

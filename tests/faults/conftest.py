@@ -131,13 +131,13 @@ def _page(path: Path, value: float) -> None:
 
 
 def _npz(path: Path, value: float) -> None:
-    from intact.cli.run import _write
+    from intact.cli.verbs.run import _write
 
     _write(path, {"y": np.full(9, value, np.float32), "file": np.zeros(3)})
 
 
 def _json(path: Path, value: float) -> None:
-    from intact.cli.trtexec_run import _write
+    from intact.cli.verbs.trtexec_run import _write
 
     _write(path, [{"latencyMs": value}])
 
@@ -156,7 +156,7 @@ def _checkpoint(path: Path, value: float) -> None:
 def _state(path: Path, value: float) -> None:
     torch = pytest.importorskip("torch")
 
-    from intact.torch._training_state import write_state
+    from intact.torch.training.training_state import write_state
 
     torch.manual_seed(0)
     module = torch.nn.Linear(200, 300)
@@ -165,7 +165,7 @@ def _state(path: Path, value: float) -> None:
 
 
 def _strip(path: Path, value: float) -> None:
-    from intact.cli.strip import run
+    from intact.cli.verbs.strip import run
 
     source = path.parent.parent / "source.onnx"
     source.write_bytes(model(value).SerializeToString())

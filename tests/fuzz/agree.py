@@ -14,7 +14,7 @@ from tests.fuzz.rounding import SUMS, bound, reals
 from intact.engine.counts import ROUNDING
 from intact.engine.plan import Plan
 from intact.engine.steps import Codes, FakeQuantize, LayerNorm
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.wiring import reads, writes
 
 Arrays = Mapping[str, NDArray[Any]]
 _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})

@@ -29,7 +29,7 @@ from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.specialize import Plans
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import IntactError
 from intact.kernels.registry import ISA_LEVELS, chosen_kernels, kernel_list
 

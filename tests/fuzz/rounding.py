@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
 from intact.engine.steps import Binary, Function, Reduce, Step
-from intact.engine.steps.wiring import reads
+from intact.engine.steps.base.wiring import reads
 
 Floats = NDArray[np.float64]
 _ULP = 2.0**-23

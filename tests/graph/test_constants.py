@@ -10,7 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from intact.errors import FileFormatError
-from intact.graph import Constants, constants, load
+from intact.graph import Constants, load
+from intact.graph.core import constants
 from intact.limits import FOLDED
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '

@@ -12,7 +12,7 @@ from tests.graph.old_models import old as old_model
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import Session, load, raise_opset, to_bytes
-from intact.graph.early_forms import EARLY
+from intact.graph.opset.early_forms import EARLY
 from intact.ptq import quantize
 
 C4 = "c = Constant<value = float[4] {0.5, -1.0, 2.0, 1.5}>()"

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import intact
 from intact import graph
-from intact.graph.einsum_terms import written_out
+from intact.graph.rewrites.einsum_terms import written_out
 
 PRODUCTS = {
     "bhid,bhjd->bhij": ((2, 3, 4, 5), (2, 3, 6, 5)),  # attention as lucidrains writes it

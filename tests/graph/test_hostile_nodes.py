@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from intact.engine.lower import lower
 from intact.errors import FileFormatError
 from intact.graph import load
-from intact.graph.contrib_ports import contrib_ports
+from intact.graph.opset.contrib_ports import contrib_ports
 
 ML = "ai.onnx.ml"
 

@@ -17,7 +17,7 @@ from intact.graph import Constants, Model, ops
 
 SRC = Path(__file__).parents[2] / "src" / "intact"
 ELSEWHERE = {
-    "trt/enums.py",  # another library's words
+    "trt/base/enums.py",  # another library's words
 }
 RECORDS = [(key, ops.BOOK[key]) for key in sorted(ops.BOOK) if not key[0]]
 

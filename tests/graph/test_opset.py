@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
 from intact.graph import MAX_OPSET, MIN_OPSET, Session, oldest_opset, set_opset, to_bytes
-from intact.graph.opset import LOWERED
+from intact.graph.opset.opset import LOWERED
 
 # The text form of ONNX: the graph is what a reader sees.
 GRAPHS: dict[str, str] = {

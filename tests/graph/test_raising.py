@@ -8,8 +8,8 @@ import pytest
 from tests.graph.old_models import old
 
 from intact.graph import Session, load, raise_opset, to_bytes
-from intact.graph.early_forms import EARLY
-from intact.graph.raising import RAISED
+from intact.graph.opset.early_forms import EARLY
+from intact.graph.opset.raising import RAISED
 
 S = "s = Constant<value = float[4] {1.0, 1.0, 2.0, 1.5}>()"
 INDEX = "i = Constant<value = int64[1, 4, 5, 6] {" + ", ".join(str(k % 2) for k in range(120)) + "}>()"

@@ -38,7 +38,7 @@ def written(name: str, data: bytes) -> Path:
 
 def onnx(data: bytes) -> None:
     """load, explain, check, strip; then lower, save the plan and read it, as `intact build` does."""
-    from intact.engine import files
+    from intact.engine.files import plan_files as files
     from intact.engine.lower import lower
     from intact.graph import fold_batchnorm, load, normalize, strip_qdq, to_proto
     from intact.placement import check, explain, place, read_placement
@@ -70,7 +70,7 @@ def plan(data: bytes) -> None:
     from intact.placement import explain
 
     path = written("given.plan", data)
-    from intact.engine import files
+    from intact.engine.files import plan_files as files
 
     _ours(lambda: explain(files.load(path).plan))
     _ours(lambda: _run_plan(path))
@@ -140,8 +140,8 @@ def image(data: bytes) -> None:
 
 def overrides(data: bytes) -> None:
     """The YAML file of `intact quantize --overrides`."""
-    from intact.cli.quantize import read_overrides
-    from intact.ptq.settings import LayerSettings, with_override
+    from intact.cli.verbs.quantize import read_overrides
+    from intact.ptq.scope.settings import LayerSettings, with_override
 
     try:
         found = read_overrides(written("given.yaml", data))
@@ -152,8 +152,8 @@ def overrides(data: bytes) -> None:
 
 
 def _feed(path: Path) -> None:
-    from intact.ptq.data import open_data
-    from intact.ptq.inputs import Input
+    from intact.ptq.data.batches import open_data
+    from intact.ptq.data.inputs import Input
 
     inputs = [Input("x", np.dtype(np.float32), ("n", 3, 8, 8))]
 

@@ -9,7 +9,7 @@ import pytest
 
 from intact import numerics as nx
 from intact.errors import QuantValueError
-from intact.numerics import granularity
+from intact.numerics.grids import granularity
 from intact.spec import QuantSpec
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from intact import numerics
 from intact.errors import QuantValueError
-from intact.numerics import functions
+from intact.numerics.floats import functions
 
 F32 = np.float32
 

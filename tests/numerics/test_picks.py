@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from intact.numerics.along_axis import ORDERED
-from intact.numerics.picks import REDUCTIONS, grid_sample, row_numbers, scatter_elements, scatter_rows, top_k
+from intact.numerics.floats.picks import (
+    REDUCTIONS,
+    grid_sample,
+    row_numbers,
+    scatter_elements,
+    scatter_rows,
+    top_k,
+)
 
 NAN, INF = math.nan, math.inf
 F = np.float32

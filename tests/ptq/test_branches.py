@@ -13,12 +13,12 @@ from onnx import numpy_helper, parser
 
 import intact
 from intact import graph
-from intact.cli.explain import read
+from intact.cli.verbs.explain import read
 from intact.engine.steps import FallbackSubgraph
 from intact.graph import load, strip_qdq, to_proto
-from intact.graph.inference import TOLD
+from intact.graph.infer.inference import TOLD
 from intact.ptq import branches
-from intact.ptq.settings import Settings
+from intact.ptq.scope.settings import Settings
 
 NET = """<ir_version: 8, opset_import: ["" : 17]>
 net (float[n, 3, 8, 8] x, int64 rate) => (float[n, 4, h, w] y) {

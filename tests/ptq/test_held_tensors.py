@@ -11,16 +11,18 @@ import onnx
 import pytest
 
 from intact import graph
-from intact.ptq import collect, counting, evaluator, layer_inputs, quantize, sample, smoothing
-from intact.ptq.bias_correction import with_bias_errors
-from intact.ptq.collect import calibrated
-from intact.ptq.emit import with_weights
-from intact.ptq.input_means import _Mean, mean_readers, weight_shapes
-from intact.ptq.prepare import prepared
-from intact.ptq.settings import Settings
-from intact.ptq.smoothing import smoothed
-from intact.ptq.stages import STAGES, run
-from intact.ptq.state import State
+from intact.ptq import quantize
+from intact.ptq.measure import counting, evaluator, layer_inputs, sample
+from intact.ptq.measure.input_means import _Mean, mean_readers, weight_shapes
+from intact.ptq.measure.state import State
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages import collect, smoothing
+from intact.ptq.stages.bias_correction import with_bias_errors
+from intact.ptq.stages.collect import calibrated
+from intact.ptq.stages.emit import with_weights
+from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.sequence import STAGES, run
+from intact.ptq.stages.smoothing import smoothed
 
 
 def collected(model: onnx.ModelProto, data: Any) -> State:

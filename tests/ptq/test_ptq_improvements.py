@@ -14,14 +14,14 @@ from intact import graph
 from intact.engine.reference import evaluate
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
-from intact.ptq.bias_correction import mean_errors
-from intact.ptq.collect import calibrated
-from intact.ptq.equalization import equalize, find_pairs
-from intact.ptq.prepare import prepared
-from intact.ptq.ranges import QuantizedWeight, weight_ends
-from intact.ptq.sample import Held
-from intact.ptq.settings import Settings
-from intact.ptq.smoothing import smoothed_images
+from intact.ptq.measure.sample import Held
+from intact.ptq.scope.ranges import QuantizedWeight, weight_ends
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages.bias_correction import mean_errors
+from intact.ptq.stages.collect import calibrated
+from intact.ptq.stages.equalization import equalize, find_pairs
+from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.smoothing import smoothed_images
 from intact.spec import QuantSpec
 
 PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}

@@ -12,13 +12,14 @@ import pytest
 
 from intact import graph
 from intact.graph import ops
-from intact.ptq import columns, quantize
-from intact.ptq.columns import InputsMet, as_rows, from_rows
-from intact.ptq.prepare import prepared
-from intact.ptq.rounding import _Grid, with_all_weights_rounded, with_rounded_weights
-from intact.ptq.settings import Settings
-from intact.ptq.stages import STAGES, run
-from intact.ptq.trial import error_of_weights
+from intact.ptq import quantize
+from intact.ptq.measure import columns
+from intact.ptq.measure.columns import InputsMet, as_rows, from_rows
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.rounding import _Grid, with_all_weights_rounded, with_rounded_weights
+from intact.ptq.stages.sequence import STAGES, run
+from intact.ptq.stages.trial import error_of_weights
 
 _ALL = [stage.name for stage in STAGES].index("round all weights")
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}

@@ -11,12 +11,13 @@ import pytest
 
 from intact import graph
 from intact.calib import METHODS
-from intact.ptq import quantize, smoothing
-from intact.ptq.collect import calibrated
-from intact.ptq.prepare import prepared
-from intact.ptq.settings import Settings
-from intact.ptq.smoothing import smoothed
-from intact.ptq.state import State
+from intact.ptq import quantize
+from intact.ptq.measure.state import State
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages import smoothing
+from intact.ptq.stages.collect import calibrated
+from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.smoothing import smoothed
 
 WIDTH = 64
 SHAPES = {"x": ["N", "T", WIDTH]}, {"y": ["N", "T", WIDTH]}

@@ -13,11 +13,11 @@ from intact import graph, progress
 from intact.errors import QuantValueError
 from intact.placement.float_steps import AGREEMENT_KEY
 from intact.ptq import quantize
-from intact.ptq.evaluator import relative
-from intact.ptq.prepare import prepared
-from intact.ptq.settings import Settings
-from intact.ptq.stages import STAGES, Stage, run
-from intact.ptq.state import State
+from intact.ptq.measure.evaluator import relative
+from intact.ptq.measure.state import State
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.sequence import STAGES, Stage, run
 
 
 @pytest.fixture

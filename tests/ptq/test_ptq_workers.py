@@ -14,10 +14,10 @@ import pytest
 from intact import graph
 from intact.calib import Calibration
 from intact.errors import CalibrationError
-from intact.ptq.counting import Asked, Counter, session_of
-from intact.ptq.evaluator import Errors, Evaluator
-from intact.ptq.sample import Held
-from intact.ptq.workers import WORKERS, in_order
+from intact.ptq.data.workers import WORKERS, in_order
+from intact.ptq.measure.counting import Asked, Counter, session_of
+from intact.ptq.measure.evaluator import Errors, Evaluator
+from intact.ptq.measure.sample import Held
 
 
 def compute(seconds: float) -> None:

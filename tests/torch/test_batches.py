@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import intact
 from intact.errors import QuantValueError
-from intact.torch._batches import forward_batch
+from intact.torch.models.batches import forward_batch
 
 
 class Scaled(nn.Module):

@@ -16,8 +16,8 @@ import intact.torch
 from intact import graph
 from intact.errors import CalibrationError
 from intact.torch import CalibrationResult
-from intact.torch._collection import enabled_quantizers
-from intact.torch.onnx_ops import translate
+from intact.torch.qdq.onnx_ops import translate
+from intact.torch.training.collection import enabled_quantizers
 
 
 class Net(nn.Module):
@@ -104,7 +104,7 @@ def test_auto_leaves_no_bias_behind_where_it_does_not(net: Net, monkeypatch: pyt
         model.conv.register_buffer("_bias_correction", -torch.ones(model.conv.out_channels), persistent=False)
         return [model.conv]
 
-    monkeypatch.setattr("intact.torch.calibration.subtract_mean_error", worse)
+    monkeypatch.setattr("intact.torch.training.calibration.subtract_mean_error", worse)
     for _ in range(2):
         result = calibrate(net, batches(), method="max", correct_bias="auto")
         assert not result.corrected

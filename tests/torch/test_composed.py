@@ -17,11 +17,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from intact import numerics
 from intact.calib import Histogram, Range
 from intact.errors import CalibrationError
-from intact.numerics.minifloat import round_to_format
+from intact.numerics.grids.minifloat import round_to_format
 from intact.spec import Format, QuantSpec
-from intact.torch import calib, calibrate, composed, learned_ranges, ops
+from intact.torch import calib, calibrate, composed
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator
 from intact.torch.nn import QuantLinear, TensorQuantizer
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators import learned_ranges
 from intact.torch.tensor_quant import QuantDescriptor, tensor_quant
 
 WORK = [torch.float32, torch.float64]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from intact.torch.distributed import ProcessGroup, deal, is_dealt
+from intact.torch.models.distributed import ProcessGroup, deal, is_dealt
 
 # What each process runs; the test's own process runs it too, for the reference. What a scenario leaves behind
 # are tensors in a safetensors file, or the text of an error.
@@ -25,7 +25,7 @@ from torch.distributed.fsdp import fully_shard
 import intact.torch
 from intact.errors import IntactError
 from intact.torch import distributed
-from intact.torch._sharded import whole
+from intact.torch.models.sharded import whole
 
 
 class Stop(Exception):

@@ -14,7 +14,8 @@ import intact
 import intact.torch
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.torch import calibrate, dynamo, replace_modules
+from intact.torch import calibrate, replace_modules
+from intact.torch.dynamo import backend as dynamo
 
 
 @pytest.fixture(autouse=True)

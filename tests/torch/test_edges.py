@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from intact.torch.graph_mode.edges import edge, edge_translation
-from intact.torch.onnx_ops import translate
+from intact.torch.qdq.onnx_ops import translate
 
 
 class Crossed(nn.Module):

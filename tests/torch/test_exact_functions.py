@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from intact import graph, numerics
 from intact.torch.exact import exact_functions, torch_functions
-from intact.torch.ops import fake_quantize
+from intact.torch.operators.fake_quantize import fake_quantize
 
 EVALUATED = nn.Identity().eval()
 

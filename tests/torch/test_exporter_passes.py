@@ -10,9 +10,9 @@ from torch import fx, nn
 from torch.onnx._internal.fx.passes import type_promotion
 from torch.overrides import _get_current_function_mode_stack
 
-from intact.torch import onnx_ops
-from intact.torch.onnx_ops import translate
-from intact.torch.stack_traces import NOT_THE_USERS, user_frames
+from intact.torch.qdq import onnx_ops
+from intact.torch.qdq.onnx_ops import translate
+from intact.torch.tracing.stack_traces import NOT_THE_USERS, user_frames
 
 rewriter = pytest.importorskip("onnxscript.rewriter._matcher")
 
@@ -98,7 +98,7 @@ def test_no_pass_over_the_program_is_watched(monkeypatch, net):
     monkeypatch.setattr(passes, "decompose_with_registry", find)
     monkeypatch.setattr(onnx_ops, "constants_folded", nullcontext)
     translate(net, CALL, opset=18)
-    assert not any(name.startswith("intact.torch.checks") for name in seen)
+    assert not any(name.startswith("intact.torch.tracing.checks") for name in seen)
 
 
 def test_traces_note_the_users_frames(net):

@@ -16,9 +16,9 @@ import intact.torch
 from intact.errors import CalibrationError, FileFormatError, QuantValueError
 from intact.numerics import short_amax
 from intact.spec import QuantSpec
-from intact.torch.finetuning import cosine_lr, distillation_loss
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
+from intact.torch.training.finetuning import cosine_lr, distillation_loss
 
 STEPS = 4
 

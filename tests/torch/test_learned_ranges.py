@@ -1,4 +1,4 @@
-"""`intact.torch.learned_ranges`: gradients of LSQ, LSQ+ and PACT by the papers' formulas, in float64."""
+"""`intact.torch.operators.learned_ranges`: gradients of LSQ, LSQ+ and PACT by the papers, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from intact import numerics
 from intact.calib import Histogram, range_of
 from intact.spec import Format, QuantSpec
-from intact.torch import learned_ranges, ops
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators import learned_ranges
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 

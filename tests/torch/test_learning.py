@@ -20,11 +20,16 @@ import intact.torch
 from intact import numerics
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
-from intact.torch import ops
-from intact.torch._collection import spec_of
-from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of, learning_quantizers
 from intact.torch.nn import TensorQuantizer
+from intact.torch.operators import fake_quantize as ops
 from intact.torch.tensor_quant import QuantDescriptor
+from intact.torch.training.collection import spec_of
+from intact.torch.training.learning import (
+    PositiveRanges,
+    learn_ranges,
+    learned_ranges_of,
+    learning_quantizers,
+)
 
 RANGES = ("_amax", "_amin")
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from intact.torch import calibrate, export, load_checkpoint, quantize, replace_modules, save_checkpoint
-from intact.torch._modules import copied
+from intact.torch.models.modules import copied
 
 
 class Net(nn.Module):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import intact
 from intact.errors import CalibrationError
 from intact.torch import export
-from intact.torch._nonfinite import squared_error
-from intact.torch.export_check import EndToEnd
+from intact.torch.models.nonfinite import squared_error
+from intact.torch.qdq.export_check import EndToEnd
 
 
 class Net(nn.Module):

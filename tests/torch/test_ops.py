@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from intact import numerics
 from intact.errors import QuantValueError
 from intact.spec import Format, QuantSpec
-from intact.torch import ops
+from intact.torch.operators import fake_quantize as ops
 
 OP = torch.ops.intact.fake_quantize.default
 OP_BACKWARD = torch.ops.intact.fake_quantize_backward.default

@@ -19,8 +19,8 @@ import intact
 import intact.torch
 from intact.errors import FileFormatError, QuantValueError
 from intact.pool import InProcess
-from intact.torch import ops
 from intact.torch.nn import TensorQuantizer
+from intact.torch.operators import fake_quantize as ops
 from intact.torch.reconstruction import learn
 from intact.torch.reconstruction.blocks import find_blocks
 from intact.torch.reconstruction.data import Samples

@@ -12,9 +12,10 @@ from torch import nn
 from intact import numerics
 from intact.errors import IntactError
 from intact.spec import Format, QuantSpec
-from intact.torch import calib, ops
+from intact.torch import calib
 from intact.torch.nn import TensorQuantizer
 from intact.torch.nn.modules.tensor_quantizer import name_quantizers
+from intact.torch.operators import fake_quantize as ops
 from intact.torch.tensor_quant import QuantDescriptor, fake_tensor_quant, tensor_quant
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, func, nn
 
-from intact.torch import ops, quantize
+from intact.torch import quantize
+from intact.torch.operators import fake_quantize as ops
 
 Grid = dict[str, Any]
 GRIDS: dict[str, Grid] = {

@@ -20,8 +20,9 @@ from torch import Tensor
 from intact import numerics
 from intact.calib.histogram import BINS
 from intact.spec import Format, QuantSpec
-from intact.torch import composed, ops
+from intact.torch import composed
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator, on_device
+from intact.torch.operators import fake_quantize as ops
 
 pytest.importorskip(
     "triton", reason="Triton is not installed (pip install triton): its kernels are not tested"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import intact.trt as trt
-from intact.trt import dialects, implicit
+from intact.trt.base import dialects
+from intact.trt.building import implicit
 
 Seconds = Callable[[str], float]
 """The seconds of "int8 LAYER", "float LAYER" and "plan CANDIDATE"."""

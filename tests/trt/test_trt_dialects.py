@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import intact.trt as trt
-from intact.trt import dialects
+from intact.trt.base import dialects
 
 BUILD = """
 builder = trt.Builder(logger)

@@ -1,5 +1,5 @@
 // Operations on elements of any type: comparisons, logic, choices, casts, arithmetic of integers and of
-// float64, rounding of float32. numerics/elementwise.py (N53) says what each means. All kernels give the same
+// float64, rounding of float32. numerics/integers/elementwise.py (N53) says what each means. All kernels give the same
 // bits (of a NaN: that it is one). No alignment needed; y may be an operand that moves.
 #pragma once
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import intact
-from intact.cli import (
+from intact.cli.verbs import (
     analyze,
     bench,
     cache,
@@ -25,9 +25,7 @@ from intact.cli import (
     tune,
     verify,
 )
-from intact.cli import (
-    build as build_plan,
-)
+from intact.cli.verbs import build as build_plan
 
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,

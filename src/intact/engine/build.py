@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 
-from intact.engine import files
 from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
+from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
 from intact.errors import QuantValueError
 from intact.kernels.registry import alternatives, chosen_kernels, kernel_list

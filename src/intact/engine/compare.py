@@ -19,7 +19,7 @@ from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import Codes, FallbackSubgraph
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.base.wiring import writes
 from intact.graph import Model, Seen, Session, Tagged, to_proto
 from intact.placement import float_steps, read_placement
 
@@ -27,7 +27,7 @@ Feeds = Mapping[str, NDArray]
 
 
 class Module(Protocol):
-    """A fake-quantized module: what `intact.torch.running.Runner` makes of one.
+    """A fake-quantized module: what `intact.torch.models.running.Runner` makes of one.
 
     Attributes:
         pairs: The pairs of the file that carry the names of its quantizers.

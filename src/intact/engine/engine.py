@@ -26,7 +26,7 @@ from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
 from intact.engine.choices import FormChoice
-from intact.engine.files import load, save
+from intact.engine.files.plan_files import load, save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import Recent, key_of

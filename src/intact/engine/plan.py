@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import STRING, Step, Tensor
-from intact.engine.steps.wiring import Const, Reads, Writes, named
+from intact.engine.steps.base.wiring import Const, Reads, Writes, named
 from intact.engine.stored import Stored
 from intact.errors import FileFormatError
 from intact.layer import Layer

@@ -11,7 +11,7 @@ import numpy as np
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step
-from intact.engine.steps.wiring import constants, reads, writes
+from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.terminal import printable
 
 COLUMNS = ("us", "share", "GMAC/s", "KiB", "kind", "kernels", "chosen by", "step [inner loops]")

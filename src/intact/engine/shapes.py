@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
 from intact.engine.steps import Call, FallbackSubgraph, Shape, ShapeArithmetic, Step
-from intact.engine.steps.sizes import Sizes
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.sizes import Sizes
+from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import FALLBACK_PARTS
 

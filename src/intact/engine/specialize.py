@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.recent import MOST_DECIDED, Recent, key_of
 from intact.engine.steps import Shape
-from intact.engine.steps.wiring import renamed
+from intact.engine.steps.base.wiring import renamed
 from intact.errors import FileFormatError, QuantValueError
 
 _STEP_BYTES = 2048  # of a step's record with its tensors

@@ -8,22 +8,48 @@ import intact.graph._onnx_ir  # noqa: F401
 # isort: split
 from onnx_ir import Graph, Model, Node, Value
 
-from intact.graph.attention import open_attentions
-from intact.graph.batchnorm import fold_batchnorm
-from intact.graph.between import nodes_between
-from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
-from intact.graph.build import Inserter, Namer, new_constant, replace
-from intact.graph.chosen import open_chosen
-from intact.graph.compose import DTYPES, Composer
-from intact.graph.compounds import in_known_forms, open_compounds
-from intact.graph.constants import Constants, evaluate_call
-from intact.graph.custom import register_operator
-from intact.graph.cut import cut, part
-from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
-from intact.graph.dynamic import float_dynamic, has_stored_codes, is_dynamic
-from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
-from intact.graph.einsum import open_einsums
-from intact.graph.emit_qdq import (
+from intact.graph.core.between import nodes_between
+from intact.graph.core.build import Inserter, Namer, new_constant, replace
+from intact.graph.core.constants import Constants, evaluate_call
+from intact.graph.core.cut import cut, part
+from intact.graph.core.edit import (
+    hold_constants,
+    own_weights,
+    separate_names,
+    set_initializer,
+    set_shape,
+    settle,
+)
+from intact.graph.core.equals import join_equals
+from intact.graph.core.float_values import float_value, float_value_of
+from intact.graph.core.invariants import check_after, check_graph, checks_every_pass
+from intact.graph.core.notes import Note
+from intact.graph.core.proto import own_graphs, to_proto
+from intact.graph.core.prune import lift_constants, prune
+from intact.graph.core.run import BoundInputs, Session
+from intact.graph.core.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
+from intact.graph.core.weights import raw_weights, weights_in, with_weights
+from intact.graph.files.compose import DTYPES, Composer
+from intact.graph.files.external import data_files
+from intact.graph.files.fallback import check_fallback
+from intact.graph.files.io import parse_model, read_model, tidy, to_bytes, write_model
+from intact.graph.files.load import Source, load
+from intact.graph.files.parcel import Parcel
+from intact.graph.files.parts import Parts, output_types, parts_of, take_floats_for_doubles
+from intact.graph.files.save import save
+from intact.graph.files.timing import node_seconds
+from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
+from intact.graph.infer.custom import register_operator
+from intact.graph.infer.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
+from intact.graph.infer.foreign import ForeignNode, rename_foreign
+from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
+from intact.graph.infer.layouts import axes_in_front
+from intact.graph.infer.specialize import specialize
+from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
+from intact.graph.opset.raising import raise_opset
+from intact.graph.qdq.batchnorm import fold_batchnorm
+from intact.graph.qdq.dynamic import float_dynamic, has_stored_codes, is_dynamic
+from intact.graph.qdq.emit_qdq import (
     FORMAT_OPSETS,
     QUANTIZER_KEY,
     REASON_KEY,
@@ -32,44 +58,25 @@ from intact.graph.emit_qdq import (
     emit_qdq,
     opset_of_markers,
 )
-from intact.graph.equals import join_equals
-from intact.graph.external import data_files
-from intact.graph.fallback import check_fallback
-from intact.graph.finishing import finish_layers
-from intact.graph.float16 import widen_float16
-from intact.graph.float_values import float_value, float_value_of
-from intact.graph.foreign import ForeignNode, rename_foreign
-from intact.graph.four_bits import widen_codes
-from intact.graph.fused import open_fused, require_portable
-from intact.graph.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
-from intact.graph.invariants import check_after, check_graph, checks_every_pass
-from intact.graph.io import parse_model, read_model, tidy, to_bytes, write_model
-from intact.graph.layouts import axes_in_front
-from intact.graph.load import Source, load
-from intact.graph.local_functions import inline_functions
-from intact.graph.loops import open_loops
-from intact.graph.mark import Mark, mark
-from intact.graph.markers import marker_schema
-from intact.graph.ml import open_ml
-from intact.graph.notes import Note
-from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
-from intact.graph.pads import join_pads
-from intact.graph.parcel import Parcel
-from intact.graph.parts import Parts, output_types, parts_of, take_floats_for_doubles
-from intact.graph.proto import own_graphs, to_proto
-from intact.graph.prune import lift_constants, prune
-from intact.graph.qoperator import normalize
-from intact.graph.raising import raise_opset
-from intact.graph.run import BoundInputs, Session
-from intact.graph.save import save
-from intact.graph.softmax_guards import guarded_softmax
-from intact.graph.specialize import specialize
-from intact.graph.stacks import join_stacks
-from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
-from intact.graph.tagged import Seen, Tagged, tagged_pairs
-from intact.graph.timing import node_seconds
-from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
-from intact.graph.weights import raw_weights, weights_in, with_weights
+from intact.graph.qdq.four_bits import widen_codes
+from intact.graph.qdq.mark import Mark, mark
+from intact.graph.qdq.markers import marker_schema
+from intact.graph.qdq.qoperator import normalize
+from intact.graph.qdq.softmax_guards import guarded_softmax
+from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
+from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs
+from intact.graph.rewrites.attention import open_attentions
+from intact.graph.rewrites.chosen import open_chosen
+from intact.graph.rewrites.compounds import in_known_forms, open_compounds
+from intact.graph.rewrites.einsum import open_einsums
+from intact.graph.rewrites.finishing import finish_layers
+from intact.graph.rewrites.float16 import widen_float16
+from intact.graph.rewrites.fused import open_fused, require_portable
+from intact.graph.rewrites.local_functions import inline_functions
+from intact.graph.rewrites.loops import open_loops
+from intact.graph.rewrites.ml import open_ml
+from intact.graph.rewrites.pads import join_pads
+from intact.graph.rewrites.stacks import join_stacks
 
 __all__ = [
     "BoundInputs",

@@ -18,7 +18,7 @@ from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_ar
 from intact.kernels._layout import ParameterLayout, plan
 from intact.kernels.registry import chosen_kernels
 from intact.numerics import granule_shape
-from intact.numerics.affine import code_zero_point, positive_scale
+from intact.numerics.grids.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
 
 Floats = NDArray[np.float32]

@@ -3,22 +3,9 @@
 Module, file, engine and every native kernel equal these functions; none of them is fast.
 """
 
-from intact.numerics.affine import (
-    REAL_DTYPES,
-    dequantize,
-    fake_quantize,
-    fake_quantize_grad,
-    quantize,
-    quantize_reciprocal,
-    representable_range,
-    store,
-    to_float32,
-)
 from intact.numerics.along_axis import arg_max, cum_sum, interpolate
-from intact.numerics.convolution import conv
-from intact.numerics.elementwise import Affine, add, rescale
-from intact.numerics.float_products import float_conv, float_product, fma
-from intact.numerics.functions import (
+from intact.numerics.floats.float_products import float_conv, float_product, fma
+from intact.numerics.floats.functions import (
     FUNCTIONS,
     acos,
     acosh,
@@ -50,19 +37,7 @@ from intact.numerics.functions import (
     softsign,
     tanh,
 )
-from intact.numerics.granularity import expand, granule_shape, normalized_axes
-from intact.numerics.integer_sum import (
-    accumulator_bound,
-    join_sums,
-    linear,
-    matmul,
-    prove_accumulator,
-    shift_of_sums,
-)
-from intact.numerics.learned_range import learned_range_grad
-from intact.numerics.minifloat import round_to_format
-from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
-from intact.numerics.normalization import (
+from intact.numerics.floats.normalization import (
     lane_sum,
     layer_norm,
     max_over,
@@ -71,12 +46,38 @@ from intact.numerics.normalization import (
     softmax,
     sum_over,
 )
-from intact.numerics.operations import ELEMENTWISE, elementwise
-from intact.numerics.pooling import avg_pool, float_max_pool, max_pool
-from intact.numerics.product_form import product_form
-from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
-from intact.numerics.recurrent import GATES, StateWeights, recurrence
-from intact.numerics.requantize import (
+from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
+from intact.numerics.floats.transposed import float_conv_transpose
+from intact.numerics.grids.affine import (
+    REAL_DTYPES,
+    dequantize,
+    fake_quantize,
+    fake_quantize_grad,
+    quantize,
+    quantize_reciprocal,
+    representable_range,
+    store,
+    to_float32,
+)
+from intact.numerics.grids.granularity import expand, granule_shape, normalized_axes
+from intact.numerics.grids.minifloat import round_to_format
+from intact.numerics.grids.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
+from intact.numerics.grids.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
+from intact.numerics.grids.statistics import absmax, count_fixed, count_pow2, minmax
+from intact.numerics.integers.convolution import conv
+from intact.numerics.integers.elementwise import Affine, add, rescale
+from intact.numerics.integers.integer_sum import (
+    accumulator_bound,
+    join_sums,
+    linear,
+    matmul,
+    prove_accumulator,
+    shift_of_sums,
+)
+from intact.numerics.integers.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
+from intact.numerics.integers.pooling import avg_pool, float_max_pool, max_pool
+from intact.numerics.integers.product_form import product_form
+from intact.numerics.integers.requantize import (
     NO_OFFSET,
     Bounds,
     Gain,
@@ -87,10 +88,9 @@ from intact.numerics.requantize import (
     to_codes,
     to_real,
 )
-from intact.numerics.rounding import moments, quadratic_forms, round_together, unit_factor
-from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
-from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
-from intact.numerics.transposed import float_conv_transpose
+from intact.numerics.integers.rounding import moments, quadratic_forms, round_together, unit_factor
+from intact.numerics.learned_range import learned_range_grad
+from intact.numerics.operations import ELEMENTWISE, elementwise
 
 __all__ = [
     "Affine",

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intact.numerics.affine import to_float32
-from intact.numerics.granularity import expand, granule_shape, normalized_axes
-from intact.numerics.normalization import lane_sum
+from intact.numerics.floats.normalization import lane_sum
+from intact.numerics.grids.affine import to_float32
+from intact.numerics.grids.granularity import expand, granule_shape, normalized_axes
 from intact.spec import QuantSpec
 
 PIECE = 1024

@@ -1,12 +1,12 @@
 """Quantization after training: an ONNX model and calibration data in, a Q/DQ model out."""
 
-from intact.ptq.budget import GOOD_DB, POOR_DB
-from intact.ptq.data import open_data
+from intact.ptq.data.batches import open_data
+from intact.ptq.data.images import Images
+from intact.ptq.data.streams import streamed
 from intact.ptq.from_cache import FromCache, quantize_from_cache
-from intact.ptq.images import Images
+from intact.ptq.mixed.budget import GOOD_DB, POOR_DB
 from intact.ptq.quantize import calibrate, quantize
 from intact.ptq.result import QuantizedModel
-from intact.ptq.streams import streamed
 
 __all__ = [
     "GOOD_DB",

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from intact.graph import Branch, Model, Session, inputs_behind, part
-from intact.ptq.data import open_data
-from intact.ptq.inputs import Feeds, inputs_of
-from intact.ptq.settings import Settings
-from intact.ptq.workers import THREADS
+from intact.ptq.data.batches import open_data
+from intact.ptq.data.inputs import Feeds, inputs_of
+from intact.ptq.data.workers import THREADS
+from intact.ptq.scope.settings import Settings
 
 KEPT_BYTES = 2**26
 """Of what reaches a branch, at most."""

@@ -14,9 +14,9 @@ from intact.calib import TrtCache, ZeroRangeWarning
 from intact.errors import CalibrationError
 from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
-from intact.ptq.prepare import nothing_to_quantize
 from intact.ptq.quantize import quantize
 from intact.ptq.result import QuantizedModel
+from intact.ptq.stages.prepare import nothing_to_quantize
 
 
 @dataclass(frozen=True)

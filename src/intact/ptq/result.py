@@ -35,7 +35,8 @@ class QuantizedModel:
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
             held runs, which are some of the calibration data.
         top1_expected: The share of rows, 0 to 1, whose largest value is expected to stay there in data like
-            those of calibration, by their margins (`intact.ptq.answers`); of outputs with 16 rows or more.
+            those of calibration, by their margins (`intact.ptq.measure.answers`); of outputs with 16 rows or
+            more.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.

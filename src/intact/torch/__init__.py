@@ -18,26 +18,27 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError.of("torch", "torch", "intact.torch") from None
 
-from intact.torch import calib, cuda_ext, nn, ops, quant_modules, tensor_quant, utils
-from intact.torch import onnx_export as _onnx_export  # noqa: F401  in front of torch.onnx.export
+from intact.torch import calib, cuda_ext, nn, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
-from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.compiling import compile
-from intact.torch.export import ExportReport, export
-from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.hf_quantizer import install as _register_with_transformers
-from intact.torch.ops import fake_quantize
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators.fake_quantize import fake_quantize
 from intact.torch.pickled import load_pickled
+from intact.torch.qdq import onnx_export as _onnx_export  # noqa: F401  in front of torch.onnx.export
+from intact.torch.qdq.export import ExportReport, export
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.reconstruction import BlockReport, ReconstructionResult, reconstruct
 from intact.torch.replace import ReplaceReport, replace_modules
+from intact.torch.training.calibration import CalibrationResult, calibrate
+from intact.torch.training.finetuning import FinetuneResult, finetune
 from intact.torch.version import __version__
 
 _register_with_transformers()
 if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles nothing does not pay
-    from intact.torch.dynamo import register as _register
+    from intact.torch.dynamo.backend import register as _register
 
     _register()
 

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.reading import reading
-from intact.torch._modules import unwrapped
 from intact.torch.graph_mode.forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
+from intact.torch.models.modules import unwrapped
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.replace import apply_conversion, conversion_record

@@ -12,11 +12,11 @@ from intact import graph
 from intact.engine import Engine
 from intact.engine import compile as build
 from intact.errors import QuantValueError
-from intact.torch._batches import device_of, moved
-from intact.torch._modules import require_module
 from intact.torch.graph_mode import GraphModeResult
+from intact.torch.models.batches import device_of, moved
+from intact.torch.models.modules import require_module
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.qdq_model import Call, example_arguments, qdq_model
+from intact.torch.qdq.qdq_model import Call, example_arguments, qdq_model
 
 __all__ = ["compile", "engine_of"]
 

@@ -42,7 +42,7 @@ class ScaledQuantDescriptor:
         amax: Number, list or array: a fixed range, in the unit of the tensor. Wins over calibration.
         learn_amax: True: the bounds of a clip are parameters (PACT), per-tensor only, as in the old library.
             "lsq", "lsq+", "pact": the range itself is one, per-tensor or per-channel, with the gradient of
-            `intact.torch.learned_ranges`; "lsq+" and "pact" learn both ends of an asymmetric range.
+            `intact.torch.operators.learned_ranges`; "lsq+" and "pact" learn both ends of an asymmetric range.
         scale_amax: Factor on amax, for quick experiments.
         calib_method: "max", "histogram" (the old library's bins) or "mergeable" (`intact.calib.Histogram`).
         unsigned: True: the grid starts at 0.

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from intact.errors import FileFormatError, IntactError
-from intact.torch._modules import unwrapped, when_quantized
 from intact.torch.checkpoint import add_quantizers, document_of
+from intact.torch.models.modules import unwrapped, when_quantized
 
 __all__ = ["described", "install", "prepare", "remember"]
 

@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 from intact.errors import QuantValueError, UnsupportedError
 from intact.patterns import checked_patterns, exact, require_fitting
 from intact.torch import nn as quant_nn
-from intact.torch._modules import copied
+from intact.torch.models.modules import copied
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.quant_modules import _DEFAULT_QUANT_MAP

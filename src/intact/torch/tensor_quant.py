@@ -19,7 +19,7 @@ from torch.autograd import Function
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
-from intact.torch import composed, ops
+from intact.torch import composed
 from intact.torch._errors import NotOfferedError
 from intact.torch.descriptor import (
     FLOAT_FORMATS,
@@ -28,6 +28,7 @@ from intact.torch.descriptor import (
     float_formats,
     format_name,
 )
+from intact.torch.operators import fake_quantize as ops
 
 __all__ = [
     "FakeAffineTensorQuantFunction",

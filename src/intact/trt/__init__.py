@@ -1,40 +1,11 @@
 """TensorRT's vocabulary on INTact's engine: ``import intact.trt as trt`` for ``import tensorrt as trt``."""
 
-from intact.trt.builder import (
-    Builder,
-)
-from intact.trt.calibrators import (
-    IInt8Calibrator,
-    IInt8EntropyCalibrator,
-    IInt8EntropyCalibrator2,
-    IInt8LegacyCalibrator,
-    IInt8MinMaxCalibrator,
-)
-from intact.trt.config import (
-    IBuilderConfig,
-    IOptimizationProfile,
-    ITimingCache,
-    TimingCacheKey,
-    TimingCacheValue,
-)
-from intact.trt.context import (
-    IDebugListener,
-    IExecutionContext,
-    IOutputAllocator,
-)
-from intact.trt.cuda_engine import (
-    ICudaEngine,
-)
-from intact.trt.dialects import (
+from intact.trt.base.dialects import (
     VERSIONS,
     get_dialect,
     set_dialect,
 )
-from intact.trt.engine_configs import (
-    IRuntimeConfig,
-    ISerializationConfig,
-)
-from intact.trt.enums import (
+from intact.trt.base.enums import (
     AllocatorFlag,
     BuilderFlag,
     CalibrationAlgoType,
@@ -69,7 +40,7 @@ from intact.trt.enums import (
     WeightsRole,
     nptype,
 )
-from intact.trt.host_interfaces import (
+from intact.trt.base.host_interfaces import (
     IAlgorithm,
     IAlgorithmContext,
     IAlgorithmIOInfo,
@@ -81,11 +52,90 @@ from intact.trt.host_interfaces import (
     IStreamReaderV2,
     IStreamWriter,
 )
-from intact.trt.host_memory import (
+from intact.trt.base.host_memory import (
     IHostMemory,
 )
-from intact.trt.inspector import (
-    EngineInspector,
+from intact.trt.base.logger import (
+    ILogger,
+    Logger,
+)
+from intact.trt.base.objects import (
+    IErrorRecorder,
+)
+from intact.trt.base.operations import (
+    ActivationType,
+    AttentionNormalizationOp,
+    BoundingBoxFormat,
+    CollectiveOperation,
+    CumulativeOperation,
+    DimensionOperation,
+    ElementWiseOperation,
+    FillOperation,
+    GatherMode,
+    InterpolationMode,
+    KVCacheMode,
+    LayerType,
+    LoopOutput,
+    MatrixOperation,
+    MoEActType,
+    PaddingMode,
+    PoolingType,
+    ReduceOperation,
+    ResizeCoordinateTransformation,
+    ResizeMode,
+    ResizeRoundMode,
+    ResizeSelector,
+    RNNDirection,
+    RNNGateType,
+    RNNInputMode,
+    RNNOperation,
+    SampleMode,
+    ScaleMode,
+    ScatterMode,
+    SliceMode,
+    TopKOperation,
+    TripLimit,
+    UnaryOperation,
+)
+from intact.trt.base.profiler import (
+    IProfiler,
+    Profiler,
+)
+from intact.trt.base.progress import (
+    IProgressMonitor,
+)
+from intact.trt.base.tensors import (
+    Dims,
+    Dims2,
+    Dims3,
+    Dims4,
+    DimsExprs,
+    DimsHW,
+    ITensor,
+    Permutation,
+    Weights,
+    volume,
+)
+from intact.trt.builder import (
+    Builder,
+)
+from intact.trt.building.calibrators import (
+    IInt8Calibrator,
+    IInt8EntropyCalibrator,
+    IInt8EntropyCalibrator2,
+    IInt8LegacyCalibrator,
+    IInt8MinMaxCalibrator,
+)
+from intact.trt.building.config import (
+    IBuilderConfig,
+    IOptimizationProfile,
+    ITimingCache,
+    TimingCacheKey,
+    TimingCacheValue,
+)
+from intact.trt.building.onnx_parser import (
+    OnnxParser,
+    ParserError,
 )
 from intact.trt.layers import (
     IActivationLayer,
@@ -148,56 +198,10 @@ from intact.trt.layers import (
     IUnaryLayer,
     IUnsqueezeLayer,
 )
-from intact.trt.logger import (
-    ILogger,
-    Logger,
-)
 from intact.trt.network import (
     INetworkDefinition,
 )
-from intact.trt.objects import (
-    IErrorRecorder,
-)
-from intact.trt.onnx_parser import (
-    OnnxParser,
-    ParserError,
-)
-from intact.trt.operations import (
-    ActivationType,
-    AttentionNormalizationOp,
-    BoundingBoxFormat,
-    CollectiveOperation,
-    CumulativeOperation,
-    DimensionOperation,
-    ElementWiseOperation,
-    FillOperation,
-    GatherMode,
-    InterpolationMode,
-    KVCacheMode,
-    LayerType,
-    LoopOutput,
-    MatrixOperation,
-    MoEActType,
-    PaddingMode,
-    PoolingType,
-    ReduceOperation,
-    ResizeCoordinateTransformation,
-    ResizeMode,
-    ResizeRoundMode,
-    ResizeSelector,
-    RNNDirection,
-    RNNGateType,
-    RNNInputMode,
-    RNNOperation,
-    SampleMode,
-    ScaleMode,
-    ScatterMode,
-    SliceMode,
-    TopKOperation,
-    TripLimit,
-    UnaryOperation,
-)
-from intact.trt.plugin import (
+from intact.trt.plugins.plugin import (
     Grid,
     IPluginV2Layer,
     IPluginV3Layer,
@@ -205,7 +209,7 @@ from intact.trt.plugin import (
     init_libnvinfer_plugins,
     plugin,
 )
-from intact.trt.plugins import (
+from intact.trt.plugins.registry import (
     DynamicPluginTensorDesc,
     IDimensionExpr,
     IExprBuilder,
@@ -230,31 +234,27 @@ from intact.trt.plugins import (
     get_builder_plugin_registry,
     get_plugin_registry,
 )
-from intact.trt.profiler import (
-    IProfiler,
-    Profiler,
+from intact.trt.running.context import (
+    IDebugListener,
+    IExecutionContext,
+    IOutputAllocator,
 )
-from intact.trt.progress import (
-    IProgressMonitor,
+from intact.trt.running.cuda_engine import (
+    ICudaEngine,
 )
-from intact.trt.refit import (
+from intact.trt.running.engine_configs import (
+    IRuntimeConfig,
+    ISerializationConfig,
+)
+from intact.trt.running.inspector import (
+    EngineInspector,
+)
+from intact.trt.running.refit import (
     OnnxParserRefitter,
     Refitter,
 )
-from intact.trt.runtime import (
+from intact.trt.running.runtime import (
     Runtime,
-)
-from intact.trt.tensors import (
-    Dims,
-    Dims2,
-    Dims3,
-    Dims4,
-    DimsExprs,
-    DimsHW,
-    ITensor,
-    Permutation,
-    Weights,
-    volume,
 )
 
 __version__: str

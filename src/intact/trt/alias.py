@@ -12,10 +12,10 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.standin_metadata import StandInDistribution, register_distribution
-from intact.trt.dialects import VERSIONS
+from intact.standins.metadata import StandInDistribution, register_distribution
+from intact.trt.base.dialects import VERSIONS
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
-from intact.trt.quick_plugins import PluginModule
+from intact.trt.plugins.quick_plugins import PluginModule
 
 CUDA_PYTHON, PYCUDA = "12.8.0", "2024.1.2"
 """The versions whose functions the stand-ins have."""

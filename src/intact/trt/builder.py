@@ -8,14 +8,20 @@ from typing import Any
 from intact.engine import Plan
 from intact.engine.lower import lower
 from intact.errors import IntactError
-from intact.trt.calibrators import IInt8Calibrator
-from intact.trt.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.cuda_engine import ICudaEngine, to_bytes
-from intact.trt.dialects import DialectChoice
-from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
-from intact.trt.host_interfaces import IStreamWriter
-from intact.trt.host_memory import IHostMemory
-from intact.trt.implicit import implicit_plan, nodes_on_floats
+from intact.trt.base.dialects import DialectChoice
+from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
+from intact.trt.base.host_interfaces import IStreamWriter
+from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.logger import ILogger, LogSeverity
+from intact.trt.base.objects import Reporting
+from intact.trt.base.progress import phases
+from intact.trt.base.removed import hide_removed
+from intact.trt.base.tensors import ITensor
+from intact.trt.building.calibrators import IInt8Calibrator
+from intact.trt.building.config import IBuilderConfig, IOptimizationProfile
+from intact.trt.building.implicit import implicit_plan, nodes_on_floats
+from intact.trt.building.record import BuildRecord
+from intact.trt.building.values import dependence_of, only_shapes, whole_plan
 from intact.trt.layers import (
     IAssertionLayer,
     IDequantizeLayer,
@@ -24,16 +30,10 @@ from intact.trt.layers import (
     IOnnxLayer,
     IQuantizeLayer,
 )
-from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
-from intact.trt.objects import Reporting
-from intact.trt.plugins import IPluginRegistry, get_plugin_registry, plugins_of
-from intact.trt.progress import phases
-from intact.trt.record import BuildRecord
-from intact.trt.refit import weights_of
-from intact.trt.removed import hide_removed
-from intact.trt.tensors import ITensor
-from intact.trt.values import dependence_of, only_shapes, whole_plan
+from intact.trt.plugins.registry import IPluginRegistry, get_plugin_registry, plugins_of
+from intact.trt.running.cuda_engine import ICudaEngine, to_bytes
+from intact.trt.running.refit import weights_of
 
 IGNORED = (
     "Calibrator won't be used in explicit precision mode. Use quantization aware training to generate "

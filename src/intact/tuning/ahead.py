@@ -9,9 +9,9 @@ from typing import Any
 from intact.engine import compile
 from intact.graph import Model, Parcel
 from intact.pool import JobPool
-from intact.ptq.prepare import NothingToQuantizeError
 from intact.ptq.quantize import quantize
-from intact.ptq.settings import Settings
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages.prepare import NothingToQuantizeError
 from intact.tuning.program import Choice
 from intact.tuning.score import Score, checked
 

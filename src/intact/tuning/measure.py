@@ -18,8 +18,8 @@ from intact.ptq.analysis.segments import Read
 from intact.ptq.analysis.sweep import Sweep, SweepJobs, Trial, measured_by
 from intact.ptq.analysis.units import SweepUnit, units_of
 from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
-from intact.ptq.settings import Settings, with_override
-from intact.ptq.state import State
+from intact.ptq.measure.state import State
+from intact.ptq.scope.settings import Settings, with_override
 from intact.tuning.clock import Remembered
 from intact.tuning.formats import FLOAT, LayerFormat
 from intact.tuning.program import FormatProgram

@@ -19,9 +19,9 @@ from intact.placement import Layer
 from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
 from intact.ptq.branches import kept, opened
-from intact.ptq.inputs import Feeds, inputs_of
-from intact.ptq.runs import Cutter
-from intact.ptq.settings import Settings
+from intact.ptq.data.inputs import Feeds, inputs_of
+from intact.ptq.data.runs import Cutter
+from intact.ptq.scope.settings import Settings
 from intact.spec import is_whole
 from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by
 from intact.tuning.clock import Clock, EngineClock, Remembered, identity

@@ -9,7 +9,14 @@ import pytest
 
 from intact.kernels import moves
 from intact.numerics.along_axis import ORDERED
-from intact.numerics.picks import REDUCTIONS, grid_sample, row_numbers, scatter_elements, scatter_rows, top_k
+from intact.numerics.floats.picks import (
+    REDUCTIONS,
+    grid_sample,
+    row_numbers,
+    scatter_elements,
+    scatter_rows,
+    top_k,
+)
 
 SPECIAL = np.float32([0, -0.0, np.nan, np.inf, -np.inf])
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]

@@ -25,7 +25,7 @@ from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import settled
 from intact.engine.steps import Shape, Step
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.base.wiring import writes
 from intact.kernels.program import Program, ThreadPool
 from intact.kernels.registry import chosen_kernels, machine
 from intact.timings import Timings

@@ -10,7 +10,7 @@ from intact.engine.cpu.backend import CpuBackend
 from intact.engine.plan import Plan
 from intact.engine.profile import work_of
 from intact.engine.steps import Shape
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.base.wiring import writes
 
 _FAMILIES = ("gemm", "winograd", "depthwise", "matmul", "float")
 """Of kernels that form products: a step's other native steps copy, or fill halos."""

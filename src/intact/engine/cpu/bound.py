@@ -19,7 +19,7 @@ from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.shapes import Compute, FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.base.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.kernels import moves
 from intact.kernels.program import ARENA, NativeStep, Program

@@ -13,7 +13,7 @@ from typing import Annotated
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Binary, LayerNorm, MatMul, Quantize, Softmax, Step, Tensor, Traits
-from intact.engine.steps.wiring import Operand, Read, Reads, Write, Writes, reads, writes
+from intact.engine.steps.base.wiring import Operand, Read, Reads, Write, Writes, reads, writes
 
 
 @dataclass(frozen=True)

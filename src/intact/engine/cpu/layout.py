@@ -19,7 +19,7 @@ from intact.engine.cpu.binding import NO_HALO, dense_strides
 from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.wiring import reads, writes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from intact.engine.cpu.layout import Layout
 from intact.engine.cpu.micro_batches import MicroBatches
 from intact.engine.plan import Plan
 from intact.engine.steps import Epilogue, Step
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.wiring import reads, writes
 from intact.kernels.program import SLACK
 
 

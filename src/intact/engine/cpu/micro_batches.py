@@ -21,7 +21,7 @@ from intact.engine.cpu.prepared import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step
-from intact.engine.steps.wiring import constants, reads, writes
+from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.kernels.program import ARENA
 
 NEAR_BYTES = 1 << 20

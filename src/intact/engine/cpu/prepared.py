@@ -13,7 +13,7 @@ from intact.engine.cpu.strings import without_strings
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import STRING, Step
-from intact.engine.steps.wiring import reads, writes
+from intact.engine.steps.base.wiring import reads, writes
 
 Kept = TypeVar("Kept")
 

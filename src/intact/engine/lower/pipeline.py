@@ -8,16 +8,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from intact.engine.files.limits import check_limits
 from intact.engine.heap import tidying
-from intact.engine.limits import check_limits
-from intact.engine.lower.choices import choose_rows
-from intact.engine.lower.constant_calls import compute_constant_calls, part_constant_outputs
-from intact.engine.lower.finish import finish
-from intact.engine.lower.layers import layers_of
-from intact.engine.lower.many_axes import join_axes
-from intact.engine.lower.open_sizes import leaves_open, with_model
-from intact.engine.lower.peephole import join_steps
-from intact.engine.lower.qdq_propagation import (
+from intact.engine.lower.base.finish import finish
+from intact.engine.lower.passes.choices import choose_rows
+from intact.engine.lower.passes.constant_calls import compute_constant_calls, part_constant_outputs
+from intact.engine.lower.passes.layers import layers_of
+from intact.engine.lower.passes.many_axes import join_axes
+from intact.engine.lower.passes.open_sizes import leaves_open, with_model
+from intact.engine.lower.passes.peephole import join_steps
+from intact.engine.lower.passes.qdq_propagation import (
     STAYS,
     cancel_pairs,
     drop_repeats,
@@ -26,11 +26,11 @@ from intact.engine.lower.qdq_propagation import (
     raise_quantizers,
     share_pairs,
 )
-from intact.engine.lower.select import select
-from intact.engine.lower.shapes import fold_sizes
-from intact.engine.lower.shared_constants import share_constants
-from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
-from intact.engine.lower.stored_weights import store_codes
+from intact.engine.lower.passes.shapes import fold_sizes
+from intact.engine.lower.passes.shared_constants import share_constants
+from intact.engine.lower.passes.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
+from intact.engine.lower.passes.stored_weights import store_codes
+from intact.engine.lower.rules.select import select
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (

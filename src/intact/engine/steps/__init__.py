@@ -11,52 +11,52 @@ makes either: codes in are dequantized (N12), codes out quantized (N11); a produ
 alone.
 """
 
-from intact.engine.steps.add import Add
-from intact.engine.steps.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
-from intact.engine.steps.binary import Binary
-from intact.engine.steps.call import Call
-from intact.engine.steps.chosen import ChosenLinear
-from intact.engine.steps.clip import Clip
-from intact.engine.steps.concat import Concat
-from intact.engine.steps.conv import Conv
-from intact.engine.steps.conv_transpose import ConvTranspose
-from intact.engine.steps.dequantize import Dequantize
-from intact.engine.steps.dims import Dim
-from intact.engine.steps.elementwise import Elementwise
-from intact.engine.steps.epilogue import Epilogue
-from intact.engine.steps.expand import Expand
-from intact.engine.steps.fake_quantize import FakeQuantize
-from intact.engine.steps.fallback import FallbackSubgraph
-from intact.engine.steps.float_conv import FloatConv
-from intact.engine.steps.float_conv_transpose import FloatConvTranspose
-from intact.engine.steps.float_linear import FloatLinear
-from intact.engine.steps.float_matmul import FloatMatMul
-from intact.engine.steps.function import Function
-from intact.engine.steps.gather import Gather
-from intact.engine.steps.grid_sample import GridSample
-from intact.engine.steps.layer_norm import LayerNorm
-from intact.engine.steps.linear import Linear
-from intact.engine.steps.matmul import MatMul
-from intact.engine.steps.pad import Pad
-from intact.engine.steps.pool import Pool
-from intact.engine.steps.quantize import Quantize
-from intact.engine.steps.recurrent import Recurrent
-from intact.engine.steps.reduce import Reduce
-from intact.engine.steps.reinterpret import Reinterpret
-from intact.engine.steps.rescale import Rescale
-from intact.engine.steps.reshape import Reshape
-from intact.engine.steps.resize import Resize
-from intact.engine.steps.scatter import GatherRows, ScatterElements, ScatterRows
-from intact.engine.steps.shape_arithmetic import ShapeArithmetic
-from intact.engine.steps.slice import Slice
-from intact.engine.steps.softmax import Softmax
-from intact.engine.steps.split_quantize import SplitQuantize
-from intact.engine.steps.step import Halo, Step, Traits
-from intact.engine.steps.table import Table
-from intact.engine.steps.tensors import STRING, Codes, Shape, Tensor
-from intact.engine.steps.top_k import TopK
-from intact.engine.steps.transpose import Transpose
-from intact.engine.steps.volume import StackPlanes
+from intact.engine.steps.base.dims import Dim
+from intact.engine.steps.base.epilogue import Epilogue
+from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
+from intact.engine.steps.calls.call import Call
+from intact.engine.steps.calls.fallback import FallbackSubgraph
+from intact.engine.steps.calls.shape_arithmetic import ShapeArithmetic
+from intact.engine.steps.elements.add import Add
+from intact.engine.steps.elements.binary import Binary
+from intact.engine.steps.elements.clip import Clip
+from intact.engine.steps.elements.dequantize import Dequantize
+from intact.engine.steps.elements.elementwise import Elementwise
+from intact.engine.steps.elements.fake_quantize import FakeQuantize
+from intact.engine.steps.elements.function import Function
+from intact.engine.steps.elements.quantize import Quantize
+from intact.engine.steps.elements.reinterpret import Reinterpret
+from intact.engine.steps.elements.rescale import Rescale
+from intact.engine.steps.elements.split_quantize import SplitQuantize
+from intact.engine.steps.elements.table import Table
+from intact.engine.steps.moves.concat import Concat
+from intact.engine.steps.moves.expand import Expand
+from intact.engine.steps.moves.gather import Gather
+from intact.engine.steps.moves.grid_sample import GridSample
+from intact.engine.steps.moves.pad import Pad
+from intact.engine.steps.moves.reshape import Reshape
+from intact.engine.steps.moves.resize import Resize
+from intact.engine.steps.moves.scatter import GatherRows, ScatterElements, ScatterRows
+from intact.engine.steps.moves.slice import Slice
+from intact.engine.steps.moves.transpose import Transpose
+from intact.engine.steps.moves.volume import StackPlanes
+from intact.engine.steps.products.chosen import ChosenLinear
+from intact.engine.steps.products.conv import Conv
+from intact.engine.steps.products.conv_transpose import ConvTranspose
+from intact.engine.steps.products.float_conv import FloatConv
+from intact.engine.steps.products.float_conv_transpose import FloatConvTranspose
+from intact.engine.steps.products.float_linear import FloatLinear
+from intact.engine.steps.products.float_matmul import FloatMatMul
+from intact.engine.steps.products.linear import Linear
+from intact.engine.steps.products.matmul import MatMul
+from intact.engine.steps.products.recurrent import Recurrent
+from intact.engine.steps.reductions.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
+from intact.engine.steps.reductions.layer_norm import LayerNorm
+from intact.engine.steps.reductions.pool import Pool
+from intact.engine.steps.reductions.reduce import Reduce
+from intact.engine.steps.reductions.softmax import Softmax
+from intact.engine.steps.reductions.top_k import TopK
 
 KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__()}
 """Every kind of step, by the name that plan files have for it."""

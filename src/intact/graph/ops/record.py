@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph import attributes
+from intact.graph.ops import attributes
 
 Kind = Literal[
     "convolution",  # sums of products with a window over the axes behind the channels

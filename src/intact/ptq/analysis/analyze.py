@@ -18,14 +18,14 @@ from intact.ptq.analysis.records import Drawn, Sensitivity, SensitivityAnalysis
 from intact.ptq.analysis.sweep import Sweep
 from intact.ptq.analysis.units import By, measured, units_of
 from intact.ptq.analysis.variants import QuantizedReads, grids_of
-from intact.ptq.data import open_data
-from intact.ptq.evaluator import relative, sqnr
-from intact.ptq.inputs import Feeds, inputs_of
-from intact.ptq.prepare import nothing_to_quantize, prepared
-from intact.ptq.runs import Cutter
-from intact.ptq.settings import Settings
-from intact.ptq.stages import STAGES, run
-from intact.ptq.state import State
+from intact.ptq.data.batches import open_data
+from intact.ptq.data.inputs import Feeds, inputs_of
+from intact.ptq.data.runs import Cutter
+from intact.ptq.measure.evaluator import relative, sqnr
+from intact.ptq.measure.state import State
+from intact.ptq.scope.settings import Settings
+from intact.ptq.stages.prepare import nothing_to_quantize, prepared
+from intact.ptq.stages.sequence import STAGES, run
 from intact.spec import is_whole
 
 BUDGET = 256

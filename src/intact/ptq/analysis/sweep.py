@@ -13,10 +13,10 @@ from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
-from intact.ptq.evaluator import Errors, parts_of, relative, summed, wanted_of
-from intact.ptq.measured_outputs import measured_outputs, with_outputs
-from intact.ptq.sample import Held
-from intact.ptq.workers import in_order
+from intact.ptq.data.workers import in_order
+from intact.ptq.measure.evaluator import Errors, parts_of, relative, summed, wanted_of
+from intact.ptq.measure.measured_outputs import measured_outputs, with_outputs
+from intact.ptq.measure.sample import Held
 
 Values = dict[str, NDArray]
 
@@ -74,7 +74,7 @@ class Sweep:
         return len(self._segments)
 
     def measure(self, trials: Sequence[Trial], bar: Progress | None = None) -> list[float]:
-        """Error of the outputs under each trial, see `intact.ptq.evaluator.relative`.
+        """Error of the outputs under each trial, see `intact.ptq.measure.evaluator.relative`.
 
         Args:
             trials: Any.

@@ -12,8 +12,8 @@ from intact.ptq.analysis.screening import ScreenedGroup, screened
 from intact.ptq.analysis.segments import Read
 from intact.ptq.analysis.sweep import Sweep, Trial
 from intact.ptq.analysis.variants import QuantizedReads
-from intact.ptq.evaluator import relative
-from intact.ptq.state import State
+from intact.ptq.measure.evaluator import relative
+from intact.ptq.measure.state import State
 
 By = Literal["tensor", "layer"]
 

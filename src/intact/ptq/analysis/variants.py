@@ -12,12 +12,12 @@ from intact import graph
 from intact.calib.choice import Ends
 from intact.graph import Model, Session, is_op, set_initializer
 from intact.ptq.analysis.segments import ModelSegment, Read
-from intact.ptq.emit import Marks
-from intact.ptq.evaluator import FIX
-from intact.ptq.ranges import QuantizedWeight
-from intact.ptq.state import State
-from intact.ptq.targets import Target
-from intact.ptq.workers import THREADS
+from intact.ptq.data.workers import THREADS
+from intact.ptq.measure.evaluator import FIX
+from intact.ptq.measure.state import State
+from intact.ptq.scope.ranges import QuantizedWeight
+from intact.ptq.scope.targets import Target
+from intact.ptq.stages.emit import Marks
 from intact.spec import QuantSpec
 
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from intact.calib import amax_from_counts
 from intact.errors import CalibrationError, UnsupportedError
 from intact.kernels.statistics import MAX_BINS
-from intact.torch import ops
 from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.calib.on_device import DeviceBins, count_fixed
+from intact.torch.operators import fake_quantize as ops
 
 _METHODS = ("entropy", "mse", "percentile")
 _OPTIONS: dict[str, Any] = {

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from intact.errors import CalibrationError
-from intact.torch import ops
 from intact.torch.calib.calibrator import _Calibrator, as_real
+from intact.torch.operators import fake_quantize as ops
 
 
 class MaxCalibrator(_Calibrator):

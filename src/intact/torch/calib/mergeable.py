@@ -10,10 +10,10 @@ from torch import Tensor
 
 from intact.calib import Histogram, Range, amax_of, range_of
 from intact.spec import Format, QuantSpec
-from intact.torch import ops
 from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.calib.on_device import DeviceStatistics
 from intact.torch.descriptor import format_name
+from intact.torch.operators import fake_quantize as ops
 
 
 class MergeableCalibrator(_Calibrator):

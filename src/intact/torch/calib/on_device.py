@@ -17,7 +17,8 @@ from torch import Tensor
 from intact.calib import Histogram, Range
 from intact.calib.histogram import BINS, MIN_EXPONENT
 from intact.errors import CalibrationError
-from intact.torch import composed, ops
+from intact.torch import composed
+from intact.torch.operators import fake_quantize as ops
 
 _PART = 1 << 24  # values whose bins are in memory at a time
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intact.torch import ops
+from intact.torch.operators import fake_quantize as ops
 
 __all__ = ["TensorGrid", "TensorGrids", "MOVES"]
 

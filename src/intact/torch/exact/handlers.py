@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from intact.torch import opened
 from intact.torch.exact import functions, products, recurrent, windows
 from intact.torch.exact.elementwise import ELEMENTWISE, Declined, Handler, of
 from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact
+from intact.torch.tracing import opened
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
 

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from intact.torch.exact.grids import MOVES, TensorGrids
 from intact.torch.exact.handlers import HANDLERS, OPENED, Declined
-from intact.torch.function_names import function_of
-from intact.torch.ops import is_tracing
+from intact.torch.operators.fake_quantize import is_tracing
+from intact.torch.tracing.function_names import function_of
 
 __all__ = ["exact_functions"]
 

@@ -15,7 +15,7 @@ from intact.torch.exact.grids import TensorGrids
 from intact.torch.exact.operator import exact, register
 from intact.torch.exact.products import linear
 from intact.torch.exact.steps import run_step
-from intact.torch.packed import run_padded
+from intact.torch.operators.packed import run_padded
 
 __all__ = ["layers"]
 

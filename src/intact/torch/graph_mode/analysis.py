@@ -17,7 +17,7 @@ from torch import nn
 
 from intact import graph as onnx_graph
 from intact.graph import ops
-from intact.graph.attributes import integer, text
+from intact.graph.ops.attributes import integer, text
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
@@ -26,7 +26,7 @@ from intact.torch.graph_mode.open_sizes import Calls, place_by_fixed_sizes
 from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.traced import Edge, Traced
 from intact.torch.graph_mode.tracing import trace
-from intact.torch.untranslated import OPAQUE
+from intact.torch.tracing.untranslated import OPAQUE
 
 
 @dataclass

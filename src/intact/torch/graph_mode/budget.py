@@ -1,7 +1,8 @@
 """16 bits, or floats, for what loses most: where 8 bits leave an output of a calibrated module poor.
 
-The same search as for files (`intact.ptq.budget`), with the module as what runs: units are quantized alone
-by their switches, on the batches that calibration has held, and times are predicted for the exported graph.
+The same search as for files (`intact.ptq.mixed.budget`), with the module as what runs: units are
+quantized alone by their switches, on the batches that calibration has held, and times are predicted for the
+exported graph.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
-from intact.ptq.budget import GOOD_DB, is_recurrent
-from intact.ptq.evaluator import Errors, relative, worst
-from intact.ptq.predicted_time import PredictedTime
-from intact.ptq.settings import FLOAT_BUDGET
-from intact.ptq.sixteen import Unit, said_of
-from intact.ptq.unit_groups import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
-from intact.torch._bias import undo_bias_correction
-from intact.torch._collection import enabled_quantizers
-from intact.torch.calibration import CalibrationResult
+from intact.ptq.measure.evaluator import Errors, relative, worst
+from intact.ptq.mixed.budget import GOOD_DB, is_recurrent
+from intact.ptq.mixed.predicted_time import PredictedTime
+from intact.ptq.mixed.unit_groups import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
+from intact.ptq.scope.settings import FLOAT_BUDGET
+from intact.ptq.stages.sixteen import Unit, said_of
 from intact.torch.exact import torch_functions
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.plan import QuantizerPlan
 from intact.torch.graph_mode.report import GraphModeReport
 from intact.torch.graph_mode.units import ModuleUnit, shapes_of, units_of
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.training.bias import undo_bias_correction
+from intact.torch.training.calibration import CalibrationResult
+from intact.torch.training.collection import enabled_quantizers
 
 
 @dataclass

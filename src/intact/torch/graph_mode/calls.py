@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from intact.torch.opened import BODIES, OPENED, writes_into
+from intact.torch.tracing.opened import BODIES, OPENED, writes_into
 
 _PROMOTING = {"add", "sub", "mul", "div"}
 _TORCH = Path(torch.__file__).parent

@@ -18,7 +18,6 @@ from torch import Tensor, fx, nn
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.exact import exact_functions
-from intact.torch.function_names import function_of
 from intact.torch.graph_mode.calls import (
     Calls,
     ModelCall,
@@ -30,8 +29,9 @@ from intact.torch.graph_mode.checkpointing import resume_checkpoints
 from intact.torch.graph_mode.fx_signature import record_as
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.opened import is_opened
-from intact.torch.runs_graph import Blank, RunsGraph
+from intact.torch.tracing.function_names import function_of
+from intact.torch.tracing.opened import is_opened
+from intact.torch.tracing.runs_graph import Blank, RunsGraph
 
 _local = threading.local()
 

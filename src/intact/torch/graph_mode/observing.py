@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from intact.torch.function_names import function_of
 from intact.torch.graph_mode.calls import (
     Calls,
     ModelCall,
@@ -21,7 +20,8 @@ from intact.torch.graph_mode.calls import (
 )
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.opened import is_opened
+from intact.torch.tracing.function_names import function_of
+from intact.torch.tracing.opened import is_opened
 
 _QUESTIONS = {
     "get",

@@ -16,14 +16,9 @@ from intact.graph import ops
 from intact.patterns import checked_patterns, ends_of_path, exact, require_fitting
 from intact.placement import Placement, float_steps, in_formats, profile_of
 from intact.progress import waiting
-from intact.ptq.measured_outputs import unordered_outputs
+from intact.ptq.measure.measured_outputs import unordered_outputs
 from intact.spec import Format
 from intact.torch import nn as quant_nn
-from intact.torch._batches import arguments_of, device_of, moved, tensors_in
-from intact.torch._choice import Method
-from intact.torch._collection import enabled_quantizers, working_quantizers
-from intact.torch._modules import copied, require_module, unwrapped, when_quantized
-from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
@@ -32,10 +27,15 @@ from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.recurrent import LAYERS
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult, training_modules
 from intact.torch.graph_mode.traced import Untraceable
+from intact.torch.models.batches import arguments_of, device_of, moved, tensors_in
+from intact.torch.models.modules import copied, require_module, unwrapped, when_quantized
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
-from intact.torch.qdq_model import example_arguments
+from intact.torch.qdq.qdq_model import example_arguments
 from intact.torch.replace import DEFAULT_CLASSES, convert, convertible, finish
+from intact.torch.training.calibration import calibrate
+from intact.torch.training.choice import Method
+from intact.torch.training.collection import enabled_quantizers, working_quantizers
 
 _POOLS: dict[type, type[QuantizedModule]] = {
     nn.MaxPool1d: quant_nn.QuantMaxPool1d,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch import nn
 
 from intact.placement import Placement, agreement
-from intact.torch.calibration import CalibrationResult
+from intact.torch.training.calibration import CalibrationResult
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from intact.torch._batches import tensors_in
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.traced import Untraceable
-from intact.torch.packed import has_packed
+from intact.torch.models.batches import tensors_in
+from intact.torch.operators.packed import has_packed
 
 _AGREEMENT = 1e-3
 _TRIES = 4

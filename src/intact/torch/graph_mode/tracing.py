@@ -21,9 +21,6 @@ from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
-from intact.torch._batches import tensors_in
-from intact.torch._collection import evaluating
-from intact.torch.checks import without_checks
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.edges import DOMAIN, edge, edge_translation
 from intact.torch.graph_mode.forward import has_method_as_forward
@@ -31,13 +28,16 @@ from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.graph_mode.surveys import Like, Surveyor, survey, survey_training
 from intact.torch.graph_mode.traced import Edge, Origin, Traced, Untraceable, by_site
-from intact.torch.grouped_products import whole_products
-from intact.torch.known_values import known_values
-from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
-from intact.torch.recurrent_ops import whole_layers
-from intact.torch.stack_traces import NOT_THE_USERS, user_frames
-from intact.torch.untold import untold
-from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
+from intact.torch.models.batches import tensors_in
+from intact.torch.operators.grouped_products import whole_products
+from intact.torch.operators.recurrent import whole_layers
+from intact.torch.qdq.onnx_ops import FLAT_WEIGHTS, translate
+from intact.torch.tracing.checks import without_checks
+from intact.torch.tracing.known_values import known_values
+from intact.torch.tracing.stack_traces import NOT_THE_USERS, user_frames
+from intact.torch.tracing.untold import untold
+from intact.torch.tracing.untranslated import Opaque, find_untranslated, knows_complex
+from intact.torch.training.collection import evaluating
 
 _BEHIND = "it runs behind the line at which tracing ends"
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError
 from intact.limits import NPZ_BYTES
-from intact.ptq.arrays import Npz
-from intact.ptq.pixels import decoded
+from intact.ptq.data.arrays import Npz
+from intact.ptq.data.pixels import decoded
 
 FOLDER_SIZE = 32
 MIN_PER_CLASS = 10

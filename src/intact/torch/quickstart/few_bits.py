@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from intact.torch.calibration import calibrate
-from intact.torch.finetuning import finetune
 from intact.torch.graph_mode import quantize
 from intact.torch.nn import TensorQuantizer
 from intact.torch.quickstart.train import LEARNING_RATE, Batches
 from intact.torch.reconstruction import reconstruct
+from intact.torch.training.calibration import calibrate
+from intact.torch.training.finetuning import finetune
 
 BITS, STEPS, BATCH = 2, 150, 32
 

@@ -17,11 +17,8 @@ from intact.errors import QuantValueError
 from intact.limits import THREADS
 from intact.progress import Progress
 from intact.spec import QuantSpec
-from intact.torch._collection import enabled_quantizers, spec_of
-from intact.torch.calibration import CalibrationResult, calibrate
-from intact.torch.export import ExportReport, export
-from intact.torch.finetuning import finetune
 from intact.torch.graph_mode import quantize
+from intact.torch.qdq.export import ExportReport, export
 from intact.torch.quickstart.data import LabelledImages, load
 from intact.torch.quickstart.few_bits import few_bit_models
 from intact.torch.quickstart.net import ResidualNet
@@ -34,6 +31,9 @@ from intact.torch.quickstart.train import (
     default_threads,
     train,
 )
+from intact.torch.training.calibration import CalibrationResult, calibrate
+from intact.torch.training.collection import enabled_quantizers, spec_of
+from intact.torch.training.finetuning import finetune
 
 CALIBRATION_IMAGES = 512
 CALIBRATION_BATCH = 64

@@ -14,18 +14,18 @@ from torch import nn
 from intact.errors import QuantValueError
 from intact.pool import InProcess, JobPool
 from intact.progress import Progress
-from intact.torch import distributed
-from intact.torch._batches import Forward, forward_batch
-from intact.torch._collection import enabled_quantizers
-from intact.torch._modules import require_module
-from intact.torch._sharded import require_whole
-from intact.torch.distributed import ProcessGroup, RankPool
-from intact.torch.onnx_ops import is_dynamic
+from intact.torch.models import distributed
+from intact.torch.models.batches import Forward, forward_batch
+from intact.torch.models.distributed import ProcessGroup, RankPool
+from intact.torch.models.modules import require_module
+from intact.torch.models.sharded import require_whole
+from intact.torch.qdq.onnx_ops import is_dynamic
 from intact.torch.reconstruction.blocks import FoundBlock, find_blocks
 from intact.torch.reconstruction.data import gather
 from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
 from intact.torch.reconstruction.parts import PartLearner, float_copy, frozen, learn_part, learned_part
 from intact.torch.reconstruction.state import FinishedBlocks, copies_of, fingerprint
+from intact.torch.training.collection import enabled_quantizers
 
 __all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
-from intact.torch._batches import Forward, real_tensors
-from intact.torch._collection import enabled_quantizers, evaluating, watching
+from intact.torch.models.batches import Forward, real_tensors
+from intact.torch.training.collection import enabled_quantizers, evaluating, watching
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from intact.progress import Progress
-from intact.torch import ops
-from intact.torch._batches import real_tensors
-from intact.torch._bias import corrected_biases, undo_bias_correction
-from intact.torch._collection import evaluating, spec_of
-from intact.torch._learning import PositiveRanges
 from intact.torch.graph_mode.forward import running_part
+from intact.torch.models.batches import real_tensors
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.operators import fake_quantize as ops
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import BlockData, Call, chosen
 from intact.torch.reconstruction.rounding import SoftRounding, beta_at
+from intact.torch.training.bias import corrected_biases, undo_bias_correction
+from intact.torch.training.collection import evaluating, spec_of
+from intact.torch.training.learning import PositiveRanges
 
 ROUNDING_WAY = 20.0
 """How far Adam may move V in all, over however many steps: that of the papers' 20,000 steps of 1e-3."""

@@ -13,13 +13,13 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from intact.progress import Progress
-from intact.torch._batches import Forward
-from intact.torch._bias import corrected_biases, undo_bias_correction
-from intact.torch._modules import copied
+from intact.torch.models.batches import Forward
+from intact.torch.models.modules import copied
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import gather_float
 from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
 from intact.torch.reconstruction.state import copies_of, tensors_of
+from intact.torch.training.bias import corrected_biases, undo_bias_correction
 
 _REPORT = "report"  # beside names that have a dot
 

@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
-from intact.torch._bias import corrected_biases
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.learn import BlockReport
+from intact.torch.training.bias import corrected_biases
 
 _KEY, _VERSION = "intact.reconstruction", 1
 

@@ -2,7 +2,7 @@
 
 `intact.torch.composed` is the definition, and these give its bits: quotients are rounded as IEEE has it
 (`div_rn`), nothing is merged into a fused multiply-add (``enable_fp_fusion=False``), and denormals stay.
-`intact.torch.ops` imports this package where a CUDA tensor comes and Triton is installed.
+`intact.torch.operators.fake_quantize` imports this package where a CUDA tensor comes and Triton is installed.
 """
 
 from intact.torch.triton.elementwise import fake_quantize, fake_quantize_backward

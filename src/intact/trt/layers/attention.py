@@ -12,11 +12,11 @@ import numpy as np
 
 from intact.errors import QuantValueError
 from intact.graph import Composer
-from intact.trt.enums import DataType
+from intact.trt.base.enums import DataType
+from intact.trt.base.objects import Interface
+from intact.trt.base.operations import AttentionNormalizationOp, KVCacheMode, LayerType
+from intact.trt.base.tensors import ITensor
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.objects import Interface
-from intact.trt.operations import AttentionNormalizationOp, KVCacheMode, LayerType
-from intact.trt.tensors import ITensor
 
 QUERY, KEY, VALUE, MASK, SCALE = range(5)
 NORMALIZED_TO = (DataType.FP8, DataType.INT8)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
-from intact.trt.dialects import Dialect, DialectChoice, message_of
-from intact.trt.enums import DataType, stored
-from intact.trt.objects import Interface
-from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, OwningNetwork, Sizes, plain
+from intact.trt.base.dialects import Dialect, DialectChoice, message_of
+from intact.trt.base.enums import DataType, stored
+from intact.trt.base.objects import Interface
+from intact.trt.base.operations import LayerType
+from intact.trt.base.tensors import ITensor, OwningNetwork, Sizes, plain
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 

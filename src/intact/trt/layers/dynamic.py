@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from intact.graph import Composer
-from intact.trt.enums import DataType
+from intact.trt.base.enums import DataType
+from intact.trt.base.operations import LayerType
+from intact.trt.base.tensors import ITensor, Sizes
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, Sizes
 
 LARGEST = {DataType.FP8: 448.0, DataType.FP4: 6.0}
 SCALES = (DataType.FP8, DataType.E8M0, DataType.FLOAT)

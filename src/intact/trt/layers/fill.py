@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from intact.graph import Composer
-from intact.trt.enums import DataType
+from intact.trt.base.enums import DataType
+from intact.trt.base.operations import FillOperation, LayerType
+from intact.trt.base.tensors import Sizes
 from intact.trt.layers.base import ILayer, Nodes, sizes_in
-from intact.trt.operations import FillOperation, LayerType
-from intact.trt.tensors import Sizes
 
 DEFAULTS = {
     FillOperation.LINSPACE: (0.0, 1.0), FillOperation.RANDOM_UNIFORM: (0.0, 1.0),

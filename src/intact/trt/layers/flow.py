@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from intact.graph import Composer
+from intact.trt.base.logger import ILogger
+from intact.trt.base.objects import Interface
+from intact.trt.base.operations import LayerType, LoopOutput, TripLimit
+from intact.trt.base.tensors import ITensor, Sizes
 from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
-from intact.trt.logger import ILogger
-from intact.trt.objects import Interface
-from intact.trt.operations import LayerType, LoopOutput, TripLimit
-from intact.trt.tensors import ITensor, Sizes
 
 Kind = TypeVar("Kind", bound=ILayer)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.graph import Composer
-from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
-from intact.trt.layers.weighted import WindowLayer, sizes_property
-from intact.trt.operations import (
+from intact.trt.base.operations import (
     InterpolationMode,
     LayerType,
     PaddingMode,
@@ -17,8 +15,10 @@ from intact.trt.operations import (
     ResizeSelector,
     SampleMode,
 )
-from intact.trt.removed import hide_removed
-from intact.trt.tensors import Sizes
+from intact.trt.base.removed import hide_removed
+from intact.trt.base.tensors import Sizes
+from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
+from intact.trt.layers.weighted import WindowLayer, sizes_property
 
 POOLS = {PoolingType.MAX: "MaxPool", PoolingType.AVERAGE: "AveragePool"}
 MODES = {

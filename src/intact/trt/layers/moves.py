@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
+from intact.trt.base.operations import LayerType
+from intact.trt.base.tensors import Sizes, Weights, array_of
 from intact.trt.layers.base import ILayer, Nodes, int64, rank_of, sizes_in
-from intact.trt.operations import LayerType
-from intact.trt.tensors import Sizes, Weights, array_of
 
 
 class IConstantLayer(ILayer):

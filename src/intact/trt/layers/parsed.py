@@ -6,8 +6,8 @@ from collections.abc import Container
 from typing import Any
 
 from intact.graph import Composer
+from intact.trt.base.operations import LayerType, layer_type_of
 from intact.trt.layers.base import ILayer
-from intact.trt.operations import LayerType, layer_type_of
 
 SIZES: dict[str, tuple[int, ...]] = {
     "AffineGrid": (1,), "CenterCropPad": (1,), "ConstantOfShape": (0,), "Expand": (1,), "MaxUnpool": (2,),

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import DTYPES, Composer
-from intact.trt.enums import DataType, stored
-from intact.trt.layers.base import ILayer, Nodes, sizes_in
-from intact.trt.operations import (
+from intact.trt.base.enums import DataType, stored
+from intact.trt.base.operations import (
     UNARY_NODES,
     ActivationType,
     ElementWiseOperation,
@@ -19,7 +18,8 @@ from intact.trt.operations import (
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.tensors import ITensor, Sizes, Weights, array_of
+from intact.trt.base.tensors import ITensor, Sizes, Weights, array_of
+from intact.trt.layers.base import ILayer, Nodes, sizes_in
 
 ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
     ActivationType.RELU: ("Relu",), ActivationType.SIGMOID: ("Sigmoid",), ActivationType.TANH: ("Tanh",),

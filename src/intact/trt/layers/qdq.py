@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.enums import DataType
+from intact.trt.base.enums import DataType
+from intact.trt.base.operations import LayerType
+from intact.trt.base.tensors import ITensor
 from intact.trt.layers.base import ILayer, Nodes
 from intact.trt.layers.dynamic import dequantized, dynamic_behind
 from intact.trt.layers.moves import IConstantLayer
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
-from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor
 
 MAX_VOLUME = 2**31 - 1
 FORMATS = (DataType.INT8, DataType.FP8, DataType.INT4, DataType.FP4)

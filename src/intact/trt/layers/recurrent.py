@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
+from intact.trt.base.operations import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
+from intact.trt.base.tensors import ITensor, Weights, array_of
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.operations import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
-from intact.trt.tensors import ITensor, Weights, array_of
 
 GATES = {
     RNNOperation.RELU: (RNNGateType.INPUT,), RNNOperation.TANH: (RNNGateType.INPUT,),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from intact.graph import Composer
-from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
-from intact.trt.operations import (
+from intact.trt.base.enums import DataType
+from intact.trt.base.operations import (
     REDUCE_NODES,
     CumulativeOperation,
     LayerType,
     ReduceOperation,
     TopKOperation,
 )
-from intact.trt.tensors import Sizes
+from intact.trt.base.tensors import Sizes
+from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
 
 
 class ISoftMaxLayer(ILayer):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
+from intact.trt.base.operations import LayerType, MatrixOperation, PaddingMode
+from intact.trt.base.removed import hide_removed
+from intact.trt.base.tensors import Sizes, Weights, array_of
 from intact.trt.layers.base import ILayer, Nodes, rank_of
-from intact.trt.operations import LayerType, MatrixOperation, PaddingMode
-from intact.trt.removed import hide_removed
-from intact.trt.tensors import Sizes, Weights, array_of
 
 AUTO_PADS = {PaddingMode.SAME_UPPER: "SAME_UPPER", PaddingMode.SAME_LOWER: "SAME_LOWER"}
 ROUND_UP = (PaddingMode.EXPLICIT_ROUND_UP, PaddingMode.CAFFE_ROUND_UP)

@@ -9,17 +9,17 @@ import numpy as np
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
-from intact.trt.dialects import DialectChoice
-from intact.trt.enums import DataType, NetworkDefinitionCreationFlag
+from intact.trt.base.dialects import DialectChoice
+from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
+from intact.trt.base.logger import ILogger, LogSeverity
+from intact.trt.base.operations import AttentionNormalizationOp
+from intact.trt.base.removed import hide_removed
+from intact.trt.base.tensors import Answer, ITensor, Sizes, array_of, plain
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
-from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network.model import NetworkModel
 from intact.trt.network.table import install
-from intact.trt.operations import AttentionNormalizationOp
-from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
-from intact.trt.plugins import adopt
-from intact.trt.removed import hide_removed
-from intact.trt.tensors import Answer, ITensor, Sizes, array_of, plain
+from intact.trt.plugins.plugin import IPluginV2Layer, IPluginV3Layer
+from intact.trt.plugins.registry import adopt
 
 Layer = TypeVar("Layer", bound=ILayer)
 

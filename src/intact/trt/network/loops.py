@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from intact.graph import Composer
+from intact.trt.base.operations import LoopOutput, TripLimit
+from intact.trt.base.tensors import ITensor
 from intact.trt.layers import ILayer, ILoop
 from intact.trt.layers.base import Nodes
 from intact.trt.layers.flow import ILoopOutputLayer, IRecurrenceLayer, LoopBoundaryLayer
-from intact.trt.operations import LoopOutput, TripLimit
-from intact.trt.tensors import ITensor
 
 
 @dataclass(eq=False)

@@ -12,11 +12,11 @@ from intact.engine.lower import fold_sizes
 from intact.errors import IntactError
 from intact.graph import Composer, Session
 from intact.trt import layers as kinds
-from intact.trt.enums import DataType, dtype_of, stored
+from intact.trt.base.enums import DataType, dtype_of, stored
+from intact.trt.base.objects import Reporting
+from intact.trt.base.tensors import ITensor, Sizes
 from intact.trt.layers import ILayer
 from intact.trt.network.loops import ordered, write
-from intact.trt.objects import Reporting
-from intact.trt.tensors import ITensor, Sizes
 
 OPSET = 21
 

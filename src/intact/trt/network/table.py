@@ -12,9 +12,9 @@ from inspect import Parameter, Signature, cleandoc
 from typing import Any
 
 from intact.trt import layers as kinds
-from intact.trt.enums import DataType
+from intact.trt.base.enums import DataType
+from intact.trt.base.operations import BoundingBoxFormat, CumulativeOperation, GatherMode, ScatterMode
 from intact.trt.layers import ILayer
-from intact.trt.operations import BoundingBoxFormat, CumulativeOperation, GatherMode, ScatterMode
 
 _WINDOW = "input! num_output_maps kernel_shape>kernel_size_nd kernel=None bias=None"
 _POOL = "input! type window_size>window_size_nd"

@@ -14,7 +14,7 @@ from intact.engine.steps import Codes, Shape
 from intact.kernels import moves, pointwise
 from intact.kernels.epilogue import Bytes
 from intact.kernels.program import NativeStep, View
-from intact.numerics.multipliers import MULTIPLIER_LIMIT
+from intact.numerics.integers.multipliers import MULTIPLIER_LIMIT
 
 
 def zero_of(codes: Codes) -> int:

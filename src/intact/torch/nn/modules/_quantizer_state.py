@@ -8,8 +8,9 @@ import torch
 
 from intact.errors import IntactError
 from intact.spec import Format, QuantSpec
-from intact.torch import learned_ranges, ops
 from intact.torch.descriptor import QuantDescriptor
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators import learned_ranges
 from intact.torch.utils.quant_logging import LOGGER
 
 TensorQuantizer: TypeAlias = Any  # its module imports this one

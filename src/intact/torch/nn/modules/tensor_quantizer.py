@@ -11,12 +11,14 @@ from torch import Tensor, fx, nn
 
 from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
-from intact.torch import calib, learned_ranges, ops
+from intact.torch import calib
 from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
 from intact.torch.nn.modules._switches import Switches
 from intact.torch.nn.modules.clip import Clip
+from intact.torch.operators import fake_quantize as ops
+from intact.torch.operators import learned_ranges
 from intact.torch.tensor_quant import refuse_negative, tensor_quant
 from intact.torch.utils.quant_logging import LOGGER
 
@@ -255,7 +257,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
 
         Args:
             inputs: For "lsq" and "lsq+": start where their papers do for this tensor, a weight if it is a
-                Parameter, else activations, [batch, ...]. See `intact.torch.learned_ranges.start`.
+                Parameter, else activations, [batch, ...]. See `intact.torch.operators.learned_ranges.start`.
         """
         if not self._learn_amax:
             raise CalibrationError(

@@ -1,0 +1,1 @@
+"""The verbs of ``intact``, a module each."""

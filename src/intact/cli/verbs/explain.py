@@ -1,0 +1,193 @@
+"""``intact explain``: what runs in int8, fused into what, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
+from intact.cli.output import say, show_json, show_table
+from intact.cli.verbs.build import subgraphs
+from intact.errors import QuantValueError, UnsupportedError
+
+if TYPE_CHECKING:
+    from intact.engine import Plan
+    from intact.graph import Model
+    from intact.placement import Placement
+
+
+def run(
+    model: Annotated[Path, typer.Argument(help="An ONNX file, or a plan.", **READ)],
+    profile: ProfileName = "intact",
+    include: Include = None,
+    exclude: Exclude = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Show only the layers that run in this: int8 or float.")
+    ] = None,
+    kernels: Annotated[
+        bool,
+        typer.Option("--kernels", help="Of a plan: which form of each layer runs here, and what decided it."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show layer by layer what runs in int8, fused into what, and why.
+
+    For a file with Q/DQ pairs: what they make of it; with the profile "intact", what the steps of its plan
+    do. For a float file: what `intact quantize` would do. For a plan: what its steps do, which `--json`
+    names, and what of it ONNX Runtime runs.
+
+    Examples:
+
+    - `intact explain model.onnx`
+    - `intact explain model.plan`
+    - `intact explain model.plan --kernels` shows which kernel each layer has on this machine, and by what
+    - `intact explain float.onnx --profile tensorrt --exclude 'head/*'`
+    - `intact explain model.onnx --precision float` shows what did not make it, and why
+    """
+    from intact.placement import explain
+
+    if kernels:
+        show_kernels(model, as_json)
+        return
+    if precision not in (None, "int8", "float"):
+        raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
+    plan, quantized, engine = _plan(model), True, "intact"
+    branches: list[Placement] = []
+    if plan is None:
+        quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
+        rows, engine = explain(placement), placement.profile.name
+        plan = _lowered(model) if quantized and engine == "intact" else None
+    if plan is not None:
+        rows = with_steps(explain(plan), plan)
+    rows += [row for branch in branches for row in explain(branch)]
+    counts = Counter(str(row["precision"]) for row in rows)
+    if precision is not None:
+        rows = [row for row in rows if row["precision"] == precision]
+    if as_json:
+        show_json({"file": str(model), "quantized": quantized, "profile": engine, "layers": rows})
+        return
+    title = f"{model.name}: {'as its pairs say' if quantized else 'as it would be quantized'}"
+    columns = ("layer", "runs in", "as", "why")
+    cells = [(row["layer"], row["precision"], row["fused"], _why(row)) for row in rows]
+    show_table(title, columns, cells)
+    say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
+    for name, reason in subgraphs(plan).items() if plan is not None else ():
+        say(f"in ONNX Runtime: {name}: {reason}")
+    if plan is not None and plan.deciding:
+        say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
+
+
+def _why(row: dict[str, object]) -> str:
+    """The reason, and how sums become codes where they do."""
+    rounding = row.get("rounding")
+    return f"{row['reason']}; codes by a {rounding}" if rounding else str(row["reason"])
+
+
+def show_kernels(model: Path, as_json: bool) -> None:
+    """The form of each layer that has several, what decided, and what is known of the others."""
+    import intact
+
+    choices = intact.compile(model).choices()
+    if as_json:
+        layers = [
+            {
+                "layer": step.name, "runs": choice.form, "by": choice.by, "model": choice.default,
+                "seconds": dict(choice.seconds),
+            }
+            for step, choice in choices
+        ]  # fmt: skip
+        show_json({"file": str(model), "layers": layers})
+        return
+    rows = []
+    for step, choice in choices:
+        known = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
+        rows.append((step.name, choice.form, choice.by, known))
+    show_table(f"{model.name}: on this machine", ("layer", "runs", "chosen by", "us"), rows)
+
+
+def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
+    """`rows`, each with the kinds of the plan's steps that run it, and how its sums become codes (N22).
+
+    Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
+    """
+    from intact.engine.steps.base.wiring import writes
+
+    kinds: dict[str, list[str]] = {}
+    rounding: dict[str, str] = {}
+    for step in plan.steps:
+        epilogue = getattr(step, "epilogue", None)
+        for node in step.nodes:
+            kinds.setdefault(node, []).append(step.kind)
+            if epilogue is not None and plan.tensors[writes(step)[0]].codes is not None:
+                rounding[node] = "division" if epilogue.divides or epilogue.activation else "product"
+    return [
+        row | {"steps": kinds.get(str(row["layer"]), []), "rounding": rounding.get(str(row["layer"]), "")}
+        for row in rows
+    ]
+
+
+def _plan(model: Path) -> Plan | None:
+    """What a plan file holds; None for a file of another kind."""
+    from intact.engine.files import plan_files as files
+
+    return files.load(model).plan if files.is_plan(model) else None
+
+
+def _lowered(model: Path) -> Plan | None:
+    """The plan of a file with pairs; None where the engine does not take it."""
+    from intact.engine.lower import lower
+
+    try:
+        return lower(model)
+    except UnsupportedError:
+        return None
+
+
+def read(
+    model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]
+) -> tuple[bool, list[Placement]]:
+    """Whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its Ifs.
+
+    Raises:
+        QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
+    """
+    from intact.graph import in_known_forms, is_op, load, normalize, raise_opset, strip_dynamic
+    from intact.placement import place, read_placement
+    from intact.ptq.scope.asked_names import NameResolver, node_names
+
+    graph = load(model)
+    before = node_names(graph)
+    normalize(graph)
+    strip_dynamic(graph)
+    if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
+        raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
+        in_known_forms(graph)
+        resolver = NameResolver(before, graph)
+        include, exclude = (
+            [one for found in resolver.resolved(where, patterns).values() for one in found]
+            for where, patterns in (("include", include), ("exclude", exclude))
+        )
+        main = place(graph, profile, include=include, exclude=exclude)
+        return False, [main, *(place(branch, profile) for branch in _branches(graph))]
+    if include or exclude:
+        raise QuantValueError(
+            "include, exclude",
+            "patterns for a file that has Q/DQ pairs",
+            "a float file",
+            "leave them out, or take the pairs away first: intact strip",
+        )
+    return True, [read_placement(one, profile) for one in (graph, *_branches(graph))]
+
+
+def _branches(model: Model) -> Iterator[Model]:
+    """The branches of Ifs, and those of branches, as models."""
+    from intact.graph import branches_of, load
+
+    for branch in branches_of(model):
+        part = load(branch.model)
+        yield part
+        yield from _branches(part)

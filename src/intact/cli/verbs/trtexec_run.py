@@ -1,0 +1,304 @@
+"""What ``intact trtexec`` does: build or load an engine, time it, write what was asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from intact.atomic import replacing
+from intact.cli.options import read_shapes
+from intact.cli.output import say, show_table
+from intact.errors import FileFormatError, QuantValueError
+from intact.limits import BATCH_BYTES
+from intact.reading import read_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from intact import trt
+
+_Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of the command, under their names there."""
+
+    onnx: Path | None = None
+    load_engine: Path | None = None
+    save_engine: Path | None = None
+    int8: bool = False
+    fp16: bool = False
+    best: bool = False
+    calib: Path | None = None
+    shapes: str = ""
+    min_shapes: str = ""
+    opt_shapes: str = ""
+    max_shapes: str = ""
+    load_inputs: str = ""
+    iterations: int = 10
+    warm_up: int = 200
+    duration: float = 3.0
+    avg_runs: int = 10
+    threads: int | None = None
+    precision_constraints: str = "none"
+    layer_precisions: str = ""
+    timing_cache: Path | None = None
+    build_only: bool = False
+    dump_profile: bool = False
+    export_profile: Path | None = None
+    dump_layers: bool = False
+    export_layers: Path | None = None
+    dump_output: bool = False
+    export_output: Path | None = None
+    export_times: Path | None = None
+    workspace: int = 0
+    explicit_batch: bool = False
+    verbose: bool = False
+
+
+def execute(asked: Request) -> None:
+    """Do what was asked for.
+
+    Raises:
+        IntactError: A file or an option is wrong, or the model cannot be built so.
+    """
+    from intact import trt
+
+    if (asked.onnx is None) == (asked.load_engine is None):
+        raise QuantValueError(
+            "trtexec", "neither or both of --onnx and --loadEngine", "one of them", "give one"
+        )
+    logger = trt.Logger(trt.Logger.VERBOSE if asked.verbose else trt.Logger.WARNING)
+    source = asked.onnx or asked.load_engine
+    assert source is not None
+    serialized = _build(asked, source, logger) if asked.onnx is not None else read_bytes(source)
+    if asked.save_engine is not None:
+        with replacing(asked.save_engine) as new:
+            new.write(serialized)
+        say(f"wrote {asked.save_engine}: {len(serialized)} bytes")
+    runtime = trt.Runtime(logger)
+    runtime.max_threads = asked.threads
+    engine = runtime.deserialize_cuda_engine(serialized)
+    if engine is None:
+        raise FileFormatError(f"'{source}'", "no engine", "one that --saveEngine wrote", "build it again")
+    _tell_layers(engine, asked)
+    if not asked.build_only:
+        _Run(engine, asked).all()
+
+
+def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
+    from intact import trt
+
+    builder = trt.Builder(logger)
+    network, config = builder.create_network(), builder.create_builder_config()
+    parser = trt.OnnxParser(network, logger)
+    if not parser.parse_from_file(onnx):
+        first = str(parser.get_error(0))
+        raise FileFormatError(
+            f"'{onnx}'", first, "a model that the parser takes", "intact check lists what to do"
+        )
+    if asked.int8 or asked.best:
+        config.set_flag(trt.BuilderFlag.INT8)
+    if asked.calib is not None:
+        config.int8_calibrator = _cached(asked.calib)
+    _add_profile(asked, builder, network, config)
+    _pin(network, config, _pins(asked.layer_precisions), asked.precision_constraints)
+    times = asked.timing_cache
+    stored = read_bytes(times) if times is not None and times.exists() else b""
+    config.set_timing_cache(config.create_timing_cache(stored))
+    start = perf_counter()
+    serialized = builder.build_serialized_network(network, config)
+    if serialized is None:
+        raise QuantValueError(f"'{onnx}'", "no engine", "one that builds", "see the errors above")
+    say(f"built in {perf_counter() - start:.2f} s")
+    cache = config.get_timing_cache()
+    if times is not None and cache is not None:
+        with replacing(times) as new:
+            new.write(cache.serialize())
+    return serialized
+
+
+def _add_profile(
+    asked: Request, builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
+) -> None:
+    fixed = read_shapes(asked.shapes, "--shapes")
+    texts = (asked.min_shapes, asked.opt_shapes, asked.max_shapes)
+    ends = [read_shapes(text, "profile shapes") or fixed for text in texts]
+    if any(-1 in tensor.shape for tensor in network.inputs) and all(ends):
+        profile = builder.create_optimization_profile()
+        for name in ends[1]:
+            profile.set_shape(name, *(end[name] for end in ends))
+        config.add_optimization_profile(profile)
+
+
+def _cached(path: Path) -> trt.IInt8Calibrator:
+    """A calibrator that has a cache and no data."""
+    from intact import trt
+    from intact.calib import TrtCache
+    from intact.trt.building.calibrators import TABLES
+
+    kinds = (trt.IInt8EntropyCalibrator2, trt.IInt8MinMaxCalibrator, trt.IInt8EntropyCalibrator)
+    kind = {TABLES[k.ALGORITHM]: k for k in kinds}[TrtCache.load(path).algorithm]
+    methods: dict[str, Any] = {
+        "get_batch_size": lambda self: 1,
+        "get_batch": lambda self, names: None,
+        "read_calibration_cache": lambda self: read_bytes(path),
+    }
+    made: trt.IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
+    return made
+
+
+def _pins(text: str) -> dict[str, trt.DataType]:
+    from intact import trt
+
+    known = {"fp32": trt.DataType.FLOAT, "fp16": trt.DataType.HALF, "int8": trt.DataType.INT8}
+    pins = {}
+    for entry in filter(None, text.split(",")):
+        name, _, precision = entry.rpartition(":")
+        if not name or precision not in known:
+            raise QuantValueError("--layerPrecisions", repr(entry), "layer:fp32 or layer:int8", "correct it")
+        pins[name] = known[precision]
+    return pins
+
+
+def _pin(
+    network: trt.INetworkDefinition,
+    config: trt.IBuilderConfig,
+    pins: dict[str, trt.DataType],
+    constraints: str,
+) -> None:
+    from intact import trt
+
+    flags = {
+        "none": None, "prefer": trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS,
+        "obey": trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS,
+    }  # fmt: skip
+    if constraints not in flags:
+        raise QuantValueError(
+            "--precisionConstraints", repr(constraints), "none, prefer or obey", "choose one"
+        )
+    flag = flags[constraints]
+    if flag is not None:
+        config.set_flag(flag)
+    layers = {layer.name: layer for layer in network.layers}
+    for name, precision in pins.items():
+        if name not in layers:
+            raise QuantValueError(
+                "--layerPrecisions", f"'{name}'", "a layer of the network", "see --dumpLayerInfo"
+            )
+        layers[name].precision = precision
+
+
+def _tell_layers(engine: trt.ICudaEngine, asked: Request) -> None:
+    from intact import trt
+
+    inspector = engine.create_engine_inspector()
+    if asked.dump_layers:
+        _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
+    if asked.export_layers is not None:
+        content = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
+        _write(asked.export_layers, json.loads(content))
+
+
+def _write(path: Path, content: Any) -> None:
+    with replacing(path) as new:
+        new.write(json.dumps(content, indent=1).encode())
+
+
+class _Run:
+    """Inputs for an engine, and runs of it."""
+
+    def __init__(self, engine: trt.ICudaEngine, asked: Request) -> None:
+        import numpy as np
+
+        self._engine, self._asked = engine.engine, asked
+        shapes = read_shapes(asked.shapes, "--shapes") or read_shapes(asked.opt_shapes, "--optShapes")
+        files = dict(entry.rpartition(":")[::2] for entry in filter(None, asked.load_inputs.split(",")))
+        names = [port.name for port in self._engine.inputs]
+        for name in (*shapes, *files):
+            if name not in names:
+                raise QuantValueError(
+                    "trtexec", f"input '{name}'", f"one of {', '.join(names)}", "correct its name"
+                )
+        self._inputs: dict[str, NDArray] = {}
+        for port in self._engine.inputs:
+            shape = shapes.get(port.name, tuple(n if isinstance(n, int) else 1 for n in port.shape))
+            self._inputs[port.name] = _input(files.get(port.name), shape, np.dtype(port.dtype))
+
+    def all(self) -> None:
+        """Time it, then print and write what was asked for."""
+        asked = self._asked
+        times = self._timed(asked.iterations, asked.warm_up / 1e3, asked.duration)
+        _say_times(times)
+        if asked.export_times is not None:
+            _write(asked.export_times, [{"latencyMs": 1e3 * t} for t in times])
+        if asked.dump_profile or asked.export_profile is not None:
+            self._profile()
+        outputs = {name: array.tolist() for name, array in self._engine.run(self._inputs).items()}
+        if asked.dump_output:
+            for name, values in outputs.items():
+                say(f"{name}: {values}")
+        if asked.export_output is not None:
+            _write(asked.export_output, outputs)
+
+    def _profile(self) -> None:
+        if not hasattr(self._engine, "profile"):
+            say("no profile: shapes of this network depend on values, and ONNX Runtime runs it as a whole")
+            return
+        profile = self._engine.profile(self._inputs)
+        if self._asked.dump_profile:
+            _say_lines(str(profile))
+        if self._asked.export_profile is not None:
+            rows = [{"name": t.name, "kind": t.kind, "averageMs": 1e3 * t.seconds} for t in profile.timings]
+            _write(self._asked.export_profile, rows)
+
+    def _timed(self, iterations: int, warm_up: float, duration: float) -> list[float]:
+        start = perf_counter()
+        self._engine.run(self._inputs)
+        while perf_counter() - start < warm_up:
+            self._engine.run(self._inputs)
+        times: list[float] = []
+        start = perf_counter()
+        while len(times) < iterations or perf_counter() - start < duration:
+            before = perf_counter()
+            self._engine.run(self._inputs)
+            times.append(perf_counter() - before)
+        return times
+
+
+def _input(file: str | None, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    import numpy as np
+
+    nbytes = prod(shape) * dtype.itemsize
+    BATCH_BYTES.check(nbytes, "--shapes", QuantValueError)
+    if file is None:
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    size = Path(file).stat().st_size if Path(file).is_file() else -1
+    if size != nbytes:
+        raise FileFormatError(
+            f"'{file}'",
+            f"{size} bytes" if size >= 0 else "no file",
+            f"{dtype} of {shape}",
+            "give --shapes, or another file",
+        )
+    return np.frombuffer(read_bytes(file), dtype).reshape(shape)
+
+
+def _say_lines(text: str) -> None:
+    for line in text.split("\n"):
+        say(line)
+
+
+def _say_times(times: list[float]) -> None:
+    ordered = sorted(1e3 * t for t in times)
+    share = [ordered[min(len(ordered) - 1, int(p * len(ordered)))] for p in (0.5, 0.9, 0.95, 0.99)]
+    mean = sum(ordered) / len(ordered)
+    row = (len(times), f"{1e3 / mean:.1f}", *(f"{v:.3f}" for v in (ordered[0], mean, *share, ordered[-1])))
+    names = ("runs", "per second", "min", "mean", "median", "90%", "95%", "99%", "max")
+    show_table("latency in ms", names, [row], figures=names)

@@ -1,0 +1,423 @@
+"""Plan files: what is in them, how it is checked, and what is checked when. The format: docs/plan-format.md.
+
+One safetensors file. Its metadata hold the JSON of the steps, tensors and layers under "intact.plan" and
+the CRC-32 of that text; its arrays are the constants, and what kernels have packed for themselves. Every
+array has a CRC-32 of its own in the JSON, which is compared when the array is first asked for: a plan
+starts without reading weights that nobody uses in that form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zlib
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact._version import __version__
+from intact.engine.codec import decode, encode, unexpected
+from intact.engine.files import container
+from intact.engine.files.limits import check_limits
+from intact.engine.joined import MOST, Joined, Piece, Views, join_models, views_of
+from intact.engine.plan import Plan
+from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
+from intact.engine.stored import Form, Stored, stored_reals
+from intact.errors import FileFormatError, QuantValueError, require_path
+from intact.layer import Layer
+from intact.reading import reading
+from intact.timings import Timings, checked
+
+VERSION = 6
+_PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
+_DTYPES = (
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
+    "bool",
+)  # fmt: skip
+
+Key = TypeVar("Key", bound=Hashable)
+Packed = Mapping[tuple[str, str], NDArray[Any]]
+"""What a kernel made of a constant for itself: by (name of the constant, name of the kernel)."""
+
+
+@dataclass(frozen=True)
+class _Constant:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: int
+
+
+@dataclass(frozen=True)
+class _Stored:
+    constant: str
+    form: Form
+
+
+@dataclass(frozen=True)
+class _Joined:
+    constant: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    constant: str
+    kernel: str
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: int
+
+
+@dataclass(frozen=True)
+class _Timed:
+    machine: str
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The JSON of a plan file, apart from its steps, whose records differ by kind."""
+
+    version: int
+    tool: str
+    byte_order: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+    notes: tuple[str, ...]
+    model: str
+    deciding: tuple[str, ...]
+    constants: tuple[_Constant, ...]
+    stored: tuple[_Stored, ...]
+    joined: tuple[_Joined, ...]
+    packed: tuple[_Packed, ...]
+    timings: tuple[_Timed, ...]
+
+
+class Verified(Mapping[Key, NDArray[Any]]):
+    """Arrays of a mapped file. Each is compared with its checksum when it is first asked for.
+
+    Those that the file holds in fewer bits, or in pieces, are made then, and kept.
+
+    Args:
+        where: The file, for errors.
+        arrays: With their checksums.
+        stored: Of what is held in fewer bits, or in pieces: these, the shape, and the checksum.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        arrays: Mapping[Key, tuple[NDArray, int]],
+        stored: Mapping[Key, tuple[Stored | Views, tuple[int, ...], int]] | None = None,
+    ) -> None:
+        self._where, self._arrays, self._stored = where, dict(arrays), dict(stored or {})
+        self._sound: set[Key] = set()
+
+    def __getitem__(self, key: Key) -> NDArray:
+        if key not in self._arrays and key in self._stored:
+            stored, shape, checksum = self._stored[key]
+            self._arrays[key] = stored.widened(shape), checksum
+        array, checksum = self._arrays[key]
+        if key not in self._sound:
+            if _crc32(array) != checksum:
+                raise unexpected(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
+                                 "the bytes that were written")  # fmt: skip
+            self._sound.add(key)
+        return array
+
+    def peek(self, key: Key) -> NDArray:
+        """An array that may not have been compared yet: for its shape and dtype, which the JSON has."""
+        return self[key] if key in self._stored else self._arrays[key][0]
+
+    def checksum(self, key: Key) -> int:
+        """The CRC-32 that the JSON has of an array."""
+        return self._stored[key][2] if key in self._stored else self._arrays[key][1]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays or key in self._stored
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(dict.fromkeys((*self._arrays, *self._stored)))
+
+    def __len__(self) -> int:
+        return len(self._arrays.keys() | self._stored.keys())
+
+    def verify(self, keys: Iterable[Key], threads: int = 1) -> None:
+        """Compare these arrays now, so that a damaged file is refused before anything runs."""
+        if threads == 1:
+            self._verify_all(keys)
+            return
+        waiting = list(keys)
+        with ThreadPoolExecutor(threads) as pool:  # zlib lets go of the interpreter
+            for _ in pool.map(self._verify_all, [waiting[first::threads] for first in range(threads)]):
+                pass
+
+    def _verify_all(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self[key]
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What a plan file holds.
+
+    Attributes:
+        plan: What is to be run; its constants are `constants`.
+        constants: Views of the mapped file.
+        packed: What kernels had packed, likewise.
+        timings: What was measured, on any machine.
+    """
+
+    plan: Plan
+    constants: Verified[str]
+    packed: Verified[tuple[str, str]]
+    timings: Timings
+
+
+def save(
+    path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None, timings: Timings | None = None
+) -> None:
+    """Write a plan file: whole or not at all, the same bytes for the same plan.
+
+    Args:
+        path: The file.
+        plan: The plan.
+        packed: Arrays by (constant, kernel), for machines on which these kernels are chosen. Left out of
+            constants that are held in fewer bits.
+        timings: What was measured of the plan's layers, for the machines that it was measured on.
+
+    Raises:
+        QuantValueError: An array has a dtype that plan files do not hold; names it.
+    """
+    packed = {} if packed is None else packed
+    constants = {name: np.asarray(plan.constants[name], order="C") for name in sorted(plan.constants)}
+    stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
+    pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed) if key[0] not in stored}
+    _require_plain(constants)
+    _require_plain(pieces)
+    arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
+    joined = _joined(plan, arrays)
+    body = _Body(
+        VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
+        plan.layers, plan.notes, plan.model, plan.deciding,
+        tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
+        tuple(_Stored(name, one.form) for name, one in stored.items()),
+        tuple(_Joined(name.removeprefix("constant/"), one.pieces) for name, one in joined.items()),
+        tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
+        tuple(_timed(Timings() if timings is None else timings)),
+    )  # fmt: skip
+    text = _dumps({**encode(body), "steps": encode(plan.steps)})
+    arrays |= {name: one.own for name, one in joined.items()}
+    arrays |= {f"scale/{name}": one.scale for name, one in stored.items() if one.scale is not None}
+    arrays |= {f"zero/{name}": one.zero for name, one in stored.items() if one.zero is not None}
+    arrays |= {f"packed/{kernel}/{name}": array for (name, kernel), array in pieces.items()}
+    container.write(path, arrays, {_PLAN: text, _CHECKSUM: f"{zlib.crc32(text.encode()):08x}"})
+
+
+def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
+    """Read a plan file without executing anything; its arrays stay on disk until they are asked for.
+
+    Args:
+        path: The file.
+        copy: Read all of it into memory now, so that later changes of the file do no harm.
+
+    Raises:
+        FileFormatError: The file is damaged, or of another kind, version or byte order; names the file and
+            the place in it. Of arrays this is found when they are first asked for.
+        FileAccessError: The file cannot be read.
+    """
+    require_path(path)
+    where = f"file '{os.fspath(path)}'"
+    metadata, views = container.read(path, copy=copy)
+    content = _content(where, metadata)
+    steps = content.pop("steps", None)
+    body: _Body = decode(_Body, content, where)
+    if not isinstance(steps, list):
+        raise unexpected(f"{where}.steps", steps, "a list")
+    constants, packed, stored = _arrays(where, body, views)
+    plan = Plan(
+        steps=tuple(_step(entry, f"{where}.steps[{i}]") for i, entry in enumerate(steps)),
+        tensors={tensor.name: tensor for tensor in body.tensors},
+        constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
+        model=body.model, deciding=body.deciding, stored=stored,
+    )  # fmt: skip
+    if len(plan.tensors) != len(body.tensors):
+        raise unexpected(f"{where}.tensors", "a name twice", "distinct names")
+    try:
+        plan.check()
+        check_limits(plan, {entry.name: (entry.dtype, entry.shape) for entry in body.constants})
+    except FileFormatError as error:
+        raise error.at(where) from error
+    machines: dict[str, dict[str, float]] = {}
+    for entry in body.timings:
+        machines.setdefault(entry.machine, {})[entry.name] = entry.seconds
+    return PlanFile(plan, constants, packed, Timings(checked(machines, f"{where}.timings")))
+
+
+def _timed(timings: Timings) -> Iterator[_Timed]:
+    for machine, table in sorted(timings.machines.items()):
+        for name, seconds in sorted(table.items()):
+            yield _Timed(machine, name, seconds)
+
+
+def is_plan(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a plan file, by its first bytes; a damaged one may still be.
+
+    Raises:
+        FileAccessError: The file cannot be read.
+    """
+    with reading(path), Path(path).open("rb") as file:
+        start = file.read(256)
+    return start[8:].lstrip().startswith(b'{"__metadata__":{"' + _PLAN.encode())
+
+
+def _content(where: str, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON of the metadata, found to be what was written and of this version."""
+    if metadata.keys() != {_PLAN, _CHECKSUM}:
+        raise unexpected(where, f"metadata {', '.join(metadata)}", f"those of a plan file: {_PLAN}")
+    text = metadata[_PLAN]
+    if metadata[_CHECKSUM] != f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}":
+        raise unexpected(where, "a plan that does not match its checksum", "the plan that was written")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unexpected(where, f"a plan that is no JSON ({error})", "JSON") from error
+    if not isinstance(content, dict):
+        raise unexpected(where, content, "a JSON object")
+    for key, wanted in (("version", VERSION), ("byte_order", sys.byteorder)):
+        if content.get(key) != wanted:
+            raise FileFormatError(
+                where, f"a plan of {key.replace('_', ' ')} {content.get(key)!r:.20}", f"{wanted!r}",
+                "build it from the model again, with this version and on a machine of this kind",
+            )  # fmt: skip
+    return content
+
+
+def _step(entry: Any, where: str) -> Step:
+    kind = entry.pop("kind", None) if isinstance(entry, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise unexpected(f"{where}.kind", kind, f"one of {', '.join(KINDS)}")
+    step: Step = decode(KINDS[kind], entry, where)
+    return step
+
+
+def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
+    """What a file holds instead of a float32 constant: every bit of it follows from that."""
+    stored = plan.stored.get(name)
+    if stored is not None and _crc32(stored.widened(array.shape)) == _crc32(array):
+        return stored
+    return stored_reals(array)
+
+
+def _joined(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
+    """Models of the plan whose weights other arrays of the file have."""
+    parts = sorted({step.model for step in plan.steps if isinstance(step, FallbackSubgraph)} - {plan.model})
+    models = [f"constant/{name}" for name in (*parts, plan.model) if name]
+    others = {name: array for name, array in arrays.items() if name not in models}
+    return join_models({name: arrays[name] for name in models}, others)
+
+
+def _arrays(
+    where: str, body: _Body, views: dict[str, container.Bytes]
+) -> tuple[Verified[str], Verified[tuple[str, str]], dict[str, Stored]]:
+    """Constants, packed arrays, and the constants that are held in fewer bits."""
+    rest = dict(views)
+    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored | Views, tuple[int, ...], int]]()
+    forms = {entry.constant: entry.form for entry in body.stored}
+    pieces = {entry.constant: entry.pieces for entry in body.joined}
+    names = {entry.name for entry in body.constants}
+    for field, others in (
+        ("stored", forms.keys() - names),
+        ("joined", pieces.keys() - (names - forms.keys())),
+    ):
+        if others:
+            raise unexpected(f"{where}.{field}", min(others), "names of constants")
+    _check_joined(where, body, views)
+    for entry in body.constants:
+        if entry.name in pieces:
+            rest.pop(f"constant/{entry.name}", None)
+            model = views_of(where, entry.name, prod(entry.shape), pieces[entry.name], views)
+            stored[entry.name] = model, entry.shape, entry.crc32
+        elif form := forms.get(entry.name):
+            stored[entry.name] = _stored(where, entry, form, rest), entry.shape, entry.crc32
+        else:
+            plain[entry.name] = _array(where, entry, f"constant/{entry.name}", rest), entry.crc32
+    packed = {
+        (entry.constant, entry.kernel): (
+            _array(where, entry, f"packed/{entry.kernel}/{entry.constant}", rest), entry.crc32,
+        )
+        for entry in body.packed
+    }  # fmt: skip
+    if rest:
+        raise unexpected(where, f"arrays of no constant: {', '.join(rest)}", "none")
+    held = {name: one for name, (one, *_) in stored.items() if isinstance(one, Stored)}
+    return Verified(where, plain, stored), Verified(where, packed), held
+
+
+def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes]) -> None:
+    """Refuse pieces of anything but bytes, and more of them than a file of this size has."""
+    joined = {entry.constant for entry in body.joined}
+    whole = 0
+    for entry in body.constants:
+        if entry.name in joined:
+            if (entry.dtype, len(entry.shape)) != ("uint8", 1):
+                raise unexpected(f"{where}: '{entry.name}'", f"{entry.dtype} {entry.shape}", "bytes")
+            whole += entry.shape[0]
+    if whole > (most := MOST * sum(view.size for view in views.values())):
+        raise unexpected(f"{where}.joined", f"{whole} bytes in all", f"at most {most}")
+
+
+def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]) -> NDArray:
+    """A view of the bytes that are kept under `name`, which leave `rest`."""
+    if entry.dtype not in _DTYPES or any(size < 0 for size in entry.shape):
+        raise unexpected(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
+    dtype = np.dtype(entry.dtype)
+    return _bytes(where, name, prod(entry.shape) * dtype.itemsize, rest).view(dtype).reshape(entry.shape)
+
+
+def _stored(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
+    """As `_array`, of a constant in fewer bits."""
+    named = f"{where}: '{entry.name}'"
+    if entry.dtype != "float32":
+        raise unexpected(named, entry.dtype, "float32")
+    form.check(named, entry.shape)
+    codes, scale, zero = _bytes(where, f"constant/{entry.name}", form.nbytes, rest), None, None
+    count = prod(form.scale)
+    if form.scale:
+        scale = _bytes(where, f"scale/{entry.name}", 4 * count, rest).view(np.float32).reshape(form.scale)
+    if form.zero:
+        zero = _bytes(where, f"zero/{entry.name}", 2 * count, rest).view(np.int16).reshape(form.scale)
+    return Stored(form, codes, scale, zero)
+
+
+def _bytes(where: str, name: str, size: int, rest: dict[str, container.Bytes]) -> NDArray[np.uint8]:
+    data = rest.pop(name, None)
+    if data is None or data.size != container.padded(size):
+        found = "no bytes" if data is None else f"{data.size} bytes"
+        raise unexpected(f"{where}: '{name}'", found, f"{size} and their padding")
+    return data[:size]
+
+
+def _require_plain(arrays: Mapping[Any, NDArray]) -> None:
+    for name, array in arrays.items():
+        if array.dtype.name not in _DTYPES or not array.dtype.isnative:
+            raise QuantValueError(f"array {name!r}", f"dtype {array.dtype}", " or ".join(_DTYPES), "cast it")
+
+
+def _crc32(array: NDArray) -> int:
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

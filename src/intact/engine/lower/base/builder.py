@@ -1,0 +1,355 @@
+"""What rules read and write: values of the graph on one side, steps and tensors on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.base.grids import FloatGrid, Grid, Grids
+from intact.engine.steps import STRING, Codes, Dequantize, Dim, Reinterpret, Reshape, Step, Tensor
+from intact.engine.steps.base.dims import names_in
+from intact.engine.steps.base.wiring import reads, writes
+from intact.errors import QuantValueError
+from intact.graph import Constants, Model, Node, Value, decided_by_values, is_op, ops
+
+MOST_RANK = 6
+"""Axes that native steps walk."""
+
+
+class NoMatch(Exception):
+    """A rule does not apply; its text says why, as a clause."""
+
+
+@contextmanager
+def in_range() -> Iterator[None]:
+    """Constants of an integer layer are formed here.
+
+    Raises:
+        NoMatch: One is beyond what float32 arithmetic stays finite with: scales are too far apart.
+    """
+    try:
+        yield
+    except QuantValueError as error:
+        raise NoMatch(f"its {error.where} is {error.got}, not {error.want}") from error
+
+
+def check_ratio(read: Grid, written: Grid) -> None:
+    """Refuse to bring codes from one grid to another where no multiplier says it.
+
+    Raises:
+        NoMatch: As `in_range` says.
+    """
+    with in_range():
+        numerics.ratio(np.float32(read.scale), np.float32(written.scale))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a step is to write for a real value of the graph.
+
+    Attributes:
+        name: The tensor.
+        grid: Its grid where every reader wants the same codes; None: floats.
+    """
+
+    name: str
+    grid: Grid | None
+
+
+@dataclass
+class PlanBuilder:
+    """The plan as far as it is written.
+
+    Attributes:
+        model: The graph after all rewrites.
+        constants: Its constant values.
+        steps, tensors, arrays: As in a Plan; steps in no particular order yet.
+        done: Nodes that the steps cover.
+        reasons: Why nodes are not covered; of products in float, why not in codes.
+        of_sizes: Nodes that depend on the sizes of the graph's inputs alone.
+    """
+
+    model: Model
+    constants: Constants
+    grids: Grids
+    steps: list[Step] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    done: dict[Node, None] = field(default_factory=dict)
+    reasons: dict[Node, str] = field(default_factory=dict)
+    of_sizes: frozenset[Node] = frozenset()
+
+    # -- reading
+
+    def codes(self, value: Value | None) -> tuple[str, Codes] | None:
+        """The tensor of codes behind `value`, which a DequantizeLinear makes; None where it has none."""
+        node = value.producer() if value is not None else None
+        if node is None or not is_op(node, "DequantizeLinear") or value in self.constants:
+            return None
+        tensor = self.tensors.get(_name(node.inputs[0]))
+        if tensor is None or tensor.codes is None:
+            return None
+        grid = self.grids.of(node)
+        if grid is None or Grid.of(tensor.codes) == grid:
+            return tensor.name, tensor.codes
+        return self.read_as(tensor, tensor.codes, grid, node)
+
+    def read_as(self, tensor: Tensor, codes: Codes, grid: Grid, node: Node) -> tuple[str, Codes]:
+        """The codes of `tensor` under another grid than they were made on: the same bytes, other floats."""
+        if grid.signed != codes.signed:
+            raise NoMatch(f"'{tensor.name}' is read in another type than it is made in")
+        name = f"{tensor.name}.as.{grid.scale:.9g}.{grid.zero_point}"
+        if name not in self.tensors:
+            self._define(Tensor(name, "codes", tensor.shape, grid.codes(codes.low, codes.high)))
+            self.add(Reinterpret(node.name or name, (node.name or name,), tensor.name, name))
+        found = self.tensors[name].codes
+        assert found is not None
+        return name, found
+
+    def wanted_codes(self, value: Value | None) -> tuple[str, Codes]:
+        """As `codes`.
+
+        Raises:
+            NoMatch: It has none.
+        """
+        found = self.codes(value)
+        if found is None:
+            raise NoMatch(f"'{_name(value)}' {self._how(value)}")
+        return found
+
+    def _how(self, value: Value | None) -> str:
+        """How a value comes that has no codes."""
+        node = value.producer() if value is not None else None
+        while node is not None and ops.may_move(node) and node.inputs and node.inputs[0] is not None:
+            node = node.inputs[0].producer()
+        grid = self.grids.any_of(node) if is_op(node, "DequantizeLinear") and node is not None else None
+        if isinstance(grid, FloatGrid):
+            return f"comes in {grid.format}: kernels multiply int8"
+        return "does not come as int8 or uint8 codes with one constant scale"
+
+    def real(self, value: Value | None) -> str:
+        """The tensor of floats, or of whatever else the graph has there; made of codes where need be.
+
+        Raises:
+            NoMatch: No step makes it, or it is no float32.
+        """
+        name = _name(value)
+        if name in self.tensors and self.tensors[name].codes is None:
+            return name
+        found = self.codes(value)
+        if found is None or value is None:
+            raise NoMatch(f"'{name}' is made by no native step")
+        if not is_float32(value):
+            raise NoMatch(f"'{name}' is {_dtype(value)}: native steps know float32 alone")
+        self._define(Tensor(name, "float32", dims_of(value)))
+        producer = value.producer()
+        assert producer is not None
+        self.add(Dequantize(producer.name or name, (producer.name or name,), found[0], name))
+        return name
+
+    def either(self, value: Value | None) -> str:
+        """The tensor of codes where there is one, else of floats, else a float32 constant."""
+        found = self.codes(value)
+        if found is not None:
+            return found[0]
+        if value in self.constants:
+            array = self.constants(value)
+            assert array is not None
+            if array.dtype != np.float32:
+                raise NoMatch(f"'{_name(value)}' is {array.dtype}: native steps know float32 alone")
+            return self.hold(_name(value), array)
+        return self.real(value)
+
+    def made(self, value: Value | None) -> str:
+        """As `either`, of what steps make.
+
+        Raises:
+            NoMatch: It is a constant.
+        """
+        if value in self.constants:
+            raise NoMatch(f"'{_name(value)}' is a constant")
+        return self.either(value)
+
+    def constant(self, value: Value | None, what: str) -> NDArray[np.generic]:
+        """The array that `value` always is.
+
+        Raises:
+            NoMatch: It depends on an input of the graph.
+        """
+        array = self.constants(value)
+        if array is None:
+            raise NoMatch(f"{what} is not a constant")
+        return array
+
+    # -- writing
+
+    def output(self, value: Value) -> Output:
+        """What to write for a real value: codes where all its readers quantize it alike.
+
+        Raises:
+            NoMatch: Reals are needed, and in another dtype than float32.
+        """
+        if (quantize := self.asked(value)) is not None:
+            return Output(_name(quantize.outputs[0]), self.grids.of(quantize))
+        if not is_float32(value):
+            raise NoMatch(f"'{_name(value)}' is {_dtype(value)}: native steps know float32 alone")
+        return Output(_name(value), None)
+
+    def asked(self, value: Value) -> Node | None:
+        """The one QuantizeLinear that reads `value`, where nobody else does and its grid is native."""
+        readers = list(value.uses())
+        if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
+            return None
+        node = readers[0].node
+        here = is_op(node, "QuantizeLinear") and node.graph is self.model.graph
+        return node if here and self.grids.of(node) is not None else None
+
+    def write(self, output: Output, value: Value, low: int | None = None, high: int | None = None) -> str:
+        """Define the tensor of `output`; of codes, no others than [low, high] occur."""
+        if output.grid is None:
+            self._define(Tensor(output.name, "float32", dims_of(value)))
+        else:
+            self._define(Tensor(output.name, "codes", dims_of(value), output.grid.codes(low, high)))
+            quantize = self.asked(value)
+            assert quantize is not None
+            self.done[quantize] = None
+        return output.name
+
+    def write_codes(self, value: Value, codes: Codes) -> str:
+        """Define the tensor of a value that holds codes in the graph too."""
+        self._define(Tensor(_name(value), "codes", dims_of(value), codes))
+        return _name(value)
+
+    def write_plain(self, value: Value, dtype: str) -> str:
+        """Define a tensor of anything but codes."""
+        self._define(Tensor(_name(value), dtype, dims_of(value)))
+        return _name(value)
+
+    def scratch(self, name: str, dtype: str, shape: tuple[Dim, ...], codes: Codes | None = None) -> str:
+        """Define a tensor that the graph does not have."""
+        unique = self._free(name)
+        self._define(Tensor(unique, dtype, shape, codes))
+        return unique
+
+    def hold(self, name: str, array: NDArray[np.generic]) -> str:
+        """A constant of the plan; equal ones of one name are one."""
+        held = self.arrays.get(name)
+        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+            return name
+        unique = self._free(name)
+        self.arrays[unique] = np.asarray(array, order="C")  # of rank 0 too
+        return unique
+
+    def add(self, step: Step, *nodes: Node) -> None:
+        """Append a step, which covers `nodes`.
+
+        Raises:
+            NoMatch: It is native and names a tensor of strings, or one of more axes than native steps walk;
+                or it is a Reshape to several sizes that what it reads does not tell.
+        """
+        if isinstance(step, Reshape):
+            self._check_told(self.tensors[step.x].shape, self.tensors[step.y].shape)
+        for name in (*reads(step), *writes(step)):
+            if step.native and name in self.tensors and self.tensors[name].dtype == STRING:
+                raise NoMatch(f"'{name}' holds strings: no kernel has them")
+            if name in self.tensors and len(self.tensors[name].shape) > MOST_RANK:
+                raise NoMatch(
+                    f"'{name}' has {len(self.tensors[name].shape)} axes: native steps walk {MOST_RANK}"
+                )
+        self.steps.append(step)
+        self.done.update(dict.fromkeys(nodes))
+
+    def _check_told(self, x: tuple[Dim, ...], y: tuple[Dim, ...]) -> None:
+        if len(new := [dim for dim in new_sizes(y, x) if not self.is_told(dim)]) > 1:
+            raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
+
+    def is_told(self, dim: Dim) -> bool:
+        """Whether the sizes of the graph's inputs tell a size: it is known before any step runs."""
+        return names_in(dim) <= self._input_sizes
+
+    @cached_property
+    def _input_sizes(self) -> frozenset[str]:
+        shapes = [value.shape for value in self.model.graph.inputs if value.shape is not None]
+        return frozenset(
+            dim.value for shape in shapes for dim in shape if not isinstance(dim, int) and dim.value
+        )
+
+    def _free(self, name: str) -> str:
+        """A name that no constant and no tensor has or may get: tensors are called as the graph does."""
+        unique, count = name, 0
+        while unique in self.arrays or unique in self.tensors or unique in self._values:
+            count += 1
+            unique = f"{name}_{count}"
+        return unique
+
+    @cached_property
+    def decided(self) -> set[Node]:
+        """Nodes of which values of the inputs say how large their outputs are."""
+        return decided_by_values(self.model).nodes
+
+    @cached_property
+    def _values(self) -> set[str]:
+        graph = self.model.graph
+        made = {v for node in graph for v in node.outputs if v not in self.constants}
+        return {v.name or "" for v in (*made, *graph.inputs)}
+
+    def _define(self, tensor: Tensor) -> None:
+        assert tensor.name not in self.tensors, tensor.name
+        self.tensors[tensor.name] = tensor
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo what was written when a rule gives up."""
+        steps, tensors, done = len(self.steps), len(self.tensors), len(self.done)
+        try:
+            yield
+        except NoMatch:
+            del self.steps[steps:]
+            for written, count in ((self.tensors, tensors), (self.done, done)):
+                while len(written) > count:
+                    written.popitem()  # the latest: nobody takes away, or puts in anew, what was there before
+            raise
+
+
+def dims_of(value: Value) -> tuple[Dim, ...]:
+    """The sizes of a value; those that nobody knows get names of their own.
+
+    Raises:
+        NoMatch: Its rank is not known.
+    """
+    if value.shape is None:
+        raise NoMatch(f"the rank of '{_name(value)}' is not known")
+    return tuple(
+        dim if isinstance(dim, int) else str(dim.value) if dim.value is not None else f"{_name(value)}.{axis}"
+        for axis, dim in enumerate(value.shape)
+    )
+
+
+def new_sizes(made: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
+    """The names of sizes that those of `read` do not tell."""
+    return [dim for dim in made if isinstance(dim, str) and dim not in read]
+
+
+def dtype_of(value: Value) -> str:
+    """What a plan calls the type of a value, which is known."""
+    assert value.dtype is not None, value.name
+    return STRING if value.dtype.name == "STRING" else str(value.dtype.numpy().name)
+
+
+def is_float32(value: Value | None) -> bool:
+    """Whether a value holds float32; where nobody says what it holds it does."""
+    return value is not None and (value.dtype is None or value.dtype.name in ("FLOAT", "UNDEFINED"))
+
+
+def _dtype(value: Value) -> str:
+    return value.dtype.name.lower() if value.dtype is not None else "of no known type"
+
+
+def _name(value: Value | None) -> str:
+    return (value.name if value is not None else None) or ""

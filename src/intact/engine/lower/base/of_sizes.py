@@ -1,0 +1,74 @@
+"""Nodes that depend on the sizes of the graph's inputs alone, and the step that works out what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.steps import Dim, ShapeArithmetic
+from intact.graph import DOUBTFUL, Node, Value, cut, is_op, ops
+from intact.graph.ops.attributes import subgraphs
+
+_NEVER = frozenset({
+    "Bernoulli", "DequantizeLinear", "Multinomial", "QuantizeLinear", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike",
+})  # fmt: skip
+"""Operators of pairs, which the plan rounds, and those that draw numbers."""
+
+
+def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
+    """Every Shape of sizes that the graph's inputs tell, and what is computed from those and constants."""
+    found: dict[Node, None] = {}
+    for node in builder.model.graph:
+        if node.domain or node.op_type in _NEVER or not all(map(_is_typed, node.outputs)):
+            continue
+        if all(value in builder.constants for value in node.outputs):
+            continue
+        if is_op(node, "Shape"):
+            if sizes_of(builder, node) is not None:
+                found[node] = None
+            continue
+        read = [value for value in node.inputs if value is not None and value not in builder.constants]
+        if read and all(value.producer() in found for value in read) and not subgraphs(node):
+            found[node] = None
+    return frozenset(found)
+
+
+def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
+    """What a Shape makes; None where the graph's inputs do not tell all of it."""
+    if node.inputs[0] is not None and DOUBTFUL in node.inputs[0].meta:
+        return None
+    try:
+        sizes = dims_of(node.inputs[0]) if node.inputs[0] is not None else ()
+    except NoMatch:
+        return None
+    said = ops.Shape.of(node)
+    found = sizes[said.start : said.end]
+    return found if all(map(builder.is_told, found)) else None
+
+
+def _is_typed(value: Value) -> bool:
+    return value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED"
+
+
+def shape_arithmetic(builder: PlanBuilder, nodes: Sequence[Node], ys: tuple[str, ...]) -> ShapeArithmetic:
+    """The step of such nodes, in the graph's order.
+
+    Args:
+        builder: Receives the model.
+        nodes: All that `ys` depend on.
+        ys: Names of what others read of what they make.
+    """
+    roots = [node for node in nodes if is_op(node, "Shape")]
+    sizes = [sizes_of(builder, node) or () for node in roots]
+    inputs = [node.outputs[0] for node in roots]
+    made = [v for node in nodes for v in node.outputs if v.name in ys and v not in inputs]
+    name, model = nodes[0].name or nodes[0].op_type, ""
+    if made:
+        data = np.frombuffer(cut(builder.model, inputs, made), np.uint8)
+        model = builder.hold(f"{name}.onnx", data)
+    return ShapeArithmetic(
+        name, tuple(n.name or "" for n in nodes), tuple(v.name or "" for v in inputs), tuple(sizes), ys, model
+    )

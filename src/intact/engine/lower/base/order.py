@@ -1,0 +1,347 @@
+"""An order in which everything can run, cut by as few subgraphs as possible."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count, pairwise
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.steps import (
+    Binary,
+    Clip,
+    Concat,
+    Elementwise,
+    Function,
+    Pad,
+    Reshape,
+    Resize,
+    Slice,
+    Step,
+    Transpose,
+)  # fmt: skip
+from intact.engine.steps.base.wiring import reads, writes
+from intact.errors import UnsupportedError
+from intact.graph import Node, Value, is_op
+from intact.graph.ops.attributes import subgraphs
+from intact.limits import FALLBACK_PARTS
+
+_CHEAP = (Binary, Clip, Concat, Elementwise, Function, Pad, Reshape, Resize, Slice, Transpose)
+"""Steps that cost less than to enter ONNX Runtime a second time: one pass over memory."""
+
+
+_FEWEST_TRIES, _TRIED_NODES = 16, 2_000_000
+"""Orders that are tried to join parts: each costs the time of one look at every node."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that run in ONNX Runtime together, and what others read of what they make."""
+
+    nodes: list[Node]
+    ys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SizesPart:
+    """Nodes that depend on sizes alone, and what others read of what they make."""
+
+    nodes: list[Node]
+    ys: tuple[str, ...]
+
+
+def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part | SizesPart]]:
+    """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
+
+    Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
+
+    Returns:
+        A copy of `builder` in which that is so, and the order.
+    Raises:
+        UnsupportedError: A node reads what no plan holds.
+    """
+    # Every part costs a call of ONNX Runtime, row-major copies of what goes in and out, and a stop of the
+    # native steps. A cheap step between two parts costs less when it runs in one part with them.
+    found = _copy(builder)
+    order = _ordered(found)
+    FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
+    tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(builder.model.graph), 1)), -1)
+    while (fewer := _joined(found, order, tries)) is not None:
+        found, order = fewer
+    return found, order
+
+
+def _joined(
+    builder: PlanBuilder, order: Sequence[Step | Part | SizesPart], tries: Iterator[int]
+) -> tuple[PlanBuilder, list[Step | Part | SizesPart]] | None:
+    """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
+    places = [i for i, one in enumerate(order) if isinstance(one, Part)]
+    # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
+    for first, second in pairwise(places):
+        between = _between(order[first:second], order[second])
+        fewer = _without(builder, between) if between else None
+        if fewer is None:
+            continue
+        if next(tries) <= 0:
+            return None
+        made = _ordered(fewer)
+        # The part may depend on more than these steps: count, don't guess.
+        if sum(isinstance(one, Part) for one in made) < len(places):
+            return fewer, made
+    return None
+
+
+def _between(order: Sequence[Step | Part | SizesPart], last: Step | Part | SizesPart) -> list[Step]:
+    """The steps through which the last part depends on the first one of `order`."""
+    first, *rest = order
+    steps = [one for one in rest if isinstance(one, Step)]
+    assert isinstance(first, Part) and isinstance(last, Part)
+    behind, through = set(first.ys), list[Step]()
+    for step in steps:
+        if behind.intersection(reads(step)):
+            behind.update(writes(step))
+            through.append(step)
+    wanted, found = {v.name or "" for node in last.nodes for v in values_read(node)}, list[Step]()
+    for step in reversed(through):
+        if wanted.intersection(writes(step)):
+            wanted.update(reads(step))
+            found.append(step)
+    return found
+
+
+def _without(builder: PlanBuilder, between: Sequence[Step]) -> PlanBuilder | None:
+    """A copy of `builder` that leaves these nodes to parts; None where other steps have some of them too."""
+    names = {name for step in between for name in step.nodes}
+    gone = [step for step in builder.steps if names.intersection(step.nodes)]
+    if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
+        return None
+    # A part computes in float. Codes would be dequantized and quantized around it: slower, and no longer the
+    # integers that were promised.
+    if any(_holds_codes(builder, name) for step in gone for name in (*reads(step), *writes(step))):
+        return None
+    nodes = {node for node in builder.model.graph if node.name in names}
+    reasons = dict.fromkeys(nodes, "it stands between nodes without a kernel")
+    copy = _copy(builder)
+    left_out = {id(step) for step in gone}
+    copy.steps = [step for step in builder.steps if id(step) not in left_out]
+    copy.done = {node: None for node in builder.done if node not in nodes}
+    copy.reasons |= reasons
+    return copy
+
+
+def _holds_codes(builder: PlanBuilder, name: str) -> bool:
+    tensor = builder.tensors.get(name)
+    return tensor is not None and tensor.codes is not None
+
+
+def _copy(builder: PlanBuilder) -> PlanBuilder:
+    """What can be written on without changing `builder`."""
+    return replace(
+        builder, steps=list(builder.steps), tensors=dict(builder.tensors), arrays=dict(builder.arrays),
+        done=dict(builder.done), reasons=dict(builder.reasons),
+    )  # fmt: skip
+
+
+def _ordered(builder: PlanBuilder) -> list[Step | Part | SizesPart]:
+    order = _Order(builder)
+    # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
+    # then go into it together. Taken earlier, some of them would need a part of their own.
+    while order.native() or order.part():
+        pass
+    return order.found
+
+
+class _Order:
+    """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
+
+    def __init__(self, builder: PlanBuilder) -> None:
+        self.builder, self.found = builder, list[Step | Part | SizesPart]()
+        graph = builder.model.graph
+        needed = _needed_nodes(builder)
+        self._left = [node for node in needed if node not in builder.of_sizes]
+        self._demand_floats()
+        self._waiting = _needed_steps(builder, self._left)
+        ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
+        position = {node.name: i for i, node in enumerate(graph)}
+        self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
+        self._wanted = Counter(v.name or "" for v in graph.outputs)  # by how many that have not run
+        self._steps = _Queue(map(reads, self._waiting), ready, self._wanted)
+        self._nodes = _Queue(map(self._read_by, self._left), ready, self._wanted)
+        self._compute_sizes([node for node in needed if node in builder.of_sizes])
+
+    def _compute_sizes(self, nodes: list[Node]) -> None:
+        """What depends on sizes alone comes first."""
+        ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
+        if ys:
+            self.found.append(SizesPart(nodes, ys))
+            self._steps.made(ys)
+            self._nodes.made(ys)
+
+    def _read_by(self, node: Node) -> list[str]:
+        return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
+
+    def _demand_floats(self) -> None:
+        """What a subgraph reads or the graph puts out must exist as it is in the graph."""
+        builder = self.builder
+        made = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
+        for node in self._left:
+            for value in values_read(node):
+                if value not in made and value not in builder.constants:
+                    _demand(builder, value, f"{node.op_type} '{node.name}'")
+        for value in builder.model.graph.outputs:
+            if value not in made:
+                _demand(builder, value, "the graph's output")
+
+    def native(self) -> bool:
+        """Move every native step that can run; whether there was one."""
+        before = len(self.found)
+        while (turn := self._steps.pop()) is not None:
+            step = self._waiting[turn[1]]
+            self.found.append(step)
+            self._wanted.subtract(set(reads(step)))
+            self._steps.made(writes(step), turn)
+            self._nodes.made(writes(step))
+        return len(self.found) > before
+
+    def part(self) -> bool:
+        """Take all nodes that can run now; whether there were some."""
+        taken = list[int]()
+        while (turn := self._nodes.pop()) is not None:
+            node = self._left[turn[1]]
+            taken.append(turn[1])
+            self._wanted.subtract(set(self._read_by(node)))
+            self._nodes.made([v.name or "" for v in node.outputs])
+        if not taken:
+            assert not self._steps.left and not self._nodes.left, "the graph is in order"
+            return False
+        nodes = [self._left[index] for index in sorted(taken)]
+        # What only this part reads is no output of it: ONNX Runtime may fuse it away, and copies it nowhere.
+        ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
+        self.found.append(Part(nodes, ys))
+        self._steps.made(ys)
+        return True
+
+
+_Turn = tuple[int, int]  # sweep over the graph, place in it
+
+
+class _Queue:
+    """What waits for the names that it reads, and runs in the order of sweeps over the graph.
+
+    Any topological order is right. This one is the file's wherever it can be: exporters write what belongs
+    together side by side, so that tensors die soon and the arena stays small. A heap of (sweep, place) gives
+    the order of going through the graph again and again, without going: a graph may have many thousand nodes.
+
+    Args:
+        items: The names that each reads.
+        ready: Names that are there.
+        wanted: Receives how many read each name.
+
+    Attributes:
+        left: How many have not run.
+    """
+
+    def __init__(self, items: Iterable[Sequence[str]], ready: set[str], wanted: Counter[str]) -> None:
+        self._missing: list[int] = []
+        self._readers: dict[str, list[int]] = {}
+        self._heap: list[_Turn] = []
+        for index, names in enumerate(items):
+            needed = {name for name in names if name not in ready}
+            wanted.update(set(names))
+            self._missing.append(len(needed))
+            for name in needed:
+                self._readers.setdefault(name, []).append(index)
+            if not needed:
+                self._heap.append((0, index))
+        self.left = len(self._missing)
+
+    def pop(self) -> _Turn | None:
+        """The next that can run; None where all wait."""
+        if not self._heap:
+            return None
+        self.left -= 1
+        return heappop(self._heap)
+
+    def made(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
+        """These names are there: who waited for them runs in the same sweep where it comes later."""
+        for name in names:
+            for index in self._readers.pop(name, ()):
+                self._missing[index] -= 1
+                if not self._missing[index]:
+                    heappush(self._heap, (at[0] if index > at[1] else at[0] + 1, index))
+
+
+def values_read(node: Node) -> list[Value]:
+    """What a node reads, in its subgraphs too."""
+    return [value for value in (*node.inputs, *_captured(node)) if value is not None]
+
+
+def _captured(node: Node) -> list[Value]:
+    """Values of the main graph that the subgraphs of `node` read."""
+    graphs = subgraphs(node)
+    inner = {n for g in graphs for n in g.all_nodes()}
+    own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
+    own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}
+    found = [v for n in inner for v in n.inputs if v is not None]
+    found += [v for g in graphs for v in g.outputs]
+    return [v for v in dict.fromkeys(found) if v not in own and v.producer() not in inner]
+
+
+def _demand(builder: PlanBuilder, value: Value, who: str) -> None:
+    tensor = builder.tensors.get(value.name or "")
+    if tensor is not None:
+        return
+    try:
+        builder.real(value)
+    except NoMatch as why:
+        raise UnsupportedError(
+            f"tensor '{value.name}'", str(why), f"a tensor that {who} can read", "export the model again"
+        ) from why
+
+
+def _needed_nodes(builder: PlanBuilder) -> list[Node]:
+    """The nodes without a step that some output needs, in the graph's order."""
+    graph, makers = builder.model.graph, _makers(builder)
+    wanted: list[Value | str] = list(graph.outputs)
+    seen: set[Value | str] = set()
+    found: set[Node] = set()
+    by_name = {v.name: v for n in graph for v in n.outputs}
+    while wanted:
+        one = wanted.pop()
+        if one in seen or (one in builder.constants and one not in graph.outputs):
+            continue
+        seen.add(one)
+        name = one if isinstance(one, str) else one.name or ""
+        if (step := makers.get(name)) is not None:
+            wanted += [by_name.get(n, n) for n in reads(step)]
+            continue
+        value = by_name.get(name)
+        node = value.producer() if value is not None else None
+        if node is None or node in found:
+            continue
+        if node in builder.done:  # a pair, or the inside of a step
+            wanted += [v for v in node.inputs[:1] if v is not None]
+        else:
+            found.add(node)
+            if not (node in builder.of_sizes and is_op(node, "Shape")):
+                wanted += values_read(node)
+    return [node for node in graph if node in found]
+
+
+def _makers(builder: PlanBuilder) -> dict[str, Step]:
+    return {name: step for step in builder.steps for name in writes(step)}
+
+
+def _needed_steps(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
+    makers = _makers(builder)
+    wanted = [v.name or "" for v in builder.model.graph.outputs]
+    wanted += [v.name or "" for node in left for v in values_read(node)]
+    found: dict[int, Step] = {}
+    while wanted:
+        step = makers.get(wanted.pop())
+        if step is not None and id(step) not in found:
+            found[id(step)] = step
+            wanted += reads(step)
+    return list(found.values())

@@ -1,0 +1,105 @@
+"""Functions of one code as tables: what stands between a DQ and a Q and maps every element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.grids import Grid
+from intact.engine.steps import Codes, Reinterpret, Table
+from intact.graph import Node, Value, float_value_of, ops
+
+
+def lower_table(
+    builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value, function: str = ""
+) -> None:
+    """`nodes`, which make `output` of `entry` and constants of one element, as one table.
+
+    Args:
+        function: What `numerics` calls the function that they compute; "" where each is one of its own.
+    Raises:
+        NoMatch: It does not stand between codes, or one of its operators is not known here.
+    """
+    x, codes = builder.wanted_codes(entry)
+    written = builder.output(output)
+    if written.grid is None:
+        raise NoMatch("its output goes on in float")
+    inside = codes_of(codes)
+    grid = Grid.of(codes)
+    floats = numerics.dequantize(inside, *grid.affine, grid.spec)  # what the file means
+    if function:
+        made_floats = numerics.FUNCTIONS[function](floats)
+    else:
+        known: dict[Value, NDArray[Any]] = {entry: floats}
+        with np.errstate(all="ignore"):
+            for node in nodes:
+                known[node.outputs[0]] = _evaluate(builder, node, known)
+        made_floats = known[output]
+    floats = np.broadcast_to(made_floats, inside.shape)
+    if np.isnan(floats).any():
+        raise NoMatch("it is not a number for some codes")
+    made = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
+    done = tuple(n.name or "" for n in nodes)
+    if _stay(inside, made, codes, written.grid):
+        y = builder.write(written, output, codes.low, codes.high)
+        builder.add(Reinterpret(nodes[0].name or "", done, x, y), *nodes)
+        return
+    y = builder.write(written, output, int(made.min()), int(made.max()))
+    table = builder.hold(f"{nodes[0].name}.table", _bytes(builder, inside, made, codes, y))
+    builder.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
+
+
+def codes_of(codes: Codes) -> NDArray[np.int64]:
+    """Every code that can occur."""
+    return np.arange(codes.low, codes.high + 1)
+
+
+def _stay(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
+    """Whether codes stay what they are: a factor that the scales share."""
+    same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
+    return same and bool((inside == made).all())
+
+
+def _bytes(
+    builder: PlanBuilder, inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, y: str
+) -> NDArray[np.uint8]:
+    """The table by bytes; those that do not occur read as the nearest that does."""
+    out = builder.tensors[y].codes
+    assert out is not None
+    places = np.clip(np.arange(256), inside[0] + codes.offset, inside[-1] + codes.offset)
+    return np.asarray(made[places - codes.offset - inside[0]] + out.offset, np.uint8)
+
+
+def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any]]) -> NDArray[Any]:
+    """What one node makes, rounded to float32: as its step in floats, or of float64."""
+    operands: list[NDArray[Any]] = []
+    for index, value in enumerate(node.inputs):
+        if value is None:
+            operands.append(np.asarray(_left_out(node, index), np.float32))
+        else:
+            operands.append(known[value] if value in known else _number(builder, value))
+    if (step := float_value_of(node, operands)) is not None:
+        return step
+    made = ops.curve(node, *(x.astype(np.float64) for x in operands))
+    if made is None:
+        raise NoMatch(f"no curve is known for {node.op_type}")
+    return np.asarray(made, np.float32)
+
+
+def _left_out(node: Node, index: int) -> float:
+    """What an operand is that is not given: the ends of Clip."""
+    if node.op_type != "Clip":
+        raise NoMatch("an operand in the middle is left out")
+    return -np.inf if index == 1 else np.inf
+
+
+def _number(builder: PlanBuilder, value: Value) -> NDArray[np.float32]:
+    array = builder.constant(value, "one of its operands")
+    if array.size != 1:
+        raise NoMatch("one of its operands has more than one element")
+    return np.asarray(array.reshape(-1)[0], np.float32)

@@ -1,0 +1,50 @@
+"""Whether a plan left open what the sizes of the inputs tell, or a value that decides between branches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from intact.engine.plan import Plan
+from intact.engine.steps import FallbackSubgraph, Reshape
+from intact.engine.steps.base.dims import names_in
+from intact.engine.steps.base.wiring import writes
+from intact.errors import UnsupportedError
+from intact.graph import Model, to_bytes
+
+
+def leaves_open(plan: Plan) -> bool:
+    """Whether lowering for known sizes may do better: a step has no kernel, or nobody tells a shape."""
+    if plan.deciding:
+        return True
+    if not plan.tensors.keys() >= set(plan.inputs):
+        return False  # an input of no known rank, which no plan takes
+    known = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
+    if not known:
+        return False
+    for name in plan.inputs:
+        named = [dim for dim in plan.tensors[name].shape if isinstance(dim, str)]
+        if len(set(named)) < len(named):
+            return True  # exporters call sizes alike that are not ("?")
+    for step in plan.steps:
+        if isinstance(step, FallbackSubgraph):
+            return True
+        made = [dim for name in writes(step) for dim in plan.tensors[name].shape if isinstance(dim, str)]
+        if isinstance(step, Reshape) and sum(not names_in(dim) <= known for dim in set(made)) > 1:
+            return True
+        known.update(made)  # every other step tells the sizes of what it makes
+    return False
+
+
+def with_model(plan: Plan, model: Model) -> Plan:
+    """`plan` and the model that it was lowered from; without it where no file could hold that."""
+    try:
+        data = to_bytes(model)
+    except UnsupportedError:
+        return replace(plan, deciding=())
+    name = "model.onnx"
+    while name in plan.constants or name in plan.tensors:
+        name += "_"
+    array = np.frombuffer(data, np.uint8)
+    return replace(plan, constants={**plan.constants, name: array}, model=name)

@@ -1,0 +1,1 @@
+"""Rules for groups of nodes: which steps do what they compute."""

@@ -1,0 +1,157 @@
+"""Which nodes go together: placement's layers, and norms, masks and activations made up of several nodes.
+
+Placement decides what is rounded as one, this file what runs as one although nothing in it is rounded
+(docs/decisions/0027-where-fusion-is-decided.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.fused import Fused, fused_nodes
+from intact.engine.lower.rules.elements.additions import lower_add
+from intact.engine.lower.rules.elements.float_steps import lower_function, lower_layer_norm, lower_softmax
+from intact.engine.lower.rules.elements.parts import lower_batchnorm
+from intact.engine.lower.rules.products.float_products import FLOAT_ROOTS, lower_float_sum
+from intact.engine.lower.rules.products.gemm import ROOTS, lower_sum
+from intact.graph import Node, Value, is_op
+from intact.placement import PROFILES, Fusion
+from intact.placement.activations import Activation, activation_behind
+from intact.placement.view import View
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that become one step, if `rule` finds that they can.
+
+    Attributes:
+        nodes: In the graph's order.
+        rule: Writes the step; returns the nodes that it left over.
+    """
+
+    nodes: list[Node]
+    rule: Callable[[PlanBuilder], list[Node]]
+
+
+def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
+    """The groups of more than one node, and every root; each node is in one group at most."""
+    taken: set[Node] = set()
+    groups: list[Group] = []
+    found = (
+        *_layers(builder, fusions),
+        *_behind_adds(builder),
+        *_behind_norms(builder),
+        *_activations(builder),
+    )
+    for group in found:
+        if any(value in builder.constants for value in group.nodes[-1].outputs):
+            continue  # what it makes is known: readers take the array
+        if not taken.intersection(group.nodes):
+            groups.append(group)
+            taken.update(group.nodes)
+    return groups
+
+
+def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
+    nodes = {node.name or "": node for node in builder.model.graph}
+    for fusion in fusions:
+        fused = fused_nodes(fusion, nodes)
+        if fused is None or fused.root.domain:
+            continue
+        if fused.root.op_type in ROOTS:
+            if not any(value in builder.constants for value in fused.root.inputs[:2]):
+                fused = fused.factors()  # no more of a product of two: an Add may be a Softmax's mask
+            yield Group(fused.nodes, _sum(fused))
+        elif is_op(fused.root, "Add") and len(fused.nodes) > 1:
+            yield Group(fused.nodes, _complete(fused.nodes, lower_add))
+
+
+def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
+    """A layer in codes; in float where that is what its operands are, or no integer form has it."""
+
+    def run(builder: PlanBuilder) -> list[Node]:
+        try:
+            with builder.attempt():
+                return lower_sum(builder, fused)
+        except NoMatch as why:
+            if fused.root.op_type not in FLOAT_ROOTS:
+                raise
+            left = lower_float_sum(builder, fused)
+            builder.reasons.setdefault(fused.root, str(why))
+            return left
+
+    return run
+
+
+def _complete(
+    nodes: list[Node], rule: Callable[[PlanBuilder, Sequence[Node]], None]
+) -> Callable[[PlanBuilder], list[Node]]:
+    """A rule that takes in all of its nodes."""
+
+    def run(builder: PlanBuilder) -> list[Node]:
+        rule(builder, nodes)
+        return []
+
+    return run
+
+
+def _behind_adds(builder: PlanBuilder) -> Iterator[Group]:
+    """Norms and softmaxes that alone read an Add: of a residual, of a mask."""
+    rules = {"LayerNormalization": lower_layer_norm, "Softmax": lower_softmax}
+    for node in builder.model.graph:
+        rule = rules.get(node.op_type) if not node.domain else None
+        value = node.inputs[0] if rule is not None else None
+        add = value.producer() if value is not None else None
+        if rule is None or value is None or add is None or not is_op(add, "Add"):
+            continue
+        if len(list(value.uses())) == 1 and not value.is_graph_output():
+            yield Group([add, node], _complete([add, node], rule))
+
+
+def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
+    """A Relu, a Clip or a slope that alone reads a BatchNormalization."""
+    ends = ("Relu", "Clip", "LeakyRelu", "PRelu")
+    for node in builder.model.graph:
+        uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
+        if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, *ends):
+            nodes = [node, uses[0].node]
+            yield Group(nodes, _complete(nodes, lower_batchnorm))
+
+
+def _activations(builder: PlanBuilder) -> Iterator[Group]:
+    """Functions that exporters write as several nodes."""
+    view, profile = View(builder.model), PROFILES["intact"]
+    for op in view.ops:
+        for source in dict.fromkeys(op.inputs):
+            if source is None or view.is_constant(source):
+                continue
+            found = activation_behind(view, profile, source)
+            if found is None or len(found.ops) < 2 or found.ops[0] is not op:
+                continue
+            if (entry := _entry(found, source)) is not None:
+                nodes = [one.node for one in found.ops]
+                yield Group(nodes, _function(nodes, found.label, entry, found.output))
+
+
+def _entry(found: Activation, source: Value) -> Value | None:
+    """What the activation reads, where it is one value and no pair stands within."""
+    entries = set[Value | None]()
+    for op in found.ops:
+        for seen, real in zip(op.inputs, op.node.inputs, strict=True):
+            if seen is source:
+                entries.add(real)
+            elif any(seen is other.outputs[0] for other in found.ops) and seen is not real:
+                return None
+    return entries.pop() if len(entries) == 1 else None
+
+
+def _function(
+    nodes: list[Node], label: str, entry: Value, output: Value
+) -> Callable[[PlanBuilder], list[Node]]:
+    def run(builder: PlanBuilder) -> list[Node]:
+        lower_function(builder, nodes, label, entry, output)
+        return []
+
+    return run

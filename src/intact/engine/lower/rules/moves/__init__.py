@@ -1,0 +1,1 @@
+"""Rules for operators that only move elements."""

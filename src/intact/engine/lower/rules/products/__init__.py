@@ -1,0 +1,1 @@
+"""Rules for sums of products: convolutions, matrices, and networks with a state."""

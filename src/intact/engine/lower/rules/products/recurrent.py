@@ -1,0 +1,182 @@
+"""LSTM, GRU and RNN: a product of all inputs with their weights, and one step that walks over the states.
+
+With pairs on the inputs and their weights that product is one of integers, as any other layer's. Inputs may
+have 16 bits (N62).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, in_range
+from intact.engine.lower.base.operand import codes_read
+from intact.engine.lower.base.weights import gates_of, prove, prove_joined
+from intact.engine.lower.rules.moves.moves import Rule, who
+from intact.engine.steps import Epilogue, FloatLinear, Linear, Recurrent
+from intact.graph import Node, Value, ops
+from intact.graph.ops.recurrent import Recurrent as Operator
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One node, as it was read.
+
+    Attributes:
+        said: Its attributes.
+        cell: Of `numerics.GATES`.
+        states: float32 [directions, gates * hidden, hidden].
+        shift: float64 [directions * gates * hidden], added to each step's input; None for nothing.
+        apart: float32 [directions, hidden], where the candidate's sum over states begins; None for 0.
+    """
+
+    said: Operator
+    cell: str
+    states: NDArray[np.float32]
+    shift: NDArray[np.float64] | None
+    apart: NDArray[np.float32] | None
+
+
+def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
+    """One layer in all its directions.
+
+    Raises:
+        NoMatch: It has a form that no kernel knows, weights that are no constants, or nobody reads it.
+    """
+    layer = _read(builder, node)
+    projected = _projected(builder, node, layer)
+    name = node.name or ""
+    weight = builder.hold(f"{name}.states", layer.states)
+    bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
+    h, c = (_state(builder, node, index) for index in (5, 6))
+    lengths = _lengths(builder, _input(node, 4))
+    y, last_h, last_c = (*(_made(builder, value) for value in node.outputs), "", "")[:3]
+    if not (y or last_h or last_c):
+        raise NoMatch("nobody reads what it makes")
+    step = Recurrent(
+        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths,
+        y, last_h, last_c, bool(layer.said.layout),
+    )  # fmt: skip
+    builder.add(step, node)
+
+
+def _read(builder: PlanBuilder, node: Node) -> _Layer:
+    said = ops.read(node)
+    assert isinstance(said, Operator)
+    if why := said.unusual(node):
+        raise NoMatch(why)
+    states = _floats(builder, _input(node, 2), "its weight of states")
+    cell = _cell(said)
+    directions, rows, _ = states.shape
+    value = _input(node, 3)
+    if value is None:
+        return _Layer(said, cell, states, None, None)
+    both = builder.constant(value, "its bias").astype(np.float64).reshape(directions, 2, rows)
+    apart = None
+    if cell == "gru_reset_after":
+        apart = both[:, 1, rows * 2 // 3 :].astype(np.float32)
+        both = both.copy()
+        both[:, 1, rows * 2 // 3 :] = 0
+    return _Layer(said, cell, states, both.sum(axis=1).reshape(-1), apart)
+
+
+def _floats(builder: PlanBuilder, value: Value | None, what: str) -> NDArray[np.float32]:
+    """A constant of floats; codes behind a DequantizeLinear are dequantized now."""
+    array = builder.constant(value, what)
+    if array.dtype != np.float32:
+        raise NoMatch(f"{what} is {array.dtype}: native steps know float32 alone")
+    return np.asarray(array, np.float32)
+
+
+def _cell(said: Operator) -> str:
+    if isinstance(said, ops.GRU):
+        return "gru_reset_after" if said.linear_before_reset else "gru"
+    if isinstance(said, ops.RNN):
+        return "rnn_relu" if said.rectifies else "rnn_tanh"
+    return "lstm"
+
+
+def _projected(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
+    """The tensor of inputs times their weights, and biases: where the sums over states begin."""
+    x, weights = node.inputs[:2]
+    assert x is not None and weights is not None
+    rows = layer.states.shape[0] * layer.states.shape[1]
+    y = builder.scratch(f"{node.name}.projected", "float32", (*dims_of(x)[:-1], rows))
+    try:
+        with builder.attempt():
+            _in_codes(builder, node, layer, y)
+    except NoMatch as why:
+        _in_floats(builder, node, layer, y)
+        builder.reasons.setdefault(node, str(why))
+    return y
+
+
+def _in_codes(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
+    read = codes_read(builder, node.inputs[0])
+    weight, codes, shift = gates_of(builder, node.inputs[1]), read.codes, 0
+    if read.low:
+        shift = prove_joined(weight, (codes.low, codes.high), codes.zero_point, None)
+    else:
+        prove(weight, codes, None)
+    epilogue = _epilogue(builder, node, codes.scale * 2**shift, weight.scale, layer)
+    w = builder.hold(f"{node.name}.weight", weight.codes)
+    builder.add(Linear(*who(node), read.x, y, w, epilogue, read.low, shift))
+
+
+def _in_floats(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
+    weights = _floats(builder, node.inputs[1], "its weight")
+    w = builder.hold(f"{node.name}.weight", weights.reshape(-1, weights.shape[2]).T)
+    bias = ""
+    if layer.shift is not None:
+        bias = builder.hold(f"{node.name}.bias", layer.shift.astype(np.float32))
+    builder.add(FloatLinear(*who(node), builder.real(node.inputs[0]), y, w, bias))
+
+
+def _epilogue(
+    builder: PlanBuilder, node: Node, x_scale: float, scale: NDArray[np.float32], layer: _Layer
+) -> Epilogue:
+    """Sums of integers as floats, and the biases behind them (N25)."""
+    one = np.float32(1)
+    with in_range():
+        multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, one))
+        shift = None if layer.shift is None else np.atleast_1d(numerics.scaled_bias(layer.shift, one))
+    bias = "" if shift is None else builder.hold(f"{node.name}.bias", shift)
+    return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
+
+
+def _input(node: Node, index: int) -> Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _state(builder: PlanBuilder, node: Node, index: int) -> str:
+    """The first state; "" where it is 0 everywhere."""
+    value = _input(node, index)
+    known = builder.constants(value)
+    if value is None or (known is not None and not known.any()):
+        return ""
+    return builder.either(value)
+
+
+def _lengths(builder: PlanBuilder, value: Value | None) -> str:
+    if value is None:
+        return ""
+    if (known := builder.constants(value)) is not None:
+        return builder.hold(value.name or "", known)
+    tensor = builder.tensors.get(value.name or "")
+    if tensor is None or tensor.dtype != "int32":
+        raise NoMatch("its lengths are no tensor of int32")
+    return tensor.name
+
+
+def _made(builder: PlanBuilder, value: Value) -> str:
+    """The tensor of an output; "" where nobody reads it."""
+    if not value.name or not (value.uses() or value.is_graph_output()):
+        return ""
+    return builder.write(builder.output(value), value)
+
+
+RECURRENT: dict[str, Rule] = dict.fromkeys(sorted(ops.RECURRENT), lower_recurrent)
+"""Operator -> how it becomes steps."""

@@ -1,0 +1,1 @@
+"""Rules for operators that read along axes or over windows."""

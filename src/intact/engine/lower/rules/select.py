@@ -1,0 +1,168 @@
+"""From the rewritten graph to steps: a rule for every group of nodes, a reason for every node without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of
+from intact.engine.lower.base.grids import Grids
+from intact.engine.lower.base.of_sizes import nodes_of_sizes
+from intact.engine.lower.rules.claims import Group, claim
+from intact.engine.lower.rules.custom import lower_call
+from intact.engine.lower.rules.elements.additions import ADDITIONS
+from intact.engine.lower.rules.elements.curves import CURVES
+from intact.engine.lower.rules.elements.elementwise import ELEMENTS
+from intact.engine.lower.rules.elements.float_steps import REALS
+from intact.engine.lower.rules.elements.pairs import PAIRS
+from intact.engine.lower.rules.elements.parts import PARTS, with_tokens
+from intact.engine.lower.rules.moves.gathers import GATHERS
+from intact.engine.lower.rules.moves.moves import MOVES, Rule
+from intact.engine.lower.rules.moves.picks import PICKS
+from intact.engine.lower.rules.moves.rearrange import REARRANGE
+from intact.engine.lower.rules.moves.resize import RESIZES
+from intact.engine.lower.rules.products.float_products import FLOAT_ROOTS, lower_float_root
+from intact.engine.lower.rules.products.gemm import ROOTS, lower_root
+from intact.engine.lower.rules.products.recurrent import RECURRENT
+from intact.engine.lower.rules.reductions.along_axis import ALONG_AXIS
+from intact.engine.lower.rules.reductions.compositions import COMPOSITIONS
+from intact.engine.lower.rules.reductions.ordered import ORDERS
+from intact.engine.lower.rules.reductions.pools import POOLS
+from intact.engine.lower.rules.reductions.spectra import SPECTRA
+from intact.errors import IntactError, UnsupportedError
+from intact.graph import Constants, Model, Node, Value, is_op
+from intact.placement import Fusion
+
+
+def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
+    """The steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
+    constants = Constants(model.graph)
+    builder = PlanBuilder(model, constants, Grids(constants))
+    for value in model.graph.inputs:
+        _define_input(builder, value)
+    builder.of_sizes = nodes_of_sizes(builder)
+    for node in builder.of_sizes:
+        _define_outputs(builder, node)
+    groups = [part for group in claim(builder, fusions) for part in _without(group, builder.of_sizes)]
+    taken = {node for group in groups for node in group.nodes}
+    for node in model.graph:
+        if (
+            node not in taken
+            and node not in builder.of_sizes
+            and not all(value in constants for value in node.outputs)
+        ):
+            groups.append(_single(node))
+    position = {node: i for i, node in enumerate(model.graph)}
+    for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
+        if builder.done.keys().isdisjoint(group.nodes):
+            _lower(builder, group)
+    return builder
+
+
+def _without(group: Group, of_sizes: frozenset[Node]) -> list[Group]:
+    """The group; where some of its nodes are left out, each of the others by itself."""
+    if of_sizes.isdisjoint(group.nodes):
+        return [group]
+    return [_single(node) for node in group.nodes if node not in of_sizes]
+
+
+def _define_input(builder: PlanBuilder, value: Value) -> None:
+    """An input of the graph: codes where all that reads it is one grid's DequantizeLinear."""
+    readers = [use.node for use in value.uses()]
+    grids = {builder.grids.of(n) if is_op(n, "DequantizeLinear") else None for n in readers}
+    grid = next(iter(grids)) if len(grids) == 1 else None
+    if grid is None:
+        _define_plain(builder, value)
+    elif value.shape is not None:
+        builder.write_codes(value, grid.codes())
+
+
+def _define_plain(builder: PlanBuilder, value: Value) -> None:
+    """A tensor that no native step makes, where its rank and type are known: else only subgraphs read it."""
+    if value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
+        builder.write_plain(value, dtype_of(value))
+
+
+def _lower(builder: PlanBuilder, group: Group) -> None:
+    """Let the rule of a group write its step; node by node where it cannot, or leaves some over."""
+    try:
+        with builder.attempt(), _named(group.nodes[-1]):
+            left = group.rule(builder)
+    except NoMatch as why:
+        if len(group.nodes) == 1:
+            _give_up(builder, group.nodes[0], str(why))
+            return
+        left = group.nodes
+        builder.reasons[left[0]] = str(why)
+    for node in left:
+        _lower(builder, _single(node))
+
+
+@contextmanager
+def _named(node: Node) -> Iterator[None]:
+    """Say at which node a rule met what no valid file says."""
+    try:
+        yield
+    except (IntactError, NoMatch):
+        raise
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise UnsupportedError(
+            f"node '{node.name}' ({node.op_type})",
+            f"'{type(error).__name__}: {error}'"[:200],
+            "attributes and inputs that its operator allows",
+            "let onnx.checker check the model; if it passes, report the model to INTact",
+        ) from error
+
+
+def _give_up(builder: PlanBuilder, node: Node, why: str) -> None:
+    """Leave a node to ONNX Runtime; what it makes can be read."""
+    builder.reasons.setdefault(node, why)
+    _define_outputs(builder, node)
+
+
+def _define_outputs(builder: PlanBuilder, node: Node) -> None:
+    for value in node.outputs:
+        if value.name:
+            _define_plain(builder, value)
+
+
+def _single(node: Node) -> Group:
+    def run(builder: PlanBuilder) -> list[Node]:
+        rules = SINGLES.get(node.op_type, []) if not node.domain else [lower_call]
+        why = f"no kernel for {node.op_type}" if not rules else ""
+        for rule in rules:
+            try:
+                with builder.attempt():
+                    rule(builder, node)
+                    if node in builder.decided:  # what the rule took from the graph is but declared
+                        raise NoMatch("values of the inputs decide the sizes of its output")
+                if rule is lower_float_root:
+                    builder.reasons.setdefault(node, why)
+                return []
+            except NoMatch as error:
+                why = str(error)
+        raise NoMatch(why)
+
+    return Group([node], run)
+
+
+def _merged() -> dict[str, list[Rule]]:
+    found: dict[str, list[Rule]] = {"Concat": [with_tokens]}
+    roots = dict.fromkeys(ROOTS, lower_root)
+    for table in (roots, MOVES, REARRANGE, RESIZES, ADDITIONS, POOLS, PAIRS):
+        for op_type, rule in table.items():
+            found.setdefault(op_type, []).append(rule)
+    for op_type, rule in ELEMENTS.items():
+        found.setdefault(op_type, []).append(rule)
+    for op_type in FLOAT_ROOTS:
+        found[op_type].append(lower_float_root)
+    for op_type, rules in REALS.items():
+        found.setdefault(op_type, []).extend(rules)
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, SPECTRA, COMPOSITIONS):
+        for op_type, rule in others.items():
+            found.setdefault(op_type, []).append(rule)
+    return found
+
+
+SINGLES = _merged()
+"""Operator -> the rules that are tried for it, in this order."""

@@ -1,0 +1,1 @@
+"""What every kind of step has, and what it asks about a plan."""

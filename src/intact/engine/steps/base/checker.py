@@ -1,0 +1,114 @@
+"""What a step asks about the tensors and constants that it names, when a plan is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from intact.engine.steps.base.tensors import Codes, Tensor
+from intact.engine.steps.base.wiring import Const, fields_of
+from intact.errors import FileFormatError
+
+Arrays = Mapping[str, tuple[str, tuple[int, ...]]]
+"""dtype and shape of constants, by name: to ask for the arrays themselves would read them."""
+
+
+class Checker:
+    """What is known around one step.
+
+    Args:
+        where: The step, in words, for errors.
+        tensors, arrays: Of the plan.
+    """
+
+    def __init__(self, where: str, tensors: Mapping[str, Tensor], arrays: Arrays) -> None:
+        self.where, self._tensors, self._arrays = where, tensors, arrays
+
+    def that(self, holds: bool, got: object, want: str) -> None:
+        """Refuse the step unless this holds."""
+        if not holds:
+            raise wrong(self.where, str(got), want)
+
+    def record(self, record: object) -> None:
+        """What the fields of a step, or of its epilogue, say: names where there must be one, constants of the
+        declared dtype and rank, finite numbers."""
+        for name, value in vars(record).items():
+            self.that(not isinstance(value, float) or isfinite(value), f"{name} {value}", "a finite number")
+        for field in fields_of(record):
+            for name in field.names(record):
+                self.that(bool(name) or field.optional, f"no name in {field.name}", "one")
+                if name and isinstance(field.role, Const):
+                    self._constant(name, field.role)
+
+    def _constant(self, name: str, role: Const) -> None:
+        dtype, shape = self._arrays.get(name, ("nothing", ()))
+        fits = dtype == role.dtype and len(shape) == role.rank
+        self.that(fits, f"'{name}' {dtype} {shape}", f"{role.dtype} of rank {role.rank}")
+
+    def sizes(self, constant: str) -> tuple[int, ...]:
+        """Of a constant that a field declares."""
+        return self._arrays[constant][1]
+
+    def constant(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """dtype and sizes of a constant in a tensor's place; what is none is refused."""
+        self.that(name not in self._tensors, f"tensor '{name}'", "a constant")
+        return self._arrays[name]
+
+    def rank(self, *names: str) -> tuple[int, ...]:
+        """Of tensors, or of constants in their places."""
+        return tuple(
+            len(self._tensors[name].shape if name in self._tensors else self._arrays[name][1])
+            for name in names
+        )
+
+    def dtype(self, name: str) -> str:
+        """Of a tensor, or of a constant in its place."""
+        return self._tensors[name].dtype if name in self._tensors else self._arrays[name][0]
+
+    def grid(self, name: str) -> Codes | None:
+        """Of a tensor of codes; None for others and for constants."""
+        return self._tensors[name].codes if name in self._tensors else None
+
+    def codes(self, *names: str) -> None:
+        """These tensors hold codes."""
+        for name in names:
+            self.that(self.grid(name) is not None, f"floats in '{name}'", "codes")
+
+    def floats(self, *names: str) -> None:
+        """These tensors hold float32."""
+        for name in names:
+            self.that(self.dtype(name) == "float32", f"{self.dtype(name)} in '{name}'", "float32")
+
+    def one_dtype(self, *names: str) -> None:
+        """These tensors hold numbers of one type, or codes all."""
+        dtypes = [self.dtype(name) for name in names]
+        self.that(len(set(dtypes)) == 1, f"{', '.join(dtypes)} in {', '.join(names)}", "one dtype")
+
+    def one_rank(self, *names: str) -> None:
+        """These tensors have one rank, and it is not 0."""
+        ranks = self.rank(*names)
+        self.that(min(ranks) == max(ranks) > 0, ranks, "one rank for all")
+
+    def one_grid(self, a: str, b: str) -> None:
+        """These tensors hold codes of one grid, or none."""
+        self.that(self.grid(a) == self.grid(b), f"'{a}', '{b}'", "one grid")
+
+    def index(self, name: str) -> None:
+        """This tensor holds indices."""
+        self.that(self.dtype(name) in ("int64", "int32"), name, "int32 or int64")
+
+    def axis(self, name: str, axis: int) -> None:
+        """This tensor has such an axis, counted from the front."""
+        (rank,) = self.rank(name)
+        self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
+
+    def per_axis(self, names: tuple[str, ...], *given: tuple[Any, ...]) -> None:
+        """These tensors have one rank, and these lists an entry for each axis."""
+        ranks = (*self.rank(*names), *(len(one) for one in given))
+        self.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
+
+
+def wrong(where: str, got: str, want: str) -> FileFormatError:
+    """The error for a plan that says what no lowering would."""
+    return FileFormatError(where, f"{got:.200}", want, "build the plan from the model again")

@@ -1,0 +1,107 @@
+"""What a step asks about the sizes of what it reads, once those of the plan's inputs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from intact.engine.steps.base.dims import value_of
+from intact.engine.steps.base.tensors import Shape, Tensor
+from intact.errors import QuantValueError
+
+
+class Sizes:
+    """The sizes that are known so far, in ONNX's order of axes.
+
+    Args:
+        tensors: Of the plan.
+        constant: The sizes of a constant.
+        loose: Tensors whose sizes may differ from what the plan says.
+
+    Attributes:
+        shapes: Of tensors.
+        dims: The sizes that named dimensions turned out to have.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        constant: Callable[[str], Shape],
+        loose: frozenset[str] = frozenset(),
+    ) -> None:
+        self._tensors, self._constant, self._loose = tensors, constant, loose
+        self.shapes: dict[str, Shape] = {}
+        self.dims: dict[str, int] = {}
+
+    def of(self, name: str) -> Shape:
+        """A tensor's sizes, or a constant's."""
+        return self.shapes[name] if name in self.shapes else self._constant(name)
+
+    def declared(self, name: str) -> tuple[int | None, ...]:
+        """What the plan says about a tensor; None where nobody knows the named dimension yet."""
+        return self._tensors[name].declared(self.dims)
+
+    def declared_all(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
+        """Sizes of tensors, if the plan knows them all."""
+        known: dict[str, Shape] = {}
+        for name in names:
+            shape = tuple(d for d in self.declared(name) if d is not None)
+            if len(shape) != len(self._tensors[name].shape):
+                return None
+            known[name] = shape
+        return known
+
+    def bind(self, name: str, shape: Shape) -> None:
+        """Store a tensor's sizes, and learn those of its named dimensions.
+
+        Raises:
+            QuantValueError: They contradict what the plan says, or what is known.
+        """
+        wanted = self._tensors[name].shape
+        if len(wanted) != len(shape):
+            raise mismatch(name, f"{len(shape)} dimensions {shape}", f"{len(wanted)} dimensions {wanted}")
+        for axis, (dim, size) in enumerate(zip(wanted, shape, strict=True)):
+            want = learned(dim, size, self.dims) if isinstance(dim, str) else dim
+            if want != size and name not in self._loose:
+                said = f" ('{dim}')" if isinstance(dim, str) else ""
+                raise mismatch(name, f"size {size} in dimension {axis}{said}", f"{want}")
+        self.shapes[name] = shape
+
+
+def learned(dim: str, size: int, known: dict[str, int]) -> int:
+    """What a free size is: as known, or as the known ones tell, or else `size`, which is known then."""
+    want = value_of(dim, known)
+    if want is None:
+        want = known[dim] = size
+    return want
+
+
+def mismatch(name: str, got: str, want: str) -> QuantValueError:
+    """The error for a tensor whose sizes do not fit."""
+    return QuantValueError(
+        f"tensor '{name}'", got, want, "give inputs of the shapes that the model was made for"
+    )
+
+
+def broadcast(name: str, a: Shape, b: Shape) -> Shape:
+    """The sizes of two tensors under each other, `name` being the second.
+
+    Source: ONNX, multidirectional broadcasting.
+    """
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    for axis, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and 1 not in (m, n):
+            raise mismatch(name, f"size {n} in dimension {axis - rank} from the end", f"{m} or 1")
+    return tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
+
+
+def product_shape(sizes: Sizes, a: str, b: str) -> Shape:
+    """Of the product of [..., i, k] by [..., k, j], leading axes broadcast.
+
+    Raises:
+        QuantValueError: They do not go together; names b.
+    """
+    left, right = sizes.of(a), sizes.of(b)
+    if left[-1] != right[-2]:
+        raise mismatch(b, f"{right[-2]} rows", f"{left[-1]}, the columns of '{a}'")
+    return *broadcast(b, left[:-2], right[:-2]), left[-2], right[-1]

@@ -1,0 +1,1 @@
+"""Steps that code outside the kernels runs."""

@@ -1,0 +1,109 @@
+"""Operators of the user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.custom import Operator, OutputGrid, Quantized, find
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Codes, Shape
+from intact.engine.steps.base.wiring import Reads, Writes
+from intact.errors import QuantValueError, UnsupportedError
+
+
+@dataclass(frozen=True)
+class Call(Step):
+    """An operator of the user's own (`engine.custom`), run in Python between native steps.
+
+    Attributes:
+        operator: "domain::Name", as it is registered.
+        xs, ys: Codes or anything else: it gets and makes what these tensors hold.
+        attributes: JSON of the node's attributes.
+    """
+
+    kind = "call"
+    native = False
+    operator: str
+    xs: Annotated[tuple[str, ...], Reads(constant=True)]
+    ys: Annotated[tuple[str, ...], Writes()]
+    attributes: str = "{}"
+
+    def check(self, checker: Checker) -> None:
+        try:
+            attributes = json.loads(self.attributes)
+        except ValueError:
+            attributes = None
+        fits = isinstance(attributes, dict) and bool(self.ys)
+        checker.that(fits, self.attributes, "a JSON object, and outputs")
+
+    def evaluate(self, run: Run) -> None:
+        """The same body that an engine runs."""
+        inputs = [(run.array(name), run.grid(name)) for name in self.xs]
+        made = self.call(inputs, [run.grid(name) for name in self.ys])
+        for name, array in zip(self.ys, made, strict=True):
+            run.bind(name, array)
+
+    def output_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        """The sizes of what it makes, as the operator was registered."""
+        made = self._operator().output_shapes(inputs)
+        return {y: tuple(int(d) for d in shape) for y, shape in zip(self.ys, made, strict=True)}
+
+    def call(
+        self, inputs: Sequence[tuple[NDArray[Any], Codes | None]], grids: Sequence[Codes | None]
+    ) -> list[NDArray[Any]]:
+        """Run its body.
+
+        Args:
+            inputs: For each input its array, and its grid where it has codes (in the dtype of the file).
+            grids: For each output its grid, where it has one.
+        Raises:
+            UnsupportedError: The operator is not registered.
+            QuantValueError: The body made something else than it should.
+        """
+        operator = self._operator()
+        given = [array if grid is None else _quantized(array, grid) for array, grid in inputs]
+        keywords = {**operator.defaults, **json.loads(self.attributes)}
+        if operator.codes:
+            keywords["outputs"] = tuple(_grid(codes) for codes in grids if codes is not None)
+        made = operator.body(*given, **keywords)
+        arrays = [np.asarray(made)] if operator.outputs == 1 else [np.asarray(one) for one in made]
+        return [_checked(self, array, grid) for array, grid in zip(arrays, grids, strict=True)]
+
+    def _operator(self) -> Operator:
+        found = find(self.operator)
+        if found is None:
+            raise UnsupportedError(
+                f"step '{self.name}'", f"operator '{self.operator}', which nobody registered here",
+                "the operators that the plan was built with", "import the module that registers it first",
+            )  # fmt: skip
+        return found
+
+
+def _quantized(array: NDArray[Any], codes: Codes) -> Quantized:
+    return Quantized(array, np.float32(codes.scale), codes.zero_point)
+
+
+def _grid(codes: Codes) -> OutputGrid:
+    dtype = np.dtype(np.int8 if codes.signed else np.uint8)
+    return OutputGrid(np.float32(codes.scale), codes.zero_point, dtype, codes.low, codes.high)
+
+
+def _checked(step: Call, array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    if codes is None:
+        return array
+    low, high = (int(array.min()), int(array.max())) if array.size else (codes.low, codes.high)
+    fits = array.dtype.kind in "iu" and codes.low <= low and high <= codes.high
+    if not fits:
+        raise QuantValueError(
+            f"operator '{step.operator}'", str(array.dtype), f"integers from {codes.low} to {codes.high}",
+            "clip the codes in its body",
+        )  # fmt: skip
+    return array.astype(np.int8 if codes.signed else np.uint8, copy=False)

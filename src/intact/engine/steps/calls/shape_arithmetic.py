@@ -1,0 +1,80 @@
+"""What follows from the sizes of the inputs alone: positions, masks of lengths, numbers of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.dims import Dim, value_of
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.wiring import Const, Writes
+from intact.engine.steps.calls.fallback import OnnxStep
+from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.graph import Session
+
+
+@dataclass(frozen=True)
+class ShapeArithmetic(OnnxStep, Step):
+    """An ONNX model of sizes, worked out when a plan is bound: a run copies what came out.
+
+    Attributes:
+        inputs: The model's inputs, int64 vectors.
+        sizes: What each of them holds: numbers, free sizes of the plan's inputs, and expressions of these.
+        ys: Outputs of the model; or some of `inputs`, for the sizes themselves.
+        model: Constant, uint8: a serialized ONNX model that makes `ys`; "" where all are inputs.
+    """
+
+    kind = "shape_arithmetic"
+    inputs: tuple[str, ...]
+    sizes: tuple[tuple[Dim, ...], ...]
+    ys: Annotated[tuple[str, ...], Writes()]
+    model: Annotated[str, Const("uint8", 1, optional=True)] = ""
+
+    def check(self, checker: Checker) -> None:
+        checker.that(bool(self.ys), "no outputs", "some")
+        checker.that(len(self.inputs) == len(self.sizes), self.inputs, "sizes for every input")
+        checker.that(len(set(self.inputs)) == len(self.inputs), self.inputs, "distinct names")
+        checker.that(bool(self.model) or set(self.ys) <= set(self.inputs), self.ys, "a model that makes them")
+        for name in self.ys:
+            checker.that(checker.grid(name) is None, f"codes in '{name}'", "numbers")
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        return tuple(y for y in self.ys if y not in self.inputs)
+
+    def evaluate(self, run: Run) -> None:
+        """On one thread, with graph optimizations off."""
+        made = self.compute(run.sizes, lambda: self.session(run.constants, run.tensors, threads=1))
+        for name, array in made.items():
+            run.bind(name, array)
+
+    def compute(self, known: Mapping[str, int], session: Callable[[], Session]) -> dict[str, NDArray[Any]]:
+        """What it makes, by tensor.
+
+        Args:
+            known: The free sizes, by name.
+            session: What runs the model.
+        Raises:
+            QuantValueError: A size is not known.
+        """
+        given = {name: self._vector(dims, known) for name, dims in zip(self.inputs, self.sizes, strict=True)}
+        made = session().run(given) if self.model else {}
+        return {y: given[y] if y in given else made[y] for y in self.ys}
+
+    def _vector(self, dims: tuple[Dim, ...], known: Mapping[str, int]) -> NDArray[np.int64]:
+        values = [value_of(dim, known) for dim in dims]
+        for dim, value in zip(dims, values, strict=True):
+            if value is None:
+                raise QuantValueError(
+                    f"step '{self.name}'", f"the size {dim}", "sizes that the plan's inputs tell",
+                    "give inputs of the shapes that the model was made for",
+                )  # fmt: skip
+        return np.array(values, np.int64)

@@ -1,0 +1,1 @@
+"""Steps that work element by element, and the borders between codes and floats."""

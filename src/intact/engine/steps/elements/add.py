@@ -1,0 +1,39 @@
+"""Sum of two tensors of codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, broadcast
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Add(Step):
+    """Sum of two tensors of codes (N26), with broadcasting; bounds are codes of the output."""
+
+    kind = "add"
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
+    a: Read
+    b: Read
+    y: Write
+    low: int | None = None
+    high: int | None = None
+
+    def check(self, checker: Checker) -> None:
+        checker.codes(self.a, self.b, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return broadcast(self.b, sizes.of(self.a), sizes.of(self.b))
+
+    def evaluate(self, run: Run) -> None:
+        out = run.codes(self.y)
+        bounds = (out.low if self.low is None else self.low, out.high if self.high is None else self.high)
+        a, b = (run.codes(name).affine for name in (self.a, self.b))
+        codes = numerics.add(run.array(self.a), run.array(self.b), a, b, out.affine, out.spec, bounds=bounds)
+        run.write_codes(self.y, codes)

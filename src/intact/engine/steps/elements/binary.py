@@ -1,0 +1,45 @@
+"""Functions of two floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, broadcast
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+from intact.numerics.floats.functions import maximum, minimum, sloped
+
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "max": maximum, "min": minimum, "slope": sloped,
+}  # fmt: skip
+"""One float32 operation each, rounded by itself."""
+
+
+@dataclass(frozen=True)
+class Binary(Step):
+    """Element-wise in floats with broadcasting: "add", "sub", "mul", "div", "max", "min", "slope".
+
+    a or b may name a constant. The slope of a is b (N48).
+    """
+
+    kind = "binary"
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
+    function: str
+    a: Operand
+    b: Operand
+    y: Write
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return broadcast(self.b, sizes.of(self.a), sizes.of(self.b))
+
+    def evaluate(self, run: Run) -> None:
+        with np.errstate(all="ignore"):
+            made = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
+        run.write_real(self.y, made)

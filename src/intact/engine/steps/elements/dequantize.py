@@ -1,0 +1,27 @@
+"""From codes to floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Dequantize(Step):
+    """codes -> float32 (N12)."""
+
+    kind = "dequantize"
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
+    x: Read
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        checker.codes(self.x)
+        checker.floats(self.y)
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, run.real(self.x))

@@ -1,0 +1,44 @@
+"""Comparisons, logic, choices, casts and arithmetic of integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Annotated
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, broadcast
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Reads, Write
+from intact.numerics.operations import ELEMENTWISE, elementwise, takes
+
+
+@dataclass(frozen=True)
+class Elementwise(Step):
+    """One of `numerics.ELEMENTWISE` of tensors of plain numbers, element by element with broadcasting (N53).
+
+    xs may name constants. Of floats what N53 lists; `Binary` and `Function` have the others, and know codes.
+    """
+
+    kind = "elementwise"
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
+    operation: str
+    xs: Annotated[tuple[str, ...], Reads(constant=True)]
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        known = ELEMENTWISE.get(self.operation)
+        checker.that(known is not None, self.operation, f"one of {', '.join(ELEMENTWISE)}")
+        read, made = tuple(checker.dtype(name) for name in self.xs), checker.dtype(self.y)
+        got = f"{self.operation} of {', '.join(read)} that makes {made}"
+        checker.that(takes(self.operation, read, made), got, "dtypes that the operation knows")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        first, *others = self.xs
+        return reduce(lambda shape, name: broadcast(name, shape, sizes.of(name)), others, sizes.of(first))
+
+    def evaluate(self, run: Run) -> None:
+        dtype = run.tensors[self.y].dtype
+        run.bind(self.y, elementwise(self.operation, [run.array(name) for name in self.xs], dtype))

@@ -1,0 +1,24 @@
+"""Functions of one float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.wiring import Read, Write
+from intact.numerics.floats.functions import FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Function(Step):
+    """An element-wise function of `numerics` in floats: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
+
+    kind = "function"
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
+    x: Read
+    y: Write
+    function: str
+
+    def evaluate(self, run: Run) -> None:
+        run.write_real(self.y, FUNCTIONS[self.function](run.real(self.x)))

@@ -1,0 +1,27 @@
+"""From floats to codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Quantize(Step):
+    """float32 -> codes (N11)."""
+
+    kind = "quantize"
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
+    x: Read
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        checker.floats(self.x)
+        checker.codes(self.y)
+
+    def evaluate(self, run: Run) -> None:
+        run.write_real(self.y, run.real(self.x))

@@ -1,0 +1,36 @@
+"""From one grid to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Rescale(Step):
+    """Codes of one grid to codes of another (N28)."""
+
+    kind = "rescale"
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
+    x: Read
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        checker.codes(self.x, self.y)
+
+    def evaluate(self, run: Run) -> None:
+        run.write_codes(self.y, rescaled(run, self.x, self.y))
+
+
+def rescaled(run: Run, x: str, y: str) -> NDArray[np.int32]:
+    """The codes of x on the grid of y."""
+    out = run.codes(y)
+    return numerics.rescale(run.array(x), run.codes(x).affine, out.affine, out.spec)

@@ -1,0 +1,37 @@
+"""A function of one code, looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.wiring import Const, Read, Write
+
+
+@dataclass(frozen=True)
+class Table(Step):
+    """A function of one code: 256 entries, formed in float64 by the builder; entry i is for byte i of x.
+
+    Attributes:
+        table: Constant, uint8 [256]: bytes of y.
+    """
+
+    kind = "table"
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
+    x: Read
+    y: Write
+    table: Annotated[str, Const("uint8", 1)]
+
+    def check(self, checker: Checker) -> None:
+        checker.that(checker.sizes(self.table) == (256,), self.table, "256 entries")
+        checker.codes(self.x, self.y)
+
+    def evaluate(self, run: Run) -> None:
+        x = run.array(self.x).astype(np.int32) + run.codes(self.x).offset
+        y = run.array(self.table)[x].astype(np.int32) - run.codes(self.y).offset
+        run.write_codes(self.y, y)

@@ -1,0 +1,47 @@
+"""The same elements again and again along axes of size 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, broadcast, mismatch
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+
+
+@dataclass(frozen=True)
+class Expand(Step):
+    """x, a tensor or a constant, broadcast to y's shape.
+
+    Sizes that y's shape leaves open are those of x. Source: ONNX, Expand.
+    """
+
+    kind = "expand"
+    traits = Traits(strided=True)
+    x: Operand
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        x, y = checker.rank(self.x, self.y)
+        checker.that(x <= y, f"rank {x} to {y}", "no fewer axes")
+        checker.one_dtype(self.x, self.y)
+        checker.one_grid(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return self._made(sizes.of(self.x), sizes.declared(self.y))
+
+    def evaluate(self, run: Run) -> None:
+        x = run.array(self.x)
+        run.bind(self.y, np.broadcast_to(x, self._made(x.shape, run.declared(self.y))).copy())
+
+    def _made(self, x: Shape, declared: tuple[int | None, ...]) -> Shape:
+        x = (1,) * (len(declared) - len(x)) + x
+        shape = tuple(size if want is None else want for size, want in zip(x, declared, strict=True))
+        if broadcast(self.x, shape, x) != shape:
+            raise mismatch(self.x, f"shape {x}", f"one that broadcasts to {shape}")
+        return shape

@@ -1,0 +1,81 @@
+"""What indices along an axis choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+from intact.errors import QuantValueError
+
+
+@dataclass(frozen=True)
+class Gather(Step):
+    """``y[i, j, k] = x[i, index[j], k]`` of x, a tensor or a constant: i stands for the axes before `axis`, j
+    for those of the index, k for those behind.
+
+    Attributes:
+        index: int32 or int64. Negative ones count from the end; what is out of range is an error.
+    """
+
+    kind = "gather"
+    traits = Traits(follows=True, strided=True)
+    x: Operand
+    index: Operand
+    y: Write
+    axis: int = 0
+
+    def check(self, checker: Checker) -> None:
+        x, index, y = ranks = checker.rank(self.x, self.index, self.y)
+        checker.that(0 <= self.axis < x, self.axis, "an axis of its input")
+        checker.that(y == x + index - 1, ranks, "all other axes for each index")
+        checker.index(self.index)
+        checker.one_dtype(self.x, self.y)
+        checker.one_grid(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        shape = sizes.of(self.x)
+        return *shape[: self.axis], *sizes.of(self.index), *shape[self.axis + 1 :]
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index)
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
+        run.bind(self.y, np.take(x, index, axis=self.axis))
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices of what x, of a shape, does not have.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, shape[self.axis], where)
+
+
+def check_rows(index: NDArray[Any], size: int, where: str) -> None:
+    """Refuse indices of rows that a tensor of `size` rows does not have; negative ones count from the end.
+
+    Raises:
+        QuantValueError: One is out of range; names `where`.
+    """
+    if index.size and not -size <= (low := int(index.min())) <= (high := int(index.max())) < size:
+        got = low if low < -size else high
+        raise QuantValueError(where, f"index {got}", f"{-size} to {size - 1}", "give rows that are there")
+
+
+def check_index_sizes(name: str, index: Shape, x: Shape, axis: int) -> None:
+    """Refuse more indices than x has elements along any other axis than the one that they count.
+
+    Raises:
+        QuantValueError: There are more; names the tensor of indices.
+    """
+    for other, (size, wanted) in enumerate(zip(x, index, strict=True)):
+        if other != axis and wanted > size:
+            raise mismatch(name, f"size {wanted} in dimension {other}", f"{size} at most")

@@ -1,0 +1,46 @@
+"""The same elements under another shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Reshape(Step):
+    """The same elements in ONNX's order under y's shape (Flatten, Squeeze, ... too)."""
+
+    kind = "reshape"
+    x: Read
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return self._made(sizes.of(self.x), sizes.declared(self.y))
+
+    def evaluate(self, run: Run) -> None:
+        x = run.array(self.x)
+        run.bind(self.y, x.reshape(self._made(x.shape, run.declared(self.y))))
+
+    def _made(self, x: Shape, shape: tuple[int | None, ...]) -> Shape:
+        """As the plan says; at most one dimension is what is left.
+
+        No elements leave any number: then it is what x's other axes hold, so that [0, 4, 2] becomes [0, 8].
+        """
+        elements, unknown = prod(x), shape.count(None)
+        known = prod(d for d in shape if d is not None)
+        if unknown > 1 or (elements % known if unknown and known else elements != known):
+            raise mismatch(self.x, f"{elements} elements", f"as many as the shape {shape} of '{self.y}'")
+        if not known:
+            elements = prod(sorted(x)[shape.count(0) :])
+            known = prod(d for d in shape if d)
+        return tuple(elements // known if d is None else d for d in shape)

@@ -1,0 +1,48 @@
+"""Nearest neighbours, and other choices of whole rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Const, Read, Write
+
+
+@dataclass(frozen=True)
+class Resize(Step):
+    """Nearest neighbour. `indices` name one constant int64 array for each axis that changes: what y reads."""
+
+    kind = "resize"
+    traits = Traits(follows=True)
+    x: Read
+    y: Write
+    axes: tuple[int, ...]
+    indices: Annotated[tuple[str, ...], Const("int64", 1)]
+
+    def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
+        checker.per_axis((self.x, self.y))
+        (rank,), axes = checker.rank(self.x), self.axes
+        distinct = len(set(axes)) == len(axes) == len(self.indices)
+        within = distinct and all(0 <= axis < rank for axis in axes)
+        checker.that(within, axes, "axes of it, with indices for each")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        """As many as there are indices."""
+        shape = list(sizes.of(self.x))
+        for axis, indices in zip(self.axes, self.indices, strict=True):
+            shape[axis] = sizes.of(indices)[0]
+        return tuple(shape)
+
+    def evaluate(self, run: Run) -> None:
+        x = run.array(self.x)
+        for axis, name in zip(self.axes, self.indices, strict=True):
+            x = np.take(x, run.array(name), axis=axis)
+        run.bind(self.y, x)

@@ -1,0 +1,59 @@
+"""Every so many elements along each axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Slice(Step):
+    """One (start, step) for each axis; y's shape says how many: to the end, where that size is new.
+
+    Split is several of these.
+    """
+
+    kind = "slice"
+    traits = Traits(follows=True)
+    x: Read
+    y: Write
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
+        checker.per_axis((self.x, self.y), self.starts, self.steps)
+        checker.that(all(start >= 0 for start in self.starts), self.starts, "starts from the first element")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        """As the plan says; to the end of an axis of which it does not say how much."""
+        x, shape = sizes.of(self.x), sizes.declared(self.y)
+        made = []
+        for axis, (size, want, start, hop) in enumerate(zip(x, shape, self.starts, self.steps, strict=True)):
+            count = _rest(size, start, hop) if want is None else want
+            last = start + hop * (count - 1)
+            if count and not (0 <= start < size and 0 <= last < size):
+                got = f"size {size} in dimension {axis}"
+                raise mismatch(self.x, got, f"one that holds {count} elements from {start} in steps of {hop}")
+            made.append(count)
+        return tuple(made)
+
+    def evaluate(self, run: Run) -> None:
+        x, shape = run.array(self.x), run.declared(self.y)
+        for axis, (start, hop, want) in enumerate(zip(self.starts, self.steps, shape, strict=True)):
+            size = _rest(x.shape[axis], start, hop) if want is None else want
+            x = np.take(x, start + hop * np.arange(size), axis=axis)
+        run.bind(self.y, x)
+
+
+def _rest(size: int, start: int, hop: int) -> int:
+    """How many elements there are to the end of an axis."""
+    return len(range(start, size if hop > 0 else -1, hop))

@@ -1,0 +1,1 @@
+"""Steps that are sums of products."""

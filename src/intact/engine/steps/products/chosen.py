@@ -1,0 +1,86 @@
+"""Product with constant matrices, of which each row has one or several that indices choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.epilogue import FILED, Epilogue
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Const, Operand, Read, Write
+from intact.engine.steps.moves.gather import check_rows
+
+
+@dataclass(frozen=True)
+class ChosenLinear(Step):
+    """Rows of x [..., in] times the matrices that they choose: y [n, out / groups].
+
+    What `Linear` with all matrices side by side makes, of which a row keeps the columns of those that it
+    chooses: the experts of a transformer.
+
+    Attributes:
+        x: Codes.
+        index: int32 or int64 [n, 1], as many for each row of x. Negative ones count from the end; what is out
+            of range is an error.
+        weight: int8 [out, in], transposed: the columns of the first matrix, then those of the next.
+        groups: How many matrices there are.
+        epilogue: Of all columns; without a residual.
+    """
+
+    kind = "chosen_linear"
+    x: Read
+    index: Operand
+    y: Write
+    weight: Annotated[str, Const("int8", 2)]
+    groups: int
+    epilogue: Epilogue = field(metadata=FILED)
+
+    def check(self, checker: Checker) -> None:
+        out, depth = checker.sizes(self.weight)
+        self.epilogue.check(checker, out)
+        checker.that(min(out, depth) > 0, self.weight, "weights that are not empty")
+        checker.that(
+            self.groups > 0 and out % self.groups == 0, self.groups, f"as many parts of {out} columns"
+        )
+        checker.that(not self.epilogue.residual, "a residual", "none, where rows choose")
+        ranks = checker.rank(self.index, self.y)
+        checker.that(set(ranks) == {2}, ranks, "matrices")
+        checker.index(self.index)
+        checker.codes(self.x)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        rows, index = prod(sizes.of(self.x)[:-1]), sizes.of(self.index)
+        if index[1] != 1 or (index[0] % rows if rows else index[0]):
+            raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
+        return index[0], sizes.of(self.weight)[0] // self.groups
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index).reshape(-1)
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
+        weight, zero_point = run.array(self.weight), run.codes(self.x).zero_point
+        acc = numerics.linear(x.reshape(-1, x.shape[-1]), weight, zero_point, bias=self.epilogue.added(run))
+        found = self.epilogue.computed(run, self.y, acc, axis=-1)
+        each = index.size // len(acc) if len(acc) else 1
+        parts = found.reshape(len(acc), self.groups, len(weight) // self.groups)
+        self.epilogue.write(run, self.y, parts[np.arange(index.size) // each, index])
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices of matrices that are not there; `shape` is that of x.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, self.groups, where)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.weight)[1]

@@ -1,0 +1,137 @@
+"""Transposed convolution with constant weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.epilogue import FILED, Epilogue
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.window import Pads, Pair, check_window
+from intact.engine.steps.base.wiring import Read, Write
+from intact.engine.steps.products.conv import Filters, check_filters, filters
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Step):
+    """Transposed convolution. `weight` is int8 [out, kernel_h, kernel_w, in / groups], not flipped."""
+
+    kind = "conv_transpose"
+    traits = Traits(images=True, by_image=True)
+    x: Read
+    y: Write
+    weight: Filters
+    epilogue: Epilogue = field(metadata=FILED)
+    strides: Pair = (1, 1)
+    dilations: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    output_padding: Pair = (0, 0)
+    groups: int = 1
+
+    def check(self, checker: Checker) -> None:
+        check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
+        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)
+        return x[0], out, *transposed_sizes(self, x[2:], kernel)
+
+    def evaluate(self, run: Run) -> None:
+        """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
+        zero_point, kernel = run.codes(self.x).zero_point, filters(run, self.weight)
+        x = run.array(self.x)
+        transposed_sizes(self, x.shape[2:], kernel.shape[2:])
+        sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], self.strides, strict=True)]
+        x = _spread(x, zero_point, self.strides)
+        room = [d * (k - 1) for d, k in zip(self.dilations, kernel.shape[2:], strict=True)]
+        top, left, bottom, right = self.pads
+        around = [
+            (room[0] - top, room[0] - bottom + self.output_padding[0]),
+            (room[1] - left, room[1] - right + self.output_padding[1]),
+        ]
+        # No pixels take up less room than none: the frame is all there is, and by that much smaller.
+        around = [
+            (a, b) if n > 0 else (max(a + n + b, 0), 0) for n, (a, b) in zip(sizes, around, strict=True)
+        ]
+        acc = numerics.conv(
+            _framed(x, around, zero_point), kernel[:, :, ::-1, ::-1], zero_point,
+            bias=self.epilogue.added(run), dilation=self.dilations, groups=self.groups,
+        )  # fmt: skip
+        self.epilogue.evaluate(run, self.y, acc, axis=1)
+
+    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
+        """How far outputs reach beyond the input, whatever its size."""
+        return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        weight = shape_of(self.weight)
+        return int(prod(shape_of(self.x)) * prod(weight[1:3]) * weight[0] // self.groups)
+
+
+class _Transposed(Protocol):
+    """What two kinds of steps say of how they lay their windows."""
+
+    @property
+    def x(self) -> str: ...
+    @property
+    def strides(self) -> Pair: ...
+    @property
+    def dilations(self) -> Pair: ...
+    @property
+    def pads(self) -> Pads: ...
+    @property
+    def output_padding(self) -> Pair: ...
+
+
+def transposed_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int]) -> Shape:
+    """Height and width of what a transposed convolution makes of an image of `sizes`.
+
+    Raises:
+        QuantValueError: Its pads leave nothing.
+    """
+    pads = (step.pads[0] + step.pads[2], step.pads[1] + step.pads[3])
+    spatial = tuple(
+        (n - 1) * s + (k - 1) * d + 1 + extra - pad
+        for n, s, k, d, extra, pad in zip(
+            sizes, step.strides, kernel, step.dilations, step.output_padding, pads, strict=True
+        )
+    )
+    if min(spatial) < 1:
+        raise mismatch(step.x, f"sizes {sizes}", "sizes of which the pads leave something")
+    return spatial
+
+
+def halo_of_transposed(step: _Transposed, kernel: Sequence[int]) -> Halo:
+    """How far the outputs of a transposed convolution reach beyond its input, whatever its size."""
+    before, behind = [], []
+    for axis in range(2):
+        reach = (kernel[axis] - 1) * step.dilations[axis]
+        pad_before, pad_behind = step.pads[axis], step.pads[axis + 2]
+        before.append(max(0, (reach - pad_before) // step.strides[axis]))
+        behind.append(max(0, (reach + step.output_padding[axis] - pad_behind) // step.strides[axis]))
+    return before[0], before[1], behind[0], behind[1]
+
+
+def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:
+    """`x` with strides - 1 codes of real 0 between its pixels."""
+    sizes = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], strides, strict=True)]
+    wide = np.full((*x.shape[:2], *sizes), fill, x.dtype)
+    wide[:, :, :: strides[0], :: strides[1]] = x
+    return wide
+
+
+def _framed(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
+    """`x` with a frame of real 0; a negative width cuts."""
+    padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
+    cut = [slice(max(-a, 0), b if b < 0 else None) for a, b in around]
+    return padded[:, :, cut[0], cut[1]]

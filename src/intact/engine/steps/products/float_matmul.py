@@ -1,0 +1,43 @@
+"""Product of two tensors of floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, product_shape
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+
+
+@dataclass(frozen=True)
+class FloatMatMul(Step):
+    """Product of float32 [..., i, k] by [..., k, j], leading axes broadcast (N51).
+
+    a or b may name a constant.
+    """
+
+    kind = "float_matmul"
+    traits = Traits(strided=True, writes_parts=True)
+    a: Operand
+    b: Operand
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        ranks = checker.rank(self.a, self.b)
+        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
+        checker.floats(self.a, self.b, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return product_shape(sizes, self.a, self.b)
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, numerics.float_product(run.array(self.a), run.array(self.b)))
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.a)[-1]

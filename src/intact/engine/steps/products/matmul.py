@@ -1,0 +1,48 @@
+"""Product of two activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.epilogue import FILED, Epilogue
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, product_shape
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class MatMul(Step):
+    """Product of two activations of codes, [..., i, k] by [..., k, j], leading axes broadcast.
+
+    `epilogue` has one multiplier; a factor that follows (1 / sqrt(d)) is part of it. No bias, no residual.
+    """
+
+    kind = "matmul"
+    traits = Traits(strided=True)
+    a: Read
+    b: Read
+    y: Write
+    epilogue: Epilogue = field(metadata=FILED)
+
+    def check(self, checker: Checker) -> None:
+        self.epilogue.check(checker, 1)
+        ranks = checker.rank(self.a, self.b)
+        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
+        checker.codes(self.a, self.b)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return product_shape(sizes, self.a, self.b)
+
+    def evaluate(self, run: Run) -> None:
+        a, b = run.array(self.a), run.array(self.b)
+        acc = numerics.matmul(a, b, run.codes(self.a).zero_point, run.codes(self.b).zero_point)
+        self.epilogue.evaluate(run, self.y, acc, axis=-1)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.a)[-1]

@@ -1,0 +1,1 @@
+"""Steps that read along axes or over windows."""

@@ -1,0 +1,307 @@
+"""Values of the graph that do not depend on its inputs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.core.float_values import MOST_TERMS, float_value_of
+from intact.graph.core.proto import own_graphs
+from intact.graph.core.run import Session
+from intact.graph.core.skeleton import SMALL
+from intact.graph.core.wording import first_line, root
+from intact.limits import FOLDED
+from intact.numerics import float_product
+
+# Random operators have constant inputs and no constant output; the others take long, and make no parameters.
+_NEVER_CONSTANT = {
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
+    "Det",
+    "Einsum",
+    "GRU",
+    "GridSample",
+    "LSTM",
+    "LpPool",
+    "MaxPool",
+    "AveragePool",
+    "MaxRoiPool",
+    "MelWeightMatrix",
+    "NonMaxSuppression",
+    "RNN",
+    "RoiAlign",
+    "STFT",
+    "StringNormalizer",
+    "RegexFullMatch",
+    "StringSplit",
+    "TfIdfVectorizer",
+}
+
+# Operators that make much of little: one number in a file may ask for all memory.
+_GROWING = {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
+_PRODUCTS = {"MatMul", "Gemm", "MatMulInteger"}
+_PER_ELEMENT = 2**10  # products that cost what an element of another operator costs
+_NUMPY = {
+    dtype for dtype in ir.DataType
+    if dtype not in (ir.DataType.UNDEFINED, ir.DataType.STRING) and dtype.numpy().isbuiltin == 1
+}  # fmt: skip
+_PLAIN = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
+_SAFE = 2**12  # elements of inputs of which no other operator makes too much
+_IR_VERSION = 10  # which every ONNX Runtime that we run in reads
+MAX_GROWN = 2**26
+"""Elements up to which the output of such an operator is computed."""
+
+
+class Constants:
+    """The constant values of a graph: initializers, Constant nodes, and operators on them.
+
+    An exporter leaves, for example, the Concat of two weight matrices, or the Mul of an amax and a factor.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._known: dict[ir.Value, NDArray] = {}
+        self._constant = {v for v in graph.initializers.values() if not v.is_graph_input()}
+        for node in graph:  # in topological order, so that one pass is enough
+            if all(v is None or v in self._constant for v in node.inputs) and foldable(node):
+                self._constant.update(node.outputs)
+
+    def learn(self, value: ir.Value) -> None:
+        """Take in an initializer that the graph has got since; its value may not change behind that."""
+        self._constant.add(value)
+
+    def __contains__(self, value: object) -> bool:
+        """Whether `value` is constant; computes nothing."""
+        return value in self._constant
+
+    def __call__(self, value: ir.Value | None) -> NDArray | None:
+        """What `value` always is, in its shape and dtype, or None where it depends on a graph input."""
+        if value is None or value not in self._constant:
+            return None
+        waiting = [value]  # a stack of our own: a chain of constants may be deeper than Python's
+        while waiting:
+            node = waiting[-1].producer()
+            missing = [
+                v for v in (node.inputs if node is not None else ()) if v is not None and v not in self._known
+            ]
+            if missing and waiting[-1].const_value is None:
+                waiting.extend(missing)
+            else:
+                self._compute(waiting.pop())
+        return self._known[value]
+
+    def _compute(self, value: ir.Value) -> None:
+        if value.const_value is not None:
+            self._known[value] = _with_texts(value.const_value.numpy())
+        elif value not in self._known:
+            node = value.producer()
+            assert node is not None
+            arrays = self._biased_product(node) or evaluate_node(
+                node, [None if v is None else self._known[v] for v in node.inputs]
+            )
+            _check_types(node, arrays)
+            # Outputs left out at the end have none.
+            self._known.update(zip(node.outputs, map(_with_texts, arrays), strict=False))
+
+    def _biased_product(self, add: ir.Node) -> list[NDArray] | None:
+        """A MatMul and the bias behind it, which are one step in an engine: its sums begin at the bias."""
+        if add.op_type != "Add" or add.domain:
+            return None
+        for made, bias in (add.inputs, add.inputs[::-1]):
+            if made is None or bias is None or made.const_value is not None or bias.producer() is not None:
+                continue
+            product = made.producer()
+            if product is None:
+                continue
+            if product.op_type == "MatMul" and not product.domain and len(made.uses()) == 1:
+                a, b, start = (self._known[v] for v in (*product.inputs, bias) if v is not None)
+                fits = min(a.ndim, b.ndim) > 1 and start.shape == b.shape[-1:] and a.shape[-1] <= MOST_TERMS
+                if fits and all(x.dtype == np.float32 for x in (a, b, start)):
+                    return [float_product(a, b, start)]
+        return None
+
+
+def _with_texts(array: NDArray) -> NDArray:
+    """An array, of text as Python's strings: ONNX Runtime takes bytes for how Python prints them."""
+    if array.dtype.kind not in "OSU":
+        return array
+    texts = [
+        text.decode(errors="surrogateescape") if isinstance(text, bytes) else str(text)
+        for text in array.reshape(-1).tolist()
+    ]
+    return np.array(texts, object).reshape(array.shape)
+
+
+def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
+    """
+    Raises:
+        FileFormatError: A file says of what `node` makes another type than it makes.
+    """
+    for output, array in zip(node.outputs, arrays, strict=False):
+        if output.dtype in _NUMPY and array.dtype.kind in "fiub" and output.dtype.numpy() != array.dtype:
+            where = f"node '{node.name}' ({node.op_type}): output '{output.name}'"
+            raise FileFormatError(where, str(array.dtype), f"{output.dtype.numpy()}, as the file says of it",
+                                  "export the model again")  # fmt: skip
+
+
+def foldable(node: ir.Node) -> bool:
+    """Whether what `node` makes of constants is a constant that we compute."""
+    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not own_graphs(node)
+    return known and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
+
+
+def _is_large(shape: ir.Shape | None) -> bool:
+    return shape is not None and math.prod(n for n in shape if isinstance(n, int)) > MAX_GROWN
+
+
+def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
+    """What one node makes.
+
+    Raises:
+        FileFormatError: More than the limit, or the node cannot make anything of its inputs.
+    """
+    if (stored := _stored(node)) is not None:
+        return [stored]
+    where = f"node '{node.name}' ({node.op_type})"
+    if (moved := _moved(node, inputs, where)) is not None:
+        return [moved]
+    if (made := float_value_of(node, inputs)) is not None:
+        return [made]
+    model, feeds = _alone(node, inputs)
+    _check_results(model, feeds, where)
+    try:
+        return _by_reference(model, feeds)
+    except Exception as error:  # ONNX's own code, on what a file says: no base is common to what it raises
+        problem = error
+    try:  # the reference has faults too: GatherElements of indices with fewer rows than data, for one
+        return list(Session(model.SerializeToString(), threads=1).run(feeds).values())
+    except UnsupportedError:
+        want = "an operator that fits its inputs"
+        raise FileFormatError(where, first_line(root(problem)), want, "export the model again") from problem
+
+
+def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
+    """What a node makes that is not folded while a model is read, as it would in a run.
+
+    Raises:
+        UnsupportedError: ONNX Runtime cannot run it.
+    """
+    if (made := float_value_of(node, inputs)) is not None:
+        return [made]
+    model, feeds = _alone(node, inputs)
+    return list(Session(model.SerializeToString(), threads=1).run(feeds).values())
+
+
+def _stored(node: ir.Node) -> NDArray | None:
+    """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
+    value = node.attributes.get("value")
+    if node.domain or node.op_type != "Constant" or len(node.attributes) != 1 or value is None:
+        return None
+    if value.is_ref() or value.type != ir.AttributeType.TENSOR:
+        return None
+    tensor: ir.TensorProtocol = value.value  # `as_tensor` looks for every method of a tensor
+    return tensor.numpy() if tensor.dtype in _PLAIN else None
+
+
+def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
+    """What the operators make that only move elements: recurrent layers have their weights cut and joined.
+
+    ONNX's reference takes a tenth of a second to load. None: another operator, or a form of one that it is
+    left to, with what is wrong there.
+
+    Raises:
+        FileFormatError: More than the limit; names `where`.
+    """
+    given = [array for array in inputs if array is not None]
+    if node.domain or not given or len(given) != len(inputs) or given[0].dtype.kind not in "fiub":
+        return None
+    attributes = {name: one.value for name, one in node.attributes.items() if not one.is_ref()}
+    if node.op_type == "Concat":
+        FOLDED.check(sum(array.size for array in given), where)  # a chain of them grows without end
+    try:
+        match node.op_type, given, attributes:
+            case "Concat", _, {"axis": int(axis)} if len({array.dtype for array in given}) == 1:
+                return np.concatenate(given, axis)
+            case "Unsqueeze", [x, axes], {**rest} if not rest:
+                return np.expand_dims(x, tuple(axes.reshape(-1).tolist())).copy()
+            case "Reshape", [x, sizes], {**rest} if not rest and sizes.all():  # 0 is a size to be looked up
+                return x.reshape(sizes.reshape(-1).tolist()).copy()
+            case "Slice", [x, starts, ends, *more], {**rest} if not rest:
+                axes = more[0] if more else np.arange(starts.size)
+                steps = more[1] if more[1:] else np.ones(starts.size, np.int64)
+                cut = [slice(None)] * x.ndim
+                columns = (one.reshape(-1).tolist() for one in (axes, starts, ends, steps))
+                for axis, start, end, step in zip(*columns, strict=True):
+                    cut[axis] = slice(start, end, step)  # Python's slices are ONNX's: ends beyond are cut
+                return x[tuple(cut)].copy()
+    except (ValueError, IndexError, TypeError):
+        pass
+    return None
+
+
+def _by_reference(model: onnx.ModelProto, feeds: dict[str, NDArray]) -> list[NDArray]:
+    from onnx.reference import ReferenceEvaluator  # 12 MB of operators, which few models need
+
+    return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
+
+
+def _alone(node: ir.Node, inputs: list[NDArray | None]) -> tuple[onnx.ModelProto, dict[str, NDArray]]:
+    """A model of one node, and what it is fed."""
+    names = ["" if array is None else f"i{k}" for k, array in enumerate(inputs)]
+    feeds = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    outputs = [f"o{k}" for k in range(len(node.outputs))]
+    proto = ir.to_proto(node)
+    bare = onnx.helper.make_node(node.op_type, names, outputs)
+    bare.attribute.extend(proto.attribute)
+    unknown = onnx.TypeProto()
+    graph = onnx.helper.make_graph(
+        [bare],
+        "constant",
+        [
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in feeds.items()
+        ],
+        [onnx.helper.make_value_info(name, unknown) for name in outputs],
+    )
+    opset = (node.graph.opset_imports.get("") if node.graph is not None else None) or node.version or 18
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION), feeds
+
+
+def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str) -> None:
+    """Refuse a node whose results, as ONNX's inference tells from its inputs, are above the limit."""
+    taken = sum(array.size for array in feeds.values())
+    (node,) = model.graph.node
+    if node.op_type not in _GROWING and taken <= _SAFE:
+        return  # of two vectors a matrix is the most
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    small = {name: array for name, array in feeds.items() if array.size <= SMALL and array.dtype.kind in "if"}
+    told.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in small.items())
+    try:
+        found = onnx.shape_inference.infer_shapes(told, data_prop=True)
+    except (RuntimeError, ValueError, IndexError) as error:
+        want = "an operator that fits its inputs"
+        raise FileFormatError(where, first_line(root(error)), want, "export the model again") from error
+    for info in (*found.graph.output, *found.graph.value_info):
+        dims = info.type.tensor_type.shape.dim
+        FOLDED.check(math.prod(dim.dim_value for dim in dims if dim.HasField("dim_value")), where)
+        known = info.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
+        if not known and node.op_type in _GROWING:
+            raise FileFormatError(where, "a size that nothing tells", "a constant of a known size",
+                                  "store the constant itself in the model")  # fmt: skip
+    if node.op_type in _PRODUCTS:
+        a, b = [array for array in feeds.values() if array.ndim][:2] or [np.zeros(1)] * 2
+        FOLDED.check(a.size * b.shape[-1] // _PER_ELEMENT, where)

@@ -1,0 +1,135 @@
+"""Constants of a graph exchanged for others, and names that two values share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.errors import QuantValueError
+from intact.graph.core.build import Namer
+from intact.graph.core.proto import INFERRED, with_subgraphs
+
+
+def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
+    """Let the initializer `name` of the main graph hold `array`, in the dtype and shape that it has.
+
+    Raises:
+        KeyError: There is no such initializer.
+    """
+    value = model.graph.initializers[name]
+    old = value.const_value
+    assert old is not None
+    stored = np.asarray(array).astype(old.dtype.numpy()).reshape(old.shape.numpy())
+    value.const_value = ir.Tensor(stored, dtype=old.dtype, name=name)
+
+
+def known_sizes(shape: ir.Shape | None) -> list[int] | None:
+    """All sizes; None where one is free."""
+    known = [] if shape is None else [n for n in shape if isinstance(n, int)]
+    return None if shape is None or len(known) < len(shape) else known
+
+
+def rank_of(value: ir.Value | None) -> int | None:
+    """How many axes `value` has; None where that is not known."""
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def last_size(value: ir.Value | None) -> int | None:
+    """How long the last axis is; None where that is not known."""
+    size = value.shape[-1] if value is not None and value.shape else None
+    return size if isinstance(size, int) else None
+
+
+def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
+    """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
+    value.shape = ir.Shape(sizes)
+    value.meta.pop(INFERRED, None)  # what is worked out here is not in the file, and inference keeps it
+
+
+def free_weights(model: ir.Model) -> None:
+    """Take weights out of the main graph's inputs, in place: nobody is to feed others, they are constants.
+
+    IR version 3 wanted them there, and exporters still put them there on request
+    (``keep_initializers_as_inputs``). As inputs they would be defaults that a caller may override.
+    """
+    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    if len(inputs) < len(model.graph.inputs):
+        for weight in model.graph.initializers.values():
+            weight.meta[INFERRED] = True  # said by the tensor itself
+        model.graph.inputs.clear()
+        model.graph.inputs.extend(inputs)
+
+
+def settle(model: ir.Model) -> None:
+    """Hold every initializer of the main graph as one array in memory, and none as an input, in place.
+
+    A tensor that came from a protobuf message or a file is copied anew by every reader.
+    """
+    free_weights(model)
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if (
+            isinstance(tensor, (ir.TensorProtoTensor, ir.ExternalTensor))
+            and tensor.dtype != ir.DataType.STRING
+        ):
+            array = np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape.numpy())
+            value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
+
+
+def own_weights(model: ir.Model) -> None:
+    """Hold every initializer of the main graph in memory of its own, in place.
+
+    What an exporter of a framework makes shares memory with the parameters, which go on being trained.
+    """
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and type(tensor) not in (ir.Tensor, ir.StringTensor):
+            array = np.array(tensor.numpy(), order="C").reshape(tensor.shape.numpy())
+            value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
+
+
+def hold_constants(model: ir.Model) -> None:
+    """Make constants that nodes read initializers of the main graph where no graph holds them, in place.
+
+    onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two
+    that read one tensor, those of the first are read, and lost.
+    """
+    faces = {*model.graph.inputs}
+    names = Namer(model.graph)
+    for node in model.graph.all_nodes():
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.producer() is not None or value in faces:
+                continue
+            if value.graph is None:
+                if value.name in model.graph.initializers:
+                    value.name = names(value.name or "")
+                model.graph.initializers.add(value)
+
+
+def separate_names(model: ir.Model) -> None:
+    """Give inner values of the main graph other names where an input or output has theirs, in place.
+
+    Before: ``embedding = Relu(x); embedding = Gemm(embedding, w)``, as torch's exporter leaves the output
+    that it was told to call so.  After: ``embedding_1 = Relu(x); embedding = Gemm(embedding_1, w)``.
+
+    Raises:
+        QuantValueError: An input and an output that is another value, or two of them, have one name.
+    """
+    faces = dict.fromkeys((*model.graph.inputs, *model.graph.outputs))
+    taken: set[str | None] = set()
+    for value in faces:
+        if value.name in taken:
+            raise QuantValueError(
+                f"name '{value.name}'", "two inputs or outputs that are called so", "a name for each",
+                "change input_names or output_names",
+            )  # fmt: skip
+        taken.add(value.name)
+    names = Namer(model.graph)
+    for inner in with_subgraphs(model.graph):
+        values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
+        for value in values:
+            if value not in faces and value.name in taken:
+                value.name = names(value.name or "")

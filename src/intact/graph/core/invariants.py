@@ -1,0 +1,88 @@
+"""Invariants of a graph behind every pass: sorted nodes, unique names, codes that are read as codes."""
+
+from __future__ import annotations
+
+import os
+
+import onnx_ir as ir
+
+from intact.errors import UnsupportedError
+from intact.graph.core.proto import own_graphs
+from intact.graph.ops import data_inputs, may_move
+
+_CODES = ("INT8", "UINT8")
+_FIX = "report the model to INTact: one of its passes is wrong"
+
+
+def checks_every_pass() -> bool:
+    """Whether the graph is checked behind every pass, as in tests; else behind the last of each stage.
+
+    One check takes some hundredths of a pass's time, which all of them together would show.
+    """
+    return os.environ.get("INTACT_CHECK_PASSES", "") == "1"
+
+
+def check_after(model: ir.Model, after: str) -> None:
+    """`check_graph`, where every pass is checked."""
+    if checks_every_pass():
+        check_graph(model, after)
+
+
+def check_graph(model: ir.Model, after: str) -> None:
+    """Refuse a graph that contradicts itself: an error of ours, found where it was made.
+
+    Each value is made before it is read, in subgraphs too, and has a name of its own. Each output is made.
+    What only moves data puts out codes where codes come in, and nowhere else.
+
+    Args:
+        model: After a pass.
+        after: That pass.
+    Raises:
+        UnsupportedError: Names the node and the pass.
+    """
+    _Check(after).graph(model.graph)
+
+
+class _Check:
+    """One walk through a graph: the values made so far.
+
+    Values of a subgraph stay among them behind it: nobody outside can name them.
+    """
+
+    def __init__(self, after: str) -> None:
+        self._after, self._made = after, set[ir.Value | None]([None])
+
+    def graph(self, graph: ir.Graph) -> None:
+        made = self._made
+        made.update(graph.inputs)
+        made.update(graph.initializers.values())
+        names = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+        for node in graph:
+            if not made.issuperset(node.inputs):
+                missing = next(v.name for v in node.inputs if v is not None and v not in made)
+                raise self._error(node, f"reads '{missing}' before it is made")
+            for value in node.outputs:
+                if value.name in names and value.name:
+                    raise self._error(node, f"makes a second '{value.name}'")
+                names.add(value.name)
+            for inner in own_graphs(node):
+                self.graph(inner)
+            made.update(node.outputs)
+            if may_move(node) and len({*map(_is_codes, node.outputs[:1]), *map(_is_codes, _data(node))}) > 1:
+                raise self._error(node, "moves codes on one side and floats on the other")
+        for value in graph.outputs:
+            if value not in made:
+                got = f"nothing that makes it after '{self._after}'"
+                raise UnsupportedError(f"graph output '{value.name}'", got, "a node", _FIX)
+
+    def _error(self, node: ir.Node, what: str) -> UnsupportedError:
+        where, got = f"node '{node.name}' ({node.op_type})", f"a node that {what}, after '{self._after}'"
+        return UnsupportedError(where, got, "a graph in order", _FIX)
+
+
+def _data(node: ir.Node) -> list[ir.Value | None]:
+    return [node.inputs[index] for index in data_inputs(node) if index < len(node.inputs)]
+
+
+def _is_codes(value: ir.Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.name in _CODES

@@ -1,0 +1,1 @@
+"""Model files, maybe from strangers: read, checked, taken apart and written."""

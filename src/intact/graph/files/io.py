@@ -1,0 +1,145 @@
+"""Reading and writing ONNX files: checked, whole or not at all, the same bytes for the same model."""
+
+from __future__ import annotations
+
+import os
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx_ir.passes import common as passes
+
+from intact.atomic import replacing
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.graph.core.proto import all_nodes
+from intact.graph.core.prune import prune
+from intact.graph.core.skeleton import put_tensors, shorn, to_skeleton, without_weights
+from intact.graph.core.wording import first_line, unreadable
+from intact.graph.infer.inference import inferred
+from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
+from intact.reading import read_bytes
+
+MAX_BYTES = 2**31 - 1
+"""The most that one protobuf message can hold."""
+
+
+def tidy(model: ir.Model) -> None:
+    """Drop what a reader of our exporter's files does not need, in place: what is unused, and its notes.
+
+    The exporter's metadata holds stack traces: file paths, and other bytes on every machine.
+    """
+    prune(model)
+    passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
+    passes.RemoveUnusedOpsetsPass()(model)
+    for node in all_nodes(model.graph):
+        _keep_own(node.metadata_props)
+        node.doc_string = None
+        for value in node.outputs:
+            value.metadata_props.clear()
+    for value in (*model.graph.inputs, *model.graph.initializers.values()):
+        value.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    model.metadata_props.clear()
+    model.graph.doc_string = model.doc_string = None
+    model.producer_name, model.producer_version = "intact", None
+
+
+def _keep_own(metadata: dict[str, str]) -> None:
+    for key in [k for k in metadata if k not in (QUANTIZER_KEY, REASON_KEY)]:
+        del metadata[key]
+
+
+def to_bytes(model: ir.Model) -> bytes:
+    """The file that `model` makes, after ONNX's checker has passed it.
+
+    Raises:
+        UnsupportedError: The model does not fit into one file of 2 GiB.
+        QuantValueError: The checker refuses it.
+    """
+    proto = checked_proto(model)
+    if proto.ByteSize() > MAX_BYTES:
+        raise UnsupportedError(
+            "model",
+            f"{proto.ByteSize()} bytes",
+            f"at most {MAX_BYTES}",
+            "fold the weights (fold_weights=True), or save with external data",
+        )
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def checked_proto(model: ir.Model) -> onnx.ModelProto:
+    """`model` as one message, which ONNX's checker passes.
+
+    Raises:
+        QuantValueError: The checker refuses it.
+    """
+    proto, weights = without_weights(model)
+    skeleton = onnx.ModelProto()
+    skeleton.CopyFrom(proto)
+    _check(shorn(skeleton))
+    put_tensors(proto, weights)
+    return proto
+
+
+def check(model: ir.Model) -> None:
+    """Let ONNX's checker pass `model`.
+
+    Raises:
+        QuantValueError: The checker refuses it.
+    """
+    _check(to_skeleton(model))
+
+
+def _check(skeleton: onnx.ModelProto) -> None:
+    try:
+        inferred(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
+        for output in skeleton.graph.output:
+            if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
+                output.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(skeleton)
+    except (onnx.checker.ValidationError, FileFormatError) as error:
+        halves = any(t.data_type == onnx.TensorProto.BFLOAT16 for t in skeleton.graph.initializer)
+        raise QuantValueError(
+            "model",
+            f"what ONNX's checker refuses: {first_line(error)}",
+            "a valid graph",
+            "export it in float32, as model.float(): before opset 22 few operators take bfloat16"
+            if halves
+            else "export with another opset, and report this model",
+        ) from error
+
+
+def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write `data` to `path`, whole or not at all.
+
+    Raises:
+        FileAccessError: The path cannot be written; nothing is left behind.
+    """
+    with replacing(path) as file:
+        file.write(data)
+
+
+def read_model(path: str | os.PathLike[str]) -> ir.Model:
+    """The model in an ONNX file.
+
+    Raises:
+        FileAccessError: The file cannot be read.
+        FileFormatError: It is damaged, or no ONNX model.
+    """
+    return parse_model(read_bytes(path), str(path))
+
+
+def parse_model(data: bytes, where: str) -> ir.Model:
+    """The model that `data` holds; `where` says in errors what they are from.
+
+    Raises:
+        FileFormatError: They are damaged, or no ONNX model.
+    """
+    try:
+        proto = onnx.ModelProto.FromString(data)
+        if not proto.graph.node and not proto.graph.output:
+            raise DecodeError("no graph in it")
+        model: ir.Model = ir.from_proto(proto)
+    except (DecodeError, ValueError) as error:
+        raise unreadable(where, error, data) from error
+    return model

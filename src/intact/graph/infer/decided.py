@@ -1,0 +1,131 @@
+"""Sizes that values of the inputs decide: of a Reshape to numbers that are an input, of what NonZero finds.
+
+What a file declares of them holds for the run that its exporter saw, where it holds at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_ir as ir
+
+from intact.errors import FileFormatError
+from intact.graph.core.proto import own_graphs
+from intact.graph.core.skeleton import to_skeleton
+from intact.graph.infer.inference import inferred, refresh_shapes, undeclared
+
+_DECIDE: dict[str, tuple[int, ...]] = {
+    "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1,), "Compress": (1,),
+    "ConstantOfShape": (0,), "DFT": (1,), "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,),
+    "MaxUnpool": (2,), "MelWeightMatrix": (0, 1), "NonMaxSuppression": (0, 1, 2, 3, 4), "NonZero": (0,),
+    "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Unique": (0,),
+    "Unsqueeze": (1,), "Upsample": (1,),
+    **{f"Reduce{kind}": (1,)
+       for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")},
+}  # fmt: skip
+"""Operator -> the inputs whose values say how large its outputs are."""
+
+_OF_SIZES = frozenset({"Shape", "Size"})
+_DRAWN = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+                    "RandomUniformLike"})  # fmt: skip
+
+
+@dataclass
+class Decided:
+    """What values of the inputs decide in the main graph.
+
+    Attributes:
+        nodes: Those of which an input that says how large they are follows values of the graph's inputs.
+        values: Whose sizes may follow such values: made by these nodes, or computed from what they make.
+    """
+
+    nodes: set[ir.Node] = field(default_factory=set)
+    values: set[ir.Value] = field(default_factory=set)
+
+
+def size_inputs(node: ir.Node) -> tuple[int, ...]:
+    """The inputs of `node` whose values say how large its outputs are."""
+    return () if node.domain else _DECIDE.get(node.op_type, ())
+
+
+def decided_by_values(model: ir.Model) -> Decided:
+    """What values of the inputs decide, and not their sizes alone; subgraphs are part of their operator."""
+    found, follows = Decided(), set[ir.Value | None](model.graph.inputs)
+    for node in model.graph:
+        known = "" if node.domain else node.op_type
+        read = set[ir.Value | None](node.inputs)
+        for graph in own_graphs(node):
+            read.update(value for inner in graph.all_nodes() for value in inner.inputs)
+        if any(node.inputs[i] in follows for i in size_inputs(node) if i < len(node.inputs)):
+            found.nodes.add(node)
+        sizes = not found.values.isdisjoint(read)
+        if node in found.nodes or (sizes and known not in _OF_SIZES):
+            found.values.update(node.outputs)
+        if sizes or known in _DRAWN or (known not in _OF_SIZES and not follows.isdisjoint(read)):
+            follows.update(node.outputs)
+    return found
+
+
+def open_outputs(model: ir.Model) -> list[str]:
+    """Leave open, in place, the sizes of outputs that values of the inputs decide, where no node reads them.
+
+    Before: ``ConstantOfShape(sizes) -> y``, declared ``[2, 3]``.  After: ``y`` of two axes.
+
+    Returns:
+        What was opened, in words.
+    """
+    values = decided_by_values(model).values
+    outputs = [
+        value for value in model.graph.outputs
+        if value in values and not value.uses() and any(isinstance(n, int) for n in value.shape or ())
+    ]  # fmt: skip
+    if not outputs:
+        return []
+    return [f"values of the inputs decide the sizes of output '{name}'" for name in _open(model, outputs)]
+
+
+def open_read_outputs(model: ir.Model) -> list[str]:
+    """Leave open, in place, sizes of outputs that nodes read, where operators do not tell them and those of
+    the inputs are open: what is behind them follows what they have, not what an exporter saw in one run.
+
+    Before: ``x [1, n] -> ... -> y -> MatMul``, ``y`` declared ``[1, 11]``.  After: ``y`` of two axes.
+
+    Returns:
+        What was opened, in words.
+    """
+    if all(value.shape is not None and value.shape.is_static() for value in model.graph.inputs):
+        return []
+    outputs = [
+        value for value in model.graph.outputs
+        if value.uses() and not value.is_graph_input() and value.producer() is not None
+        and any(isinstance(n, int) for n in value.shape or ())
+    ]  # fmt: skip
+    opened = _open(model, outputs) if outputs else []
+    if opened:
+        refresh_shapes(model)
+    return [f"operators do not tell the sizes of output '{name}'" for name in opened]
+
+
+def _open(model: ir.Model, outputs: list[ir.Value]) -> list[str]:
+    """Open what operators do not tell of the sizes of `outputs`; their names."""
+    told = dict[str, list[int | None]]()
+    with contextlib.suppress(FileFormatError):
+        told = {info.name: _sizes(info) for info in inferred(undeclared(to_skeleton(model))).graph.output}
+    opened = list[str]()
+    for value in outputs:
+        assert value.shape is not None
+        rank, name = len(value.shape), value.name or ""
+        known = told.get(name, [])
+        known = known if len(known) == rank else [None] * rank
+        if any(isinstance(n, int) and m is None for n, m in zip(value.shape, known, strict=True)):
+            kept = [m if isinstance(n, int) else n for n, m in zip(value.shape, known, strict=True)]
+            value.shape = ir.Shape(kept)
+            opened.append(name)
+    return opened
+
+
+def _sizes(info: onnx.ValueInfoProto) -> list[int | None]:
+    return [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]

@@ -1,0 +1,200 @@
+"""A node against what its operator says: types of attributes, their presence and windows, inputs and outputs.
+
+ONNX's inference believes that a node fits its operator, and reads outside its arrays where one does not. What
+is refused here, ONNX's checker and ONNX Runtime refuse, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import onnx
+
+from intact.errors import FileFormatError
+from intact.graph.ops.attributes import FIX
+from intact.graph.opset.contrib_ports import contrib_ports
+
+_A = onnx.AttributeProto
+_TYPES = dict(_A.AttributeType.items())
+_WINDOWS = {"strides": 1, "dilations": 1, "kernel_shape": 1, "pads": 2, "output_padding": 1}
+"""Entries for each spatial axis, by attribute."""
+_POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize")
+_FAR = 2**31  # of a number that says where pixels lie: above what any tensor has
+
+
+def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: str) -> None:
+    """Refuse attributes of other types than the node's operator wants, windows that are none, and inputs and
+    outputs that no operator of its name has, or that it has to have and the node leaves out.
+
+    Args:
+        node: Of any domain; of operators that ONNX does not know nothing is known.
+        versions: The opset of each domain where the node stands.
+        where: The node, in words, for errors.
+    Raises:
+        FileFormatError: Names the node and the attribute.
+    """
+    for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
+        if not isinstance(name, str):  # protobuf hands out the bytes of what is no UTF-8
+            raise FileFormatError(where, f"a name {name!r:.60}", "text", FIX)
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if len(given) < len(node.attribute):
+        raise FileFormatError(where, "an attribute twice", "each attribute once", FIX)
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = versions.get(domain, 0)
+    inputs, outputs = _ports(node.op_type, domain, version)
+    inputs.check(node.input, where, "input")
+    outputs.check(node.output, where, "output")
+    if not domain and node.op_type in _OWN_CHECKS:
+        _OWN_CHECKS[node.op_type](node, given, where)
+    types = _types(node.op_type, domain, version)
+    for name, (wanted, required) in types.items():
+        found = given.get(name)
+        if found is None:
+            if required:
+                raise FileFormatError(f"{where}: attribute '{name}'", "nothing", _name(wanted), FIX)
+        elif found.type != wanted and not (found.ref_attr_name and found.type == _A.UNDEFINED):
+            raise FileFormatError(f"{where}: attribute '{name}'", _name(found.type), _name(wanted), FIX)
+    if types:
+        _check_windows({name: one for name, one in given.items() if not one.ref_attr_name}, where)
+
+
+@cache
+def _schema(op_type: str, domain: str, version: int) -> Any:
+    """What ONNX says about an operator, in its last form where the version does not have it yet; None where
+    ONNX does not know it."""
+    for named in ((op_type, min(max(version, 1), 2**31 - 1), domain), (op_type, domain)):
+        try:
+            return onnx.defs.get_schema(*named)
+        except onnx.defs.SchemaError:
+            continue
+    return None
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """What an operator says about its inputs, or about its outputs."""
+
+    fewest: int = 0
+    most: int = 2**31 - 1
+    needed: frozenset[int] = frozenset()
+    """Places that have to have a name; the last place stands for all behind it where `repeats`."""
+    last: int = 0
+    repeats: bool = False
+
+    @staticmethod
+    def of(formals: Sequence[Any], fewest: int, most: int) -> _Ports:
+        """Those of a schema's formal parameters."""
+        options = [str(formal.option).rpartition(".")[2] for formal in formals]
+        needed = {
+            place for place, (option, formal) in enumerate(zip(options, formals, strict=True))
+            if option == "Single" or (option == "Variadic" and formal.is_homogeneous)
+        }  # fmt: skip
+        last = len(formals) - 1
+        return _Ports(fewest, most, frozenset(needed), last, bool(options) and options[-1] == "Variadic")
+
+    @staticmethod
+    def written(signs: str) -> _Ports:
+        """Those of a word of `contrib_ports`."""
+        needed = frozenset(place for place, sign in enumerate(signs) if sign != "?")
+        repeats, last = signs.endswith("+"), len(signs) - 1
+        return _Ports(
+            max(needed, default=-1) + 1, 2**31 - 1 if repeats else len(signs), needed, last, repeats
+        )
+
+    def check(self, names: Sequence[str], where: str, what: str) -> None:
+        """Refuse names that are too few, too many, or empty where there has to be one."""
+        if len(names) < self.fewest or any(names[self.most :]):
+            want = f"at least {self.fewest}" if len(names) < self.fewest else f"at most {self.most}"
+            raise FileFormatError(where, f"{len(names)} {what}s", want, FIX)
+        for place, name in enumerate(names):
+            at = min(place, self.last) if self.repeats else place
+            if not name and at in self.needed:
+                raise FileFormatError(f"{where}: {what} {place}", "no name", f"the name of an {what}", FIX)
+
+
+@cache
+def _ports(op_type: str, domain: str, version: int) -> tuple[_Ports, _Ports]:
+    """The inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
+    if domain == "com.microsoft" and (signs := contrib_ports(op_type)) is not None:
+        return _Ports.written(signs[0]), _Ports.written(signs[1])
+    schema = _schema(op_type, domain, version)
+    if schema is None:
+        return _Ports(), _Ports()
+    return (
+        _Ports.of(schema.inputs, int(schema.min_input), int(schema.max_input)),
+        _Ports.of(schema.outputs, int(schema.min_output), int(schema.max_output)),
+    )
+
+
+def _check_equation(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse an equation with other signs than ONNX's: its inference looks for the end of some for good."""
+    attribute = given.get("equation")
+    if attribute is None or attribute.ref_attr_name:
+        return
+    text = attribute.s.decode("latin-1").replace(" ", "")
+    terms = text.partition("->")[0].split(",")
+    if not _EQUATION.fullmatch(text) or len(terms) != len(node.input):
+        want = f"letters for the axes of {len(node.input)} inputs, as in 'ij,jk->ik'"
+        raise FileFormatError(f"{where}: attribute 'equation'", f"{attribute.s!r}"[:80], want, FIX)
+
+
+_TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
+_EQUATION = re.compile(f"{_TERM}(,{_TERM})*(->{_TERM})?")
+
+
+def _check_split(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse a Split into other parts than it has outputs: ONNX's inference writes to all of them."""
+    said = given.get("num_outputs"), given.get("split")
+    for attribute, count in ((said[0], said[0] and said[0].i), (said[1], said[1] and len(said[1].ints))):
+        if attribute is not None and not attribute.ref_attr_name and count != len(node.output):
+            at = f"{where}: attribute '{attribute.name}'"
+            raise FileFormatError(at, f"{count} parts", f"one for each of {len(node.output)} outputs", FIX)
+
+
+@cache
+def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool]]:
+    """Type of each attribute, and whether there must be one; empty for operators that ONNX does not know."""
+    schema = _schema(op_type, domain, version)
+    return (
+        {}
+        if schema is None
+        else {
+            name: (_TYPES[str(one.type).rpartition(".")[2]], bool(one.required))
+            for name, one in schema.attributes.items()
+        }
+    )
+
+
+def _check_batch(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse fewer than no batch axes: ONNX's inference reads in front of its array."""
+    attribute = given.get("batch_dims")
+    if attribute is not None and not attribute.ref_attr_name and attribute.i < 0:
+        raise FileFormatError(f"{where}: attribute 'batch_dims'", str(attribute.i), "0 or more", FIX)
+
+
+_OWN_CHECKS = {"Einsum": _check_equation, "GatherND": _check_batch, "Split": _check_split}
+
+
+def _name(kind: int) -> str:
+    return f"the type {_A.AttributeType.Name(kind)}"
+
+
+def _check_windows(given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    lists = {
+        name: list(given[name].ints) for name in _WINDOWS if name in given and given[name].type == _A.INTS
+    }
+    single = {name: [given[name].i] for name in _POSITIVE if name in given and given[name].type == _A.INT}
+    if "kernel_shape" in lists or "strides" in lists or "dilations" in lists:
+        ranks = {name: len(numbers) / _WINDOWS[name] for name, numbers in lists.items()}
+        if len(set(ranks.values())) > 1 or 0 in ranks.values():
+            raise FileFormatError(
+                where, f"{lists}"[:200], "one entry for each spatial axis, two of pads", FIX
+            )
+    for name, numbers in (lists | single).items():
+        low = 1 if name in _POSITIVE else -_FAR
+        if any(not low <= number < _FAR for number in numbers):
+            raise FileFormatError(f"{where}: attribute '{name}'", f"{numbers}"[:80], f"{low} or more", FIX)

@@ -1,0 +1,340 @@
+"""Cells of LSTM, GRU and simple networks, found in the arithmetic of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph.core.constants import Constants
+from intact.graph.core.view import is_op
+from intact.graph.ops.attributes import floating, integer
+from intact.graph.rewrites.repeats import Carried, Repeat, known, numbers_of
+
+Reals = NDArray[np.float64]
+_Sum = dict["ir.Value | None", Reals]
+"""Vector -> what it is multiplied by [in, out]; None -> what is added [out]."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """``new`` where a mask says so, else ``old``.
+
+    Attributes:
+        mask: A row of the mask, bool; None where nothing is chosen, and `old` is None.
+    """
+
+    mask: ir.Value | None
+    new: ir.Value
+    old: ir.Value | None
+
+
+@dataclass(frozen=True)
+class RecurrentCell:
+    """What one step makes.
+
+    Attributes:
+        op_type: "LSTM", "GRU" or "RNN".
+        x: The row that it reads.
+        h: The state that it makes, and that is what it makes.
+        c: The second state of an LSTM.
+        new_h: What it makes of `h`, before a mask.
+        mask: Row of the mask: where it is False, states stay; None for all True.
+        weights: float32 [1, gates * hidden, in], gates in ONNX's order.
+        states: float32 [1, gates * hidden, hidden].
+        bias: float32 [1, 2 * gates * hidden].
+        attributes: Of the operator, direction and size apart.
+    """
+
+    op_type: str
+    x: ir.Value
+    h: Carried
+    c: Carried | None
+    new_h: ir.Value
+    mask: ir.Value | None
+    weights: NDArray[np.float32]
+    states: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    attributes: dict[str, Any]
+
+
+def find_cell(repeat: Repeat, constants: Constants) -> RecurrentCell | None:
+    """The cell that a body is; None where it is none, or more than one."""
+    return _Finder(repeat, constants).find()
+
+
+def chosen(repeat: Repeat, constants: Constants, value: ir.Value) -> Masked:
+    """What a mask chooses where `value` is made; the value itself, where it is no choice."""
+    return _Finder(repeat, constants).choice(value)
+
+
+class _Finder:
+    def __init__(self, repeat: Repeat, constants: Constants) -> None:
+        self._repeat, self._constants = repeat, constants
+
+    def find(self) -> RecurrentCell | None:
+        states = [state for state in self._repeat.states if not self._is_echo(state)]
+        pairs = [(h, c) for h in states for c in states if h is not c]
+        if len(states) == 2:
+            return next((cell for h, c in pairs if (cell := self._lstm(h, c)) is not None), None)
+        if len(states) == 1:
+            return self._gru(states[0]) or self._simple(states[0])
+        return None
+
+    def _is_echo(self, state: Carried) -> bool:
+        """Whether nobody reads a state, but to show what was made last again where a mask hides a step."""
+        uses = len(state.read.uses())
+        return not uses or (uses == 1 and self.choice(state.made).old is state.read)
+
+    # -- reading
+
+    def _at(self, value: ir.Value | None, *op_types: str) -> ir.Node | None:
+        value = self._repeat.source(value)
+        node = value.producer() if value is not None else None
+        return node if node is not None and is_op(node, *op_types) else None
+
+    def _known(self, value: ir.Value | None) -> NDArray | None:
+        return known(self._repeat.source(value), self._constants)
+
+    def _number(self, value: ir.Value | None) -> float | None:
+        array = self._known(value)
+        return float(array.item()) if array is not None and array.size == 1 else None
+
+    def _operands(self, value: ir.Value | None, *op_types: str) -> Iterator[Sequence[ir.Value]]:
+        """Both operands, in both orders."""
+        node = self._at(value, *op_types)
+        if node is not None and all(one is not None for one in node.inputs):
+            both = [one for one in map(self._repeat.source, node.inputs) if one is not None]
+            yield both
+            yield both[::-1]
+
+    def choice(self, value: ir.Value | None) -> Masked:
+        """What a mask chooses: a Where, or products with the mask and with what it leaves."""
+        value = self._repeat.source(value)
+        assert value is not None
+        node = self._at(value, "Where")
+        if node is not None and (found := self._mask(node.inputs[0])) is not None:
+            mask, kept = found
+            new, old = (self._repeat.source(one) for one in node.inputs[1:])
+            if new is not None and old is not None:
+                return Masked(mask, new, old) if kept else Masked(mask, old, new)
+        for a, b in self._operands(value, "Add"):
+            for first, new in self._operands(a, "Mul"):
+                for second, old in self._operands(b, "Mul"):
+                    shows, hides = self._mask(first), self._mask(second)
+                    if shows and hides and shows[0] is hides[0] and shows[1] and not hides[1]:
+                        return Masked(shows[0], new, old)
+        return Masked(None, value, None)
+
+    def _mask(self, value: ir.Value | None) -> tuple[ir.Value, bool] | None:
+        """A row of bools, and whether `value` is the row or what it leaves; as bools or as 1 and 0."""
+        value = self._repeat.source(value)
+        if value in self._repeat.rows and value is not None:
+            return (value, True) if value.dtype == ir.DataType.BOOL or self._is_truth(value) else None
+        node = self._at(value, "Cast", "Not", "Sub")
+        if node is None:
+            return None
+        if node.op_type == "Sub" and self._number(node.inputs[0]) != 1:
+            return None
+        found = self._mask(node.inputs[-1])
+        return found if found is None or node.op_type == "Cast" else (found[0], not found[1])
+
+    def _is_truth(self, value: ir.Value) -> bool:
+        return self._repeat.rows[value].dtype == ir.DataType.BOOL
+
+    def _sum(self, value: ir.Value | None) -> _Sum | None:
+        """A sum of products of vectors with constant weights, and of constants; None for anything else."""
+        value = self._repeat.source(value)
+        held = self._known(value)
+        if held is not None:
+            return {None: np.asarray(held, np.float64).reshape(-1)}
+        node = self._at(value, "Add", "MatMul", "Gemm", "Split", "Slice")
+        if node is None or value is None:
+            return None
+        return _SUMS[node.op_type](self, node, value)
+
+    def _added(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        return _joined([self._sum(one) for one in node.inputs])
+
+    def _product(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        x, weight = self._repeat.source(node.inputs[0]), self._known(node.inputs[1])
+        if weight is None or weight.ndim != 2 or x is None:
+            return None
+        return {x: weight.astype(np.float64)}
+
+    def _gemm(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        factors = [floating(node, name, 1.0) for name in ("alpha", "beta")]
+        made = self._product(node, value)
+        if made is None or factors != [1.0, 1.0] or integer(node, "transA", 0):
+            return None
+        if integer(node, "transB", 0):
+            made = {x: weight.T for x, weight in made.items()}
+        return _joined([made, *(self._sum(one) for one in node.inputs[2:] if one is not None)])
+
+    def _split(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        whole = self._sum(node.inputs[0])
+        if whole is None or integer(node, "axis", 0) not in (1, -1):
+            return None
+        place, width = list(node.outputs).index(value), _width(whole)
+        sizes = self._known(node.inputs[1]) if len(node.inputs) > 1 else None
+        if sizes is None:
+            sizes = np.full(len(node.outputs), width // len(node.outputs))
+        start = int(sizes[:place].sum())
+        return None if sizes.sum() != width else _columns(whole, start, start + int(sizes[place]))
+
+    def _slice(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        whole = self._sum(node.inputs[0])
+        sources = [self._repeat.source(one) for one in node.inputs[1:]]
+        start, end, axis, step = [*numbers_of(sources, self._constants), None, None][:4]
+        if whole is None or start is None or end is None or axis is None or start.size != 1:
+            return None
+        if axis.item() not in (1, -1) or (len(sources) > 3 and (step is None or step.item() != 1)):
+            return None
+        return _columns(whole, *slice(start.item(), end.item()).indices(_width(whole))[:2])
+
+    # -- cells
+
+    def _lstm(self, h: Carried, c: Carried) -> RecurrentCell | None:
+        """``c' = sigmoid(f) * c + sigmoid(i) * tanh(g); h' = sigmoid(o) * tanh(c')``."""
+        next_h, next_c = self._masked(h), self._masked(c)
+        if next_h is None or next_c is None or next_h.mask is not next_c.mask:
+            return None
+        for gate, bent in self._operands(next_h.new, "Mul"):
+            output, tanh = self._at(gate, "Sigmoid"), self._at(bent, "Tanh")
+            if output is None or tanh is None or self._repeat.source(tanh.inputs[0]) is not next_c.new:
+                continue
+            for a, b in self._operands(next_c.new, "Add"):
+                kept, taken = self._gated(a, c.read), self._taken(b)
+                if kept is not None and taken is not None:
+                    return self._cell("LSTM", h, c, next_h, [taken[0], output.inputs[0], kept, taken[1]])
+        return None
+
+    def _gated(self, value: ir.Value, state: ir.Value) -> ir.Value | None:
+        """x, where `value` is ``sigmoid(x) * state``."""
+        for gate, other in self._operands(value, "Mul"):
+            node = self._at(gate, "Sigmoid")
+            if node is not None and other is state:
+                return node.inputs[0]
+        return None
+
+    def _taken(self, value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
+        """x and y, where `value` is ``sigmoid(x) * tanh(y)``."""
+        for gate, other in self._operands(value, "Mul"):
+            node, candidate = self._at(gate, "Sigmoid"), self._at(other, "Tanh")
+            if node is not None and candidate is not None:
+                return node.inputs[0], candidate.inputs[0]
+        return None
+
+    def _gru(self, h: Carried) -> RecurrentCell | None:
+        """``h' = z * h + (1 - z) * g``, g as ``tanh(x + r * h)`` or ``tanh(x + (r * h) w)``."""
+        following = self._masked(h)
+        for a, b in self._operands(following.new if following else None, "Add"):
+            update = self._gated(a, h.read)
+            for rest, other in self._operands(b, "Mul"):
+                less, candidate = self._at(rest, "Sub"), self._at(other, "Tanh")
+                if update is None or less is None or candidate is None or following is None:
+                    continue
+                gate = self._at(less.inputs[1], "Sigmoid")
+                if self._number(less.inputs[0]) == 1 and gate and gate.inputs[0] is update:
+                    return self._gru_of(h, following, update, candidate.inputs[0])
+        return None
+
+    def _gru_of(
+        self, h: Carried, following: Masked, update: ir.Value, candidate: ir.Value | None
+    ) -> RecurrentCell | None:
+        whole = self._sum(candidate)
+        for x in whole or ():  # the state is reset before it is multiplied
+            reset = self._gated(x, h.read) if x is not None else None
+            if reset is not None and whole is not None:
+                swapped = {h.read if one is x else one: array for one, array in whole.items()}
+                return self._cell("GRU", h, None, following, [update, reset], swapped)
+        for over_x, product in self._operands(candidate, "Add"):
+            for gate, over_h in self._operands(product, "Mul"):
+                node, first, second = self._at(gate, "Sigmoid"), self._sum(over_x), self._sum(over_h)
+                if node is not None and first is not None and second is not None:
+                    return self._cell("GRU", h, None, following, [update, node.inputs[0]], first, second)
+        return None
+
+    def _simple(self, h: Carried) -> RecurrentCell | None:
+        """``h' = tanh(x)`` or ``relu(x)``."""
+        following = self._masked(h)
+        node = self._at(following.new, "Tanh", "Relu") if following is not None else None
+        if node is None or following is None:
+            return None
+        return self._cell("RNN", h, None, following, [node.inputs[0]], activations=[node.op_type])
+
+    def _masked(self, state: Carried) -> Masked | None:
+        """What becomes of a state, which stays where the mask says so."""
+        choice = self.choice(state.made)
+        return choice if choice.old is None or choice.old is state.read else None
+
+    def _cell(
+        self, op_type: str, h: Carried, c: Carried | None, following: Masked,
+        gates: Sequence[ir.Value | None], last: _Sum | None = None, apart: _Sum | None = None,
+        **attributes: Any,
+    ) -> RecurrentCell | None:  # fmt: skip
+        """The cell of these sums, in ONNX's order; `last` behind `gates`, its part over the state apart."""
+        found = [self._sum(gate) for gate in gates]
+        found += [] if last is None else [_joined([last, apart]) if apart is not None else last]
+        sums = [one for one in found if one is not None]
+        inputs = {x for one in sums for x in one if x is not None and x is not h.read}
+        if len(sums) < len(found) or len(inputs) != 1 or not inputs <= self._repeat.rows.keys():
+            return None
+        (x,) = inputs
+        if apart is not None and (last is None or h.read in last or {*apart} - {h.read, None}):
+            return None
+        widths = {_width(one) for one in sums}
+        read, states = (_stacked(sums, value, widths) for value in (x, h.read))
+        if read is None or states is None or states.shape[-1] not in widths or len(widths) > 1:
+            return None
+        bias = [np.broadcast_to(one.get(None, np.zeros(1)), _width(one)) for one in sums]
+        second = [np.zeros_like(one) for one in bias]
+        if apart is not None and last is not None:
+            bias[-1] = np.broadcast_to(last.get(None, np.zeros(1)), bias[-1].shape)
+            second[-1] = np.broadcast_to(apart.get(None, np.zeros(1)), bias[-1].shape)
+            attributes["linear_before_reset"] = 1
+        biases = np.concatenate([*bias, *second])[None]
+        return RecurrentCell(
+            op_type, x, h, c, following.new, following.mask, read.astype(np.float32),
+            states.astype(np.float32), biases.astype(np.float32), attributes,
+        )  # fmt: skip
+
+
+def _joined(sums: Sequence[_Sum | None]) -> _Sum | None:
+    made: _Sum = {}
+    for one in sums:
+        if one is None:
+            return None
+        for x, array in one.items():
+            made[x] = made[x] + array if x in made else array
+    return made
+
+
+def _width(whole: _Sum) -> int:
+    return max(int(array.shape[-1]) for array in whole.values())
+
+
+def _columns(whole: _Sum, start: int, end: int) -> _Sum:
+    width = _width(whole)
+    wide = {x: np.broadcast_to(array, (*array.shape[:-1], width)) for x, array in whole.items()}
+    return {x: array[..., start:end] for x, array in wide.items()}
+
+
+def _stacked(sums: Sequence[_Sum], x: ir.Value, widths: set[int]) -> Reals | None:
+    """Weights of one vector [1, gates * out, in]; a gate that does not read it has zeros."""
+    there = [one[x] for one in sums if x in one]
+    if not there or len({len(array) for array in there}) > 1 or len(widths) > 1:
+        return None
+    size = (len(there[0]), *widths)
+    parts = [one[x] if x in one else np.zeros(size) for one in sums]
+    return np.concatenate([part.T for part in parts])[None]
+
+
+_SUMS: dict[str, Callable[[_Finder, ir.Node, ir.Value], _Sum | None]] = {
+    "Add": _Finder._added, "Gemm": _Finder._gemm, "MatMul": _Finder._product, "Slice": _Finder._slice,
+    "Split": _Finder._split,
+}  # fmt: skip

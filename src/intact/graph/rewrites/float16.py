@@ -1,0 +1,171 @@
+"""float16 and bfloat16 models as float32 ones; float16 stays at their borders."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph import ops
+from intact.graph.core.build import Inserter, Namer
+from intact.graph.core.notes import Note
+from intact.graph.core.proto import values_of, with_subgraphs
+from intact.graph.core.view import is_op
+
+_HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
+_ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
+_TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision")
+"""Attributes that say what a node makes, or computes in."""
+
+_WIDENED = "intact.bfloat16"
+"""In a model's meta: whether it held bfloat16 before it was loaded."""
+
+
+def widen_float16(model: ir.Model) -> list[Note]:
+    """Let everything between inputs and outputs be float32 where it is float16, in place.
+
+    Before: ``x: float16 -> Conv(float16 weights) -> y: float16``.
+    After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
+    what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
+
+    Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay.
+
+    Returns:
+        One note where something was widened, and one where `widen_bfloat16` did before.
+    """
+    notes = []
+    if model.meta.get(_WIDENED):
+        notes.append(Note("model", "bfloat16 is computed in float32; inputs and outputs are float32"))
+    outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
+    inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
+    if not _widen(model, _HALF):
+        return notes
+    names = Namer(model.graph)
+    for value in inputs:
+        _read(model.graph, value, names)
+    for value in dict.fromkeys(outputs):
+        _write(model.graph, value, names)
+    notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
+    return notes
+
+
+def widen_bfloat16(model: ir.Model) -> bool:
+    """Let everything be float32 where it is bfloat16, inputs and outputs too, in place.
+
+    NumPy has no bfloat16, ONNX Runtime takes none from Python, and before opset 22 few operators do. Casts of
+    float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`.
+
+    Returns:
+        Whether something was.
+    """
+    if not _widen(model, _BRAIN):
+        return False
+    model.meta[_WIDENED] = True
+    return True
+
+
+def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
+    """Let values, constants and attributes of the type `narrow` be float32; whether there were any."""
+    graphs, is_any = with_subgraphs(model.graph), False
+    kept = _roundings(graphs, narrow)
+    for value in (value for graph in graphs for value in values_of(graph)):
+        if value.dtype == narrow and value not in kept:
+            is_any = True
+            value.type = ir.TensorType(_SINGLE)
+            if value.const_value is not None:
+                value.const_value = _single(value.const_value)
+    bodies = [inner for function in model.functions.values() for inner in with_subgraphs(function.graph)]
+    for node in (node for graph in (*graphs, *bodies) for node in graph):
+        if kept.isdisjoint(node.outputs):
+            is_any |= _widen_attributes(node, narrow)
+    return is_any
+
+
+def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
+    """The values between Casts of float32 to `narrow` and back, with moves of all elements between.
+
+    Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
+    values may not be known yet.
+    """
+    found = set[ir.Value]()
+    for graph in graphs:
+        for node in graph:
+            source = node.inputs[0] if is_op(node, "Cast") else None
+            if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
+                continue
+            found |= _only_rounded(node.outputs[0])
+    return found
+
+
+def _cast_type(node: ir.Node) -> int:
+    """What a Cast makes; 0 of the oldest ones, which say it in words."""
+    to = node.attributes.get("to")
+    return to.as_int() if to is not None and to.type == ir.AttributeType.INT else 0
+
+
+def _only_rounded(value: ir.Value) -> set[ir.Value]:
+    """`value` and what moves make of it, where Casts to wider floats alone read them; else nothing."""
+    waiting, found = [value], set[ir.Value]()
+    while waiting:
+        one = waiting.pop()
+        found.add(one)
+        uses = list(one.uses())
+        if one.is_graph_output() or not uses:
+            return set()
+        for node, index in uses:
+            if is_op(node, "Cast") and _cast_type(node) in _ROUNDED:
+                continue
+            if index or not ops.may_move(node, keeps_all=True):
+                return set()
+            waiting += node.outputs
+    return found
+
+
+def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
+    return ir.Tensor(tensor.numpy().astype(np.float32), name=tensor.name)
+
+
+def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
+    """Let what attributes say, or hold, be float32; whether one was of the type `narrow`."""
+    is_any = False
+    for name, attribute in list(node.attributes.items()):
+        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == narrow:
+            node.attributes[name] = ir.AttrTensor(name, _single(attribute.as_tensor()))
+        elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == narrow:
+            node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
+        else:
+            continue
+        is_any = True
+    return is_any
+
+
+def _read(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+    """Let the readers of an input read its float32."""
+    value.type = ir.TensorType(_HALF)
+    uses = list(value.uses())
+    first = next(iter(graph), None)
+    if first is None or not uses:
+        return
+    insert = Inserter(graph, first, names)
+    wide = insert.node(
+        "Cast", [value], f"{value.name}.float32", dtype=_SINGLE, shape=value.shape, to=int(_SINGLE)
+    )
+    for node, index in uses:
+        node.replace_input_with(index, wide)
+
+
+def _write(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+    """Let an output be the float16 of what is made, under its own name."""
+    node = value.producer()
+    if node is None:  # an input, or a constant: it is handed on as it is
+        value.type = ir.TensorType(_HALF)
+        if value.const_value is not None:
+            value.const_value = ir.Tensor(value.const_value.numpy().astype(np.float16), name=value.name)
+        return
+    name = value.name or ""
+    value.name = names(f"{name}.float32")
+    insert = Inserter(graph, node, names, after=True)
+    narrow = insert.node("Cast", [value], f"{name}.narrow", dtype=_HALF, shape=value.shape, to=int(_HALF))
+    narrow.name = name
+    for index, output in enumerate(graph.outputs):
+        if output is value:
+            graph.outputs[index] = narrow

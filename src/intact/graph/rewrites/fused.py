@@ -1,0 +1,313 @@
+"""Operators that ONNX Runtime's optimizers write, in its own domain, as ONNX's own.
+
+What they mean is said in ONNX Runtime's docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import pi, sqrt
+
+import onnx_ir as ir
+
+from intact.errors import UnsupportedError
+from intact.graph.core.build import Namer, Writer, is_read, sum_of, take_place
+from intact.graph.core.edit import set_shape
+from intact.graph.core.notes import Note
+from intact.graph.core.proto import forget_domain
+from intact.graph.core.view import is_op
+from intact.graph.infer.inference import refresh_shapes
+from intact.graph.ops import MICROSOFT
+from intact.graph.ops.attributes import copied, floating, floatings, integer, text
+from intact.graph.opset.raising import raise_opset
+from intact.graph.rewrites.fused_attention import Inputs, multi_head, self_attention
+from intact.graph.rewrites.grouped import group_query
+from intact.graph.rewrites.rotary import turned
+
+_T = ir.DataType
+_OPSET = 18
+"""The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
+
+_LAID_OUT = "com.microsoft.nchwc"
+_FLOATS = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16)
+_MOST = 24
+"""Inputs of an operator, at most."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How an operator is written out.
+
+    Attributes:
+        write: Makes its outputs in order; None, and no node, where it cannot.
+        makes: The outputs that it can make.
+        ranks: Of these, where it needs sizes of what is in front of it, which others of its kind may make.
+        turn: When it is written: it needs what those before it tell.
+    """
+
+    write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
+    makes: tuple[int, ...] = (0,)
+    ranks: tuple[int, ...] = ()
+    turn: int = 0
+
+
+def open_fused(model: ir.Model) -> list[Note]:
+    """Write operators that ONNX Runtime fused as those that they stand for, in place.
+
+    Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
+    in front of them and with the embeddings of BERT; attentions, and how they turn queries and keys, where
+    sizes are known. Others stay.
+
+    Args:
+        model: Changed in place; it gets opset 18 where it has any of them.
+    Returns:
+        One note per node that was written out.
+    """
+    if not any(_rule(node) for node in model.graph):
+        return []
+    raise_opset(model, _OPSET)
+    notes = []
+    _tell_ranks(model)
+    for turn in range(3):
+        if opened := _opened(model, turn):
+            refresh_shapes(model)
+            notes += opened
+    forget_domain(model, MICROSOFT)
+    return notes
+
+
+def require_portable(model: ir.Model) -> None:
+    """Refuse a model whose layers ONNX Runtime laid out for one machine: nobody else can read their weights.
+
+    Raises:
+        UnsupportedError: Names the first such node.
+    """
+    for node in model.graph:
+        if node.domain == _LAID_OUT:
+            raise UnsupportedError(
+                f"node '{node.name}' ({node.op_type})", f"a layout that ONNX Runtime chose ({_LAID_OUT})",
+                "operators of ONNX",
+                "take the file that this one was made from, or save it with ORT_ENABLE_EXTENDED at most",
+            )  # fmt: skip
+
+
+def _tell_ranks(model: ir.Model) -> None:
+    """Say of what attentions make how many axes it has: ONNX's inference ends at what it does not know."""
+    held = {value.dtype for value in model.graph.initializers.values()}
+    for node in model.graph:
+        rule = _rule(node)
+        for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
+            kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
+            if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
+                output = node.outputs[at]
+                output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
+                if output.shape is None:
+                    set_shape(output, [None] * rank)
+
+
+def _opened(model: ir.Model, turn: int) -> list[Note]:
+    names, notes = Namer(model.graph), []
+    for node in list(model.graph):
+        rule = _rule(node)
+        if rule is None or rule.turn != turn or not node.inputs or node.inputs[0] is None:
+            continue
+        wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
+        if not wanted <= set(rule.makes):
+            continue
+        inputs = (*node.inputs, *[None] * (_MOST - len(node.inputs)))
+        types = [x.dtype for x in inputs if x is not None and x.dtype in (_T.FLOAT, _T.DOUBLE)]
+        name = node.name or node.op_type
+        made = rule.write(Writer(node, names, types[0] if types else _T.FLOAT), node, inputs)
+        if made is None:
+            continue
+        notes.append(Note(name, f"{node.op_type} is written in ONNX's own operators"))
+        by_output = dict(zip(rule.makes, made, strict=True))
+        take_place(node, [by_output.get(at) for at in range(len(node.outputs))], names)
+    return notes
+
+
+def _rule(node: ir.Node) -> _Rule | None:
+    if node.domain == MICROSOFT or (node.domain, node.op_type) == ("", "SimplifiedLayerNormalization"):
+        return _RULES.get(node.op_type)
+    return None
+
+
+def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x / 2 * (1 + erf(x / sqrt(2)))`` of the sum of what it reads."""
+    x = sum_of(write, *inputs[:2])
+    curve = write("Add", write("Erf", write("Div", x, write.constant(sqrt(2)))), write.constant(1))
+    return [write("Mul", write("Mul", x, curve), write.constant(0.5))]
+
+
+def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`` of the sum of what it reads."""
+    x = sum_of(write, *inputs[:2])
+    cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
+    inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
+    curve = write("Add", write("Tanh", inner), write.constant(1))
+    return [write("Mul", write("Mul", x, write.constant(0.5)), curve)]
+
+
+def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x * sigmoid(alpha * x)``."""
+    x, alpha = inputs[0], floating(node, "alpha", 1.702)
+    scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
+    return [write("Mul", x, write("Sigmoid", scaled))]
+
+
+def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """An activation of a convolution, to which Z is added in front of it."""
+    x, weight, bias, addend = inputs[:4]
+    said = copied(node)
+    said.pop("activation", None), said.pop("activation_params", None)
+    numbers = floatings(node, "activation_params", ())
+    if not _knows(node, numbers):
+        return None
+    read = [x, weight] if bias is None else [x, weight, bias]
+    made = write.names(write("Conv", *read, **said))
+    return [_activated(write, node, sum_of(write, made, addend), numbers)]
+
+
+def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """An activation of a Gemm."""
+    said = copied(node)
+    names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
+    numbers = [floating(node, name, 0) for name in names if name in said]
+    for name in ("activation", *names):
+        said.pop(name, None)
+    if not _knows(node, numbers):
+        return None
+    read = inputs[:2] if inputs[2] is None else inputs[:3]
+    return [_activated(write, node, write.names(write("Gemm", *read, **said)), numbers)]
+
+
+_NUMBERS = {"": 0, "Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
+"""How many parameters each activation has, at least."""
+
+
+def _knows(node: ir.Node, numbers: Sequence[float]) -> bool:
+    kind = text(node, "activation", "")
+    return kind in _NUMBERS and len(numbers) >= _NUMBERS[kind]
+
+
+def _activated(write: Writer, node: ir.Node, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
+    kind = text(node, "activation", "")
+    if kind == "Clip":
+        return write("Clip", x, write.constant(numbers[0]), write.constant(numbers[1]))
+    if kind == "LeakyRelu":
+        return write(kind, x, alpha=numbers[0])
+    if kind == "HardSigmoid":
+        return write(kind, x, alpha=numbers[0], beta=numbers[1])
+    return write(kind, x) if kind else x
+
+
+def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """``alpha * A @ B``, of which each may be transposed first."""
+    sides = [(inputs[0], integer(node, "transA", 0)), (inputs[1], integer(node, "transB", 0))]
+    if integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0):
+        return None
+    if any(turned and (x is None or x.shape is None) for x, turned in sides):
+        return None
+    read = [_turned(write, x) if turned and x is not None else x for x, turned in sides]
+    made, alpha = write.names(write("MatMul", *read)), floating(node, "alpha", 1)
+    return [made if alpha == 1 else write("Mul", made, write.constant(alpha))]
+
+
+def _turned(write: Writer, x: ir.Value) -> ir.Value:
+    """With its last two axes exchanged; a vector stays."""
+    rank = 0 if x.shape is None else len(x.shape)
+    return x if rank < 2 else write("Transpose", x, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+def _norm(
+    write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, beta: ir.Value | None
+) -> ir.Value:
+    read = [x, gamma] if beta is None else [x, gamma, beta]
+    return write.names(write("LayerNormalization", *read, axis=-1, epsilon=floating(node, "epsilon", 1e-12)))
+
+
+def _rms(write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> ir.Value:
+    """``x / sqrt(mean(x^2) + epsilon) * gamma``."""
+    mean = write("ReduceMean", write("Mul", x, x), write.sizes(-1))
+    root = write("Sqrt", write("Add", mean, write.constant(floating(node, "epsilon", epsilon))))
+    return write.names(write("Mul", write("Div", x, root), gamma))
+
+
+def _skip_norm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """LayerNormalization of a sum, and the sum."""
+    x, skip, gamma, beta, bias = inputs[:5]
+    total = _skipped(write, x, skip, bias)
+    return [_norm(write, node, total, gamma, beta), total]
+
+
+def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """Root mean square normalization of a sum, and the sum."""
+    x, skip, gamma, bias = inputs[:4]
+    total = _skipped(write, x, skip, bias)
+    return [_rms(write, node, total, gamma, 1e-12), total]
+
+
+def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+    """The sum of all; a bias goes to the product that it was made for, which takes it in."""
+    if bias is not None and skip is not None and x is not None and is_op(skip.producer(), "MatMul", "Gemm"):
+        x, skip = skip, x
+    return sum_of(write, x, bias, skip)
+
+
+def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Root mean square normalization along the last axis."""
+    x, gamma = inputs[:2]
+    axis = integer(node, "axis", -1)
+    if x is None or (axis != -1 and (x.shape is None or axis != len(x.shape) - 1)):
+        return None
+    return [_rms(write, node, x, gamma, 1e-5)]
+
+
+def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Words, places and segments looked up, added and normalized; how long each sentence is; the sum."""
+    words, segments, word_table, place_table, segment_table, gamma, beta, mask, places = inputs[:9]
+    if words is None or place_table is None:
+        return None
+    if places is None:
+        length = write(
+            "Slice", write("Shape", words, dtype=_T.INT64), *map(write.sizes, (1, 2)), dtype=_T.INT64
+        )
+        at = write("Slice", place_table, write.sizes(0), length)
+    else:
+        at = write("Gather", place_table, places, axis=0)
+    total = write("Add", write("Gather", word_table, words, axis=0), at)
+    if segments is not None and segment_table is not None:
+        total = write("Add", total, write("Gather", segment_table, segments, axis=0))
+    ones = mask if mask is not None else write("Sub", words, words, dtype=words.dtype)
+    lengths = write("ReduceSum", ones, write.sizes(1), keepdims=0, dtype=ones.dtype)
+    lengths = write("Cast", lengths, to=int(_T.INT32), dtype=_T.INT32)
+    return [_norm(write, node, total, gamma, beta), lengths, total]
+
+
+def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
+    x, places, cos, sin = inputs[:4]
+    if integer(node, "is_packed_batching", 0) or floating(node, "scale", 1) != 1 or places is None:
+        return None
+    y = turned(write, node, x, cos, sin, places)
+    return None if y is None else [y]
+
+
+_RULES = {
+    "Attention": _Rule(self_attention, (0, 1), (3, 5), turn=2),
+    "BiasGelu": _Rule(_gelu),
+    "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
+    "FastGelu": _Rule(_fast_gelu),
+    "FusedConv": _Rule(_conv),
+    "FusedGemm": _Rule(_gemm),
+    "FusedMatMul": _Rule(_matmul),
+    "Gelu": _Rule(_gelu),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4), turn=2),
+    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4), turn=2),
+    "QuickGelu": _Rule(_quick_gelu),
+    "RotaryEmbedding": _Rule(_rotary, turn=1),
+    "SimplifiedLayerNormalization": _Rule(_plain_rms),
+    "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
+    "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
+}

@@ -1,0 +1,235 @@
+"""Loops and Scans whose body is a recurrent cell, as the operator of that cell."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph.core.build import Namer, Writer, hand_over, is_read
+from intact.graph.core.constants import Constants
+from intact.graph.core.notes import Note
+from intact.graph.core.prune import prune
+from intact.graph.core.view import is_op
+from intact.graph.infer.inference import refresh_shapes
+from intact.graph.rewrites.cells import RecurrentCell, chosen, find_cell
+from intact.graph.rewrites.repeats import Carried, Repeat, known, read_repeat
+
+_FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
+_MASKED_RANK = 3  # [steps, batch, 1]
+_OPSET = 13  # axes as inputs
+
+
+def open_loops(model: ir.Model) -> list[Note]:
+    """Write Loops and Scans of the main graph that walk a recurrent cell over rows as that cell's operator.
+
+    Before: ``Loop(i < n, h, c: x[i] -> MatMul, MatMul, Add, Split, Sigmoid, Tanh, ...)``.
+    After: ``LSTM(x[:n], ...)``; its product with all inputs is one, and can run in int8.
+
+    So tf2onnx leaves Keras' layers that a mask goes into. Steps that the mask hides leave the states as they
+    are, wherever they stand: rows are sorted so that these come last, the lengths are those of the others,
+    and what is made is put back into its place. ONNX leaves open what the last state of a row of no steps is,
+    and ONNX Runtime makes it 0: where all of a row is hidden, and its first state may be another, that is
+    chosen.
+
+    Guards: the cell is an LSTM, a GRU or a simple one with constant weights; the body does nothing else.
+
+    Args:
+        model: Changed in place; nothing is where its opset is below 13.
+    Returns:
+        One note per operator that was written so.
+    """
+    notes = list[Note]()
+    if model.opset_imports.get("", 0) < _OPSET:
+        return notes
+    names = Namer(model.graph)
+    for node in [one for one in model.graph if is_op(one, "Loop", "Scan")]:
+        constants = Constants(model.graph)
+        repeat = read_repeat(node, constants)
+        cell = find_cell(repeat, constants) if repeat is not None else None
+        if repeat is None or cell is None:
+            continue
+        opener = _Opener(repeat, cell, constants, names)
+        if opener.fits():
+            notes.append(Note(node.name or node.op_type, f"its body is a step of {cell.op_type}"))
+            opener.write()
+    if notes:
+        prune(model)  # what was computed for the first step alone
+        refresh_shapes(model)
+    return notes
+
+
+class _Opener:
+    """One Loop or Scan and the nodes that take its place."""
+
+    def __init__(self, repeat: Repeat, cell: RecurrentCell, constants: Constants, names: Namer) -> None:
+        self._repeat, self._cell, self._constants, self._names = repeat, cell, constants, names
+        self._write, self._base = Writer(repeat.node, names), repeat.node.name or cell.op_type
+        self._h = cell.h.made
+
+    # -- what is asked for
+
+    def fits(self) -> bool:
+        """Whether everything that is read of the node is what the cell makes."""
+        repeat, cell = self._repeat, self._cell
+        carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
+        others = [state.last for state in repeat.states if state.last not in carried]
+        if any(map(is_read, (*others, *repeat.counted))):
+            return False
+        if any(is_read(tensor) and self._kept(value) is None for value, tensor in repeat.made):
+            return False
+        if cell.mask is None:
+            return True
+        shape = repeat.rows[cell.mask].shape
+        return shape is not None and len(shape) == _MASKED_RANK and shape[-1] == 1
+
+    def _kept(self, value: ir.Value) -> bool | None:
+        """Whether hidden steps show the state as it stays (True) or 0; None where `value` is neither."""
+        repeat, cell = self._repeat, self._cell
+        source = repeat.source(value)
+        if source is repeat.source(self._h):
+            return True if cell.mask is None or not repeat.backwards else None
+        shown = chosen(repeat, self._constants, value)
+        if cell.mask is None or shown.mask is not cell.mask or shown.new is not cell.new_h:
+            return True if cell.mask is None and source is cell.new_h else None
+        old = shown.old
+        state = next((s for s in repeat.states if s.read is old), None)
+        if state is not None:  # what was shown last: the state, where both began as 0
+            echo = chosen(repeat, self._constants, state.made)
+            same = echo.mask is cell.mask and echo.new is cell.new_h and echo.old is state.read
+            begun = self._is_zero(state.first) and self._is_zero(cell.h.first)
+            return True if same and begun and not repeat.backwards else None
+        return False if self._is_zero(repeat.source(old)) else None
+
+    def _is_zero(self, value: ir.Value | None) -> bool:
+        """Whether `value` is 0 everywhere, whatever its sizes."""
+        array = known(value, self._constants)
+        if array is not None:
+            return not array.any()
+        node = value.producer() if value is not None else None
+        if is_op(node, "ConstantOfShape") and node is not None:
+            fill = node.attributes.get("value")
+            return fill is None or not fill.as_tensor().numpy().any()
+        return is_op(node, "Expand", "Identity") and node is not None and self._is_zero(node.inputs[0])
+
+    # -- what is written
+
+    def write(self) -> None:
+        repeat, cell = self._repeat, self._cell
+        x, lengths, places = self._rows(repeat.rows[cell.x]), None, None
+        if cell.mask is not None:
+            mask = self._write("Squeeze", self._rows(repeat.rows[cell.mask]), self._write.sizes(2),
+                              dtype=ir.DataType.BOOL)  # fmt: skip
+            counted = self._write("Cast", mask, dtype=_INT64, to=int(_INT64))
+            total = self._write("ReduceSum", counted, self._write.sizes(0), dtype=_INT64, keepdims=0)
+            each = self._write("Expand", total, self._sizes(x, 1, 2), dtype=_INT64)
+            lengths = self._write("Cast", each, dtype=_INT32, to=int(_INT32))
+            x = self._sorted(x, mask)
+            places = counted
+        y, last_h, last_c = self._operator(x, lengths)
+        nothing = self._write.sizes(1)
+        every = self._write("Squeeze", y, nothing)
+        graph_node = repeat.node
+        for value, tensor in repeat.made:
+            if is_read(tensor):
+                kept = self._kept(value)
+                shown = every if places is None else self._placed(every, places, kept=bool(kept))
+                hand_over(graph_node, tensor, shown, self._names)
+        for state, last in ((cell.h, last_h), (cell.c, last_c)):
+            if state is not None and last is not None and is_read(state.last):
+                hand_over(graph_node, state.last, self._last(state, last, lengths), self._names)
+        for output, given in repeat.handed_on:
+            if is_read(output):
+                hand_over(graph_node, output, given, self._names)
+        assert isinstance(graph_node.graph, ir.Graph)
+        graph_node.graph.remove(graph_node, safe=True)
+
+    def _operator(self, x: ir.Value, lengths: ir.Value | None) -> tuple[ir.Value, ir.Value, ir.Value | None]:
+        cell = self._cell
+        held = [self._write.constant(array) for array in (cell.weights, cell.states, cell.bias)]
+        first = [self._first(state, x) for state in (cell.h, cell.c) if state is not None]
+        count = 3 if cell.c is not None else 2
+        y = self._write(
+            cell.op_type, x, *held, lengths, *first, hidden_size=cell.states.shape[-1],
+            direction="reverse" if self._repeat.backwards else "forward", **cell.attributes,
+        )  # fmt: skip
+        node = y.producer()
+        assert node is not None
+        node.resize_outputs(count)
+        for output in node.outputs[1:]:
+            output.name, output.type = self._names(f"{self._base}.last"), ir.TensorType(_FLOAT)
+        return y, node.outputs[1], node.outputs[2] if count > 2 else None
+
+    def _first(self, state: Carried, x: ir.Value) -> ir.Value:
+        """The first state [1, batch, hidden]: one row may stand for the whole batch."""
+        hidden = self._cell.states.shape[-1]
+        sizes = self._write("Concat", self._sizes(x, 1, 2), self._write.sizes(hidden), dtype=_INT64, axis=0)
+        return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
+
+    def _last(self, state: Carried, last: ir.Value, lengths: ir.Value | None) -> ir.Value:
+        """The last state [batch, hidden]: of a row without a step the first, of which ONNX says nothing."""
+        if lengths is None or self._is_zero(state.first):
+            return self._write("Squeeze", last, self._write.sizes(0))
+        none = self._write.constant(0, np.int32)
+        empty = self._write("Equal", lengths, none, dtype=ir.DataType.BOOL)
+        rows = self._write("Unsqueeze", empty, self._write.sizes(1), dtype=ir.DataType.BOOL)
+        return self._write("Where", rows, state.first, self._write("Squeeze", last, self._write.sizes(0)))
+
+    def _sizes(self, x: ir.Value, start: int, end: int) -> ir.Value:
+        """Some sizes of a tensor."""
+        shape = self._write("Shape", x, dtype=_INT64)
+        return self._write("Slice", shape, self._write.sizes(start), self._write.sizes(end), dtype=_INT64)
+
+    def _rows(self, tensor: ir.Value) -> ir.Value:
+        """As many rows of a tensor as there are steps."""
+        for limit in self._repeat.limits:
+            if not _counts(limit, tensor, self._constants):
+                one = self._write("Cast", limit, dtype=_INT64, to=int(_INT64))
+                end = self._write("Reshape", one, self._write.sizes(1), dtype=_INT64)
+                tensor = self._write(
+                    "Slice", tensor, self._write.sizes(0), end, self._write.sizes(0), dtype=tensor.dtype
+                )
+        return tensor
+
+    def _sorted(self, x: ir.Value, mask: ir.Value) -> ir.Value:
+        """Rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
+        real = self._write("Cast", mask, to=int(_FLOAT))
+        top = self._write("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
+        assert top is not None
+        top.resize_outputs(2)
+        order = top.outputs[1]
+        order.name, order.type = self._names(f"{self._base}.order"), ir.TensorType(_INT64)
+        return self._gathered(x, order)
+
+    def _placed(self, y: ir.Value, shown: ir.Value, *, kept: bool) -> ir.Value:
+        """Rows back in their places; hidden ones as the row before, or 0: a row behind the end of all."""
+        axis = self._write.constant(0, np.int64)
+        counted = self._write("CumSum", shown, axis, dtype=_INT64)
+        if kept:
+            first = self._first(self._cell.h, y)
+            return self._gathered(self._write("Concat", first, y, axis=0), counted)
+        placed = self._write("Mul", counted, shown, dtype=_INT64)
+        return self._gathered(y, self._write("Sub", placed, self._write.sizes(1), dtype=_INT64))
+
+    def _gathered(self, x: ir.Value, order: ir.Value) -> ir.Value:
+        """x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its own."""
+        places = self._write("Unsqueeze", order, self._write.sizes(2), dtype=_INT64)
+        sizes = self._write("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
+        wide = self._write("Expand", places, sizes, dtype=_INT64)
+        return self._write("GatherElements", x, wide, axis=0)
+
+
+def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
+    """Whether `limit` is the number of rows of `tensor`, as read of its shape."""
+    value: ir.Value | None = limit
+    while value is not None:
+        node = value.producer()
+        if node is None or not is_op(node, "Cast", "Gather", "Identity", "Shape", "Slice", "Squeeze"):
+            return False
+        if node.op_type == "Shape":
+            return node.inputs[0] is tensor and not node.attributes
+        if node.op_type in ("Gather", "Slice"):
+            place = known(node.inputs[1], constants)
+            if place is None or place.size != 1 or place.item() != 0:
+                return False
+        value = node.inputs[0]
+    return False

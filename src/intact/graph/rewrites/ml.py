@@ -1,0 +1,147 @@
+"""Operators of scikit-learn's pipelines (the domain ai.onnx.ml) as ONNX's own, where those say as much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph.core.build import Namer, Writer, take_place
+from intact.graph.core.notes import Note
+from intact.graph.core.proto import forget_domain
+from intact.graph.infer.inference import refresh_shapes
+from intact.graph.ops.attributes import floating, floatings, integer, text
+
+DOMAIN = "ai.onnx.ml"
+_FLOAT = ir.DataType.FLOAT
+
+
+def open_ml(model: ir.Model) -> list[Note]:
+    """Write operators of ai.onnx.ml that compute on tensors of numbers as ONNX's own, in place.
+
+    Scaler, Normalizer, Imputer, Binarizer, ArrayFeatureExtractor and LinearRegressor; the types and shapes of
+    what is behind them are known then, and rules and kernels see through. Others stay: trees, encoders, maps.
+
+    Args:
+        model: Changed in place; of opset 13 or newer where it has any of them.
+    Returns:
+        One note per operator that was written so.
+    """
+    names, notes = Namer(model.graph), []
+    for node in list(model.graph):
+        rule = _RULES.get(node.op_type) if node.domain == DOMAIN else None
+        x = node.inputs[0] if node.inputs else None
+        if rule is None or x is None or len(node.outputs) != 1:
+            continue
+        made = rule(Writer(node, names), node, x)
+        if made is None:
+            continue
+        made.shape = node.outputs[0].shape if made.shape is None else made.shape
+        take_place(node, [made], names)
+        notes.append(Note(node.name or node.op_type, f"{node.op_type} is written in ONNX's own operators"))
+    if notes:
+        forget_domain(model, DOMAIN)
+        refresh_shapes(model)
+    return notes
+
+
+def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
+    """Whether each of `parameters` is one number, or has one for each entry of the last axis."""
+    size = x.shape[-1] if x.shape is not None and len(x.shape) else None
+    return all(len(one) == 1 or (len(one) > 1 and size in (len(one), None)) for one in parameters)
+
+
+def _real(write: Writer, x: ir.Value) -> ir.Value:
+    """x as float32: these operators take whole numbers, too."""
+    return x if x.dtype == _FLOAT else write("Cast", x, to=int(_FLOAT))
+
+
+def _scaler(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """``(x - offset) * scale``."""
+    offset, scale = floatings(node, "offset", ()), floatings(node, "scale", ())
+    if not _fits(x, offset, scale):
+        return None
+    less = write("Sub", _real(write, x), write.constant(offset))
+    return write("Mul", less, write.constant(scale))
+
+
+def _normalizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """Each row over its norm; a row whose norm is 0 stays."""
+    if x.shape is None or len(x.shape) not in (1, 2):
+        return None
+    real, axes = _real(write, x), write.constant([-1], np.int64)
+    kind = text(node, "norm", "MAX")
+    if kind == "MAX":
+        norm = write("ReduceMax", real, axes=[-1])
+    elif kind == "L1":
+        norm = write("ReduceSum", write("Abs", real), axes)
+    elif kind == "L2":
+        norm = write("Sqrt", write("ReduceSum", write("Mul", real, real), axes))
+    else:
+        return None
+    none = write("Equal", norm, write.constant(0), dtype=ir.DataType.BOOL)
+    return write("Div", real, write("Where", none, write.constant(1), norm))
+
+
+def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """Another number in the place of what stands for a missing one."""
+    if x.dtype != _FLOAT:
+        return None
+    instead, missing = (
+        floatings(node, "imputed_value_floats", ()),
+        floating(node, "replaced_value_float", 0.0),
+    )
+    if not _fits(x, instead):
+        return None
+    if math.isnan(missing):
+        found = write("IsNaN", x, dtype=ir.DataType.BOOL)
+    else:
+        found = write("Equal", x, write.constant(missing), dtype=ir.DataType.BOOL)
+    return write("Where", found, write.constant(instead), x)
+
+
+def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """1 above the threshold, else 0."""
+    if x.dtype != _FLOAT:
+        return None
+    above = write("Greater", x, write.constant(floating(node, "threshold", 0.0)), dtype=ir.DataType.BOOL)
+    return write("Cast", above, to=int(_FLOAT))
+
+
+def _features(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """Some entries of the last axis; of a vector as one row."""
+    indices = node.inputs[1]
+    if x.shape is None or indices is None:
+        return None
+    flat = write("Reshape", indices, write.constant([-1], np.int64), dtype=indices.dtype)
+    picked = write("Gather", x, flat, dtype=x.dtype, axis=len(x.shape) - 1)
+    if len(x.shape) > 1:
+        return picked
+    return write("Reshape", picked, write.constant([1, -1], np.int64), dtype=x.dtype)
+
+
+def _linear(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+    """A Gemm."""
+    weights, bias = floatings(node, "coefficients", ()), floatings(node, "intercepts", ())
+    targets = integer(node, "targets", 1)
+    plain = text(node, "post_transform", "NONE") == "NONE"
+    if not plain or targets < 1 or not weights or len(weights) % targets or len(bias) not in (0, targets):
+        return None
+    if x.shape is None or len(x.shape) != 2:
+        return None
+    matrix = write.constant(np.array(weights, np.float32).reshape(targets, -1).T)
+    more = [write.constant(bias)] if bias else []
+    return write("Gemm", _real(write, x), matrix, *more)
+
+
+_RULES: dict[str, Callable[[Writer, ir.Node, ir.Value], ir.Value | None]] = {
+    "Scaler": _scaler,
+    "Normalizer": _normalizer,
+    "Imputer": _imputer,
+    "Binarizer": _binarizer,
+    "ArrayFeatureExtractor": _features,
+    "LinearRegressor": _linear,
+}
+"""Operator -> what writes it out; None where it has to stay."""

@@ -1,0 +1,147 @@
+"""Places said by turning queries and keys (RotaryEmbedding), as slices, products and sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from intact.graph.core.build import Namer, Writer, take_place
+from intact.graph.core.edit import last_size, rank_of
+from intact.graph.core.notes import Note
+from intact.graph.core.view import is_op
+from intact.graph.infer.inference import refresh_shapes
+from intact.graph.ops.attributes import integer
+from intact.graph.rewrites.attention import count_to, size_of
+
+_T = ir.DataType
+
+
+@dataclass(frozen=True)
+class Angles:
+    """By how much pairs of elements are turned.
+
+    Attributes:
+        cos, sin: [batch or 1, 1, places, pairs].
+        pairs: How many, from the first element on; the others stay as they are.
+        side_by_side: A pair is two neighbours; else the second elements are all behind the first.
+    """
+
+    cos: ir.Value
+    sin: ir.Value
+    pairs: int
+    side_by_side: bool
+
+
+def open_rotary(model: ir.Model) -> list[Note]:
+    """Write every RotaryEmbedding of ONNX (opset 23 and newer) in other operators, in place.
+
+    Guards: the sizes of its heads and angles are known.
+
+    Args:
+        model: Changed in place.
+    Returns:
+        One note per node that was written out.
+    """
+    names, notes = Namer(model.graph), []
+    for node in [one for one in model.graph if is_op(one, "RotaryEmbedding")]:
+        x, cos, sin, places = (*node.inputs, None)[:4]
+        dtype = x.dtype if x is not None and x.dtype is not None else _T.FLOAT
+        write = Writer(node, names, dtype)
+        y = turned(write, node, x, cos, sin, places) if dtype in (_T.FLOAT, _T.DOUBLE) else None
+        if y is not None:
+            notes.append(Note(node.name or node.op_type, "RotaryEmbedding is written as products and sums"))
+            take_place(node, [y], names)
+    if notes:
+        refresh_shapes(model)
+    return notes
+
+
+def turned(
+    write: Writer,
+    node: ir.Node,
+    x: ir.Value | None,
+    cos: ir.Value | None,
+    sin: ir.Value | None,
+    places: ir.Value | None,
+) -> ir.Value | None:
+    """What a RotaryEmbedding makes of x; None, and no node, where sizes are missing.
+
+    Args:
+        write: Puts the nodes into a graph.
+        node: Says heads and sizes.
+        x: [batch, heads, places, size], or [batch, places, heads * size].
+        cos, sin: [all places, pairs], or, without `places`, [batch, places, pairs].
+        places: Of each row, int64 [batch, places]; [1]: of the first one, from which they count on.
+    """
+    if x is None or cos is None or sin is None:
+        return None
+    rank, pairs, wide = rank_of(x), last_size(cos), last_size(x)
+    heads, part = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
+    if pairs is None or wide is None or rank not in (3, 4) or (part and part != 2 * pairs):
+        return None
+    if rank == 3:
+        heads = heads or wide // (2 * pairs)
+        if heads < 1 or wide % heads:
+            return None
+        wide //= heads
+    if wide < 2 * pairs or rank_of(cos) != (3 if places is None else 2):
+        return None
+    if places is not None and rank_of(places) not in (1, 2):
+        return None
+    if places is not None and rank_of(places) == 1:
+        counted = write("Add", places, count_to(write, size_of(write, x, rank - 2)), dtype=_T.INT64)
+        places = write("Unsqueeze", counted, write.sizes(0), dtype=_T.INT64)
+    apart = x
+    if rank == 3:  # [batch, places, heads, size]: the angles have their 1 behind the places
+        apart = write("Reshape", x, write.sizes(0, 0, heads, wide))
+    side_by_side = bool(integer(node, "interleaved", 0))
+    angles = angles_at(write, cos, sin, places, pairs, side_by_side, axis=5 - rank)
+    y = turn(write, apart, angles, wide)
+    return write("Reshape", y, write.sizes(0, 0, -1)) if rank == 3 else y
+
+
+def angles_at(
+    write: Writer,
+    cos: ir.Value,
+    sin: ir.Value,
+    places: ir.Value | None,
+    pairs: int,
+    side_by_side: bool,
+    axis: int = 1,
+) -> Angles:
+    """The angles of places; `axis`: where they get the axis of the heads."""
+    found = [
+        write("Unsqueeze", x if places is None else write("Gather", x, places, axis=0), write.sizes(axis))
+        for x in (cos, sin)
+    ]
+    return Angles(found[0], found[1], pairs, side_by_side)
+
+
+def turn(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
+    """Pairs (a, b) of the last axis as ``(a * cos - b * sin, a * sin + b * cos)``.
+
+    Args:
+        write: Puts the nodes into a graph.
+        x: Of four axes; the last one has `size` elements, an even number of which, the first, are turned.
+        angles: That fit x.
+        size: Of a head.
+    """
+    turns = 2 * angles.pairs
+    if angles.side_by_side:
+        a, b = _cut(write, x, 0, turns, 2), _cut(write, x, 1, turns, 2)
+    else:
+        a, b = _cut(write, x, 0, angles.pairs), _cut(write, x, angles.pairs, turns)
+    first = write("Sub", write("Mul", a, angles.cos), write("Mul", b, angles.sin))
+    second = write("Add", write("Mul", a, angles.sin), write("Mul", b, angles.cos))
+    rest = [_cut(write, x, turns, size)] if size > turns else []
+    if not angles.side_by_side:
+        return write("Concat", first, second, *rest, axis=-1)
+    apart = [write("Unsqueeze", one, write.sizes(-1)) for one in (first, second)]
+    y = write("Reshape", write("Concat", *apart, axis=-1), write.sizes(0, 0, 0, turns))
+    return write("Concat", y, *rest, axis=-1) if rest else y
+
+
+def _cut(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
+    """Some elements of the last axis."""
+    return write("Slice", x, *map(write.sizes, (start, end, -1, step)))

@@ -1,0 +1,67 @@
+"""The largest or smallest of tensors that were stacked for it, without the stack."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from intact.graph import ops
+from intact.graph.core.build import Inserter, Namer, replace
+from intact.graph.core.constants import Constants
+from intact.graph.core.notes import Note
+from intact.graph.core.view import is_op
+
+_OF_TWO = {"ReduceMax": "Max", "ReduceMin": "Min"}
+
+
+def join_stacks(model: ir.Model) -> list[Note]:
+    """Before: ``ReduceMax(Concat(Unsqueeze(a, 3), Unsqueeze(b, 3), axis=3), axes=[3])``, as
+    ``torch.stack([a, b], dim=3).max(3)`` is exported. After: ``Max(a, b)``, in place.
+
+    Guards: one axis; nobody else reads the stack; each part is one tensor that got this axis.
+
+    Returns:
+        One note for each.
+    """
+    constants, names, notes = Constants(model.graph), Namer(model.graph), list[Note]()
+    for node in [one for one in model.graph if is_op(one, *_OF_TWO)]:
+        found = _stacked(node, constants)
+        if found is None:
+            continue
+        parts, axis = found
+        said, output = ops.Reduction.of(node), node.outputs[0]
+        insert = Inserter(model.graph, node, names)
+        shape = output.shape if not said.keepdims else parts[0].shape
+        made = insert.node(
+            _OF_TWO[node.op_type], parts, f"{node.name}.of_all", dtype=output.dtype, shape=shape
+        )
+        if said.keepdims:
+            made = insert.copy(axis, [made, *axis.inputs[1:]])[0]
+            made.shape = output.shape
+        replace(node, made, names)
+        notes.append(Note(node.name or node.op_type, f"{len(parts)} tensors are compared without a stack"))
+    return notes
+
+
+def _stacked(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.Node] | None:
+    """The tensors of a stack along the axis that `node` reduces, and what gives one of them that axis."""
+    stack = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if stack is None or not is_op(stack, "Concat"):
+        return None
+    y = stack.outputs[0]
+    if y.shape is None or y.is_graph_output() or len(y.uses()) > 1:
+        return None
+    rank, axes = len(y.shape), ops.Reduction.of(node).axes_of(node, constants)
+    place = ops.Concat.of(stack).axis % rank
+    if axes is None or [axis % rank for axis in axes] != [place]:
+        return None
+    parts = list[ir.Value]()
+    for value in stack.inputs:
+        made = value.producer() if value is not None else None
+        if made is None or not is_op(made, "Unsqueeze") or len(made.inputs) < 2:
+            return None
+        given, part = constants(made.inputs[1]), made.inputs[0]
+        if given is None or part is None or [int(one) % rank for one in given.reshape(-1)] != [place]:
+            return None
+        parts.append(part)
+    first = stack.inputs[0].producer() if stack.inputs[0] is not None else None
+    return None if first is None or len(parts) < 2 else (parts, first)

@@ -1,0 +1,1 @@
+"""Floats with the same bits on every machine."""

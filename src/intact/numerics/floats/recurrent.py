@@ -1,0 +1,114 @@
+"""Networks with a state: LSTM, GRU and simple ones, step by step. NORMATIVE.
+
+Each sum of products begins at what the input gave, and takes in one product after the other, each by a fused
+multiply-add (`float_product`). Everything else is one float32 operation at a time, in the order written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.numerics.floats.float_products import float_product
+from intact.numerics.floats.functions import relu, sigmoid, tanh
+
+Reals = NDArray[np.float32]
+ONE = np.float32(1)
+
+
+@dataclass(frozen=True)
+class StateWeights:
+    """What one direction multiplies its state by.
+
+    Attributes:
+        states: [gates * hidden, hidden].
+        bias: [hidden]: where the last gate's sum over the state begins, apart from that over the input.
+    """
+
+    states: Reals
+    bias: Reals | None = None
+
+
+Step = Callable[[Reals, StateWeights, Reals, Reals], tuple[Reals, Reals]]
+"""start [batch, gates * hidden], weights, h and c [batch, hidden] -> h and c."""
+
+
+def _lstm(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
+    """Source: ONNX, LSTM; gates: input, output, forget, candidate."""
+    i, o, f, g = np.split(float_product(h, weights.states.T, start), 4, axis=-1)
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    return sigmoid(o) * tanh(c), c
+
+
+def _gru(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
+    """Source: ONNX, GRU, linear_before_reset = 0; gates: update, reset, candidate."""
+    z, r = _update_and_reset(start, weights, h)
+    n = h.shape[-1]
+    g = tanh(float_product(r * h, weights.states[2 * n :].T, start[:, 2 * n :]))
+    return (ONE - z) * g + z * h, c
+
+
+def _gru_reset_after(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
+    """Source: ONNX, GRU, linear_before_reset = 1: the form of PyTorch and cuDNN."""
+    z, r = _update_and_reset(start, weights, h)
+    n = h.shape[-1]
+    bias = np.zeros(n, np.float32) if weights.bias is None else weights.bias
+    over_state = float_product(h, weights.states[2 * n :].T, np.broadcast_to(bias, h.shape))
+    g = tanh(start[:, 2 * n :] + r * over_state)
+    return (ONE - z) * g + z * h, c
+
+
+def _update_and_reset(start: Reals, weights: StateWeights, h: Reals) -> list[Reals]:
+    n = 2 * h.shape[-1]
+    return np.split(sigmoid(float_product(h, weights.states[:n].T, start[:, :n])), 2, axis=-1)
+
+
+def _simple(function: Callable[[Any], Reals]) -> Step:
+    def step(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
+        """Source: ONNX, RNN."""
+        return function(float_product(h, weights.states.T, start)), c
+
+    return step
+
+
+_STEPS: Mapping[str, tuple[int, Step]] = {
+    "gru": (3, _gru),
+    "gru_reset_after": (3, _gru_reset_after),
+    "lstm": (4, _lstm),
+    "rnn_relu": (1, _simple(relu)),
+    "rnn_tanh": (1, _simple(tanh)),
+}
+GATES: Mapping[str, int] = {cell: gates for cell, (gates, _) in _STEPS.items()}
+"""The kinds of cells, and how many gates each has."""
+
+
+def recurrence(
+    cell: str, start: Reals, weights: StateWeights, h: Reals, c: Reals,
+    lengths: NDArray[np.int32] | None = None, *, reverse: bool = False,
+) -> tuple[Reals, Reals, Reals]:  # fmt: skip
+    """All steps of one direction.
+
+    Args:
+        cell: One of `GATES`.
+        start: float32 [steps, batch, gates * hidden]: inputs times their weights, and the biases.
+        weights: Of the states.
+        h, c: [batch, hidden], before the first step; cells that have no second state hand c on.
+        lengths: [batch]: how many steps each row has, no more than there are; None: all.
+        reverse: Each row begins at its last step.
+    Returns:
+        The states after each step [steps, batch, hidden], 0 behind the end of a row; h and c after the last.
+    """
+    steps, batch, _ = start.shape
+    y, h, c = np.zeros((steps, *h.shape), np.float32), h.copy(), c.copy()
+    ends = np.full(batch, steps) if lengths is None else np.clip(lengths, 0, steps)
+    with np.errstate(all="ignore"):
+        for step in range(steps):
+            rows = np.flatnonzero(step < ends)
+            at = ends[rows] - 1 - step if reverse else np.full(rows.size, step)
+            h[rows], c[rows] = _STEPS[cell][1](start[at, rows], weights, h[rows], c[rows])
+            y[at, rows] = h[rows]
+    return y, h, c

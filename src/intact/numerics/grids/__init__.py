@@ -1,0 +1,1 @@
+"""Scales, grids and granules: from a range to codes and back."""

@@ -1,0 +1,197 @@
+"""Quantize, dequantize, fake-quantize and its gradient: the four functions that everything else equals."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.grids.granularity import expand
+from intact.numerics.grids.minifloat import round_to_format
+from intact.spec import QuantSpec
+
+REAL_DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def to_float32(x: ArrayLike) -> NDArray[np.float32]:
+    """`x` rounded to float32, the dtype in which every formula of INTact is evaluated."""
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, and saturates
+        return np.asarray(x).astype(np.float32, copy=False)
+
+
+def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    """``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``. NORMATIVE.
+
+    Args:
+        x: Reals of any shape; float16, bfloat16 and float64 are rounded to float32 first.
+        scale: Real size of one step, float32, > 0, granule shape of `spec` (or one number).
+        zero_point: The code that means 0.0, integer in [qmin, qmax], granule shape (or one number); 0 for a
+            float format.
+        spec: The target grid and granularity.
+    Returns:
+        int32 in [qmin, qmax], shape of `x`; for a float format, float32 values of that grid. `store`
+        narrows them to the storage dtype.
+    Raises:
+        QuantValueError: `x` holds a NaN, `scale` is not positive and finite, `zero_point` is no code, or the
+            shapes do not fit.
+    Numerics: a true float32 division, ties to even, the zero point added after rounding; infinities saturate.
+        Float formats clamp to the largest finite value before the cast.
+    Source: ONNX QuantizeLinear (opset 21).
+    """
+    x = to_float32(x)
+    _refuse_nan(x)
+    return _codes(x, scale, zero_point, spec)
+
+
+def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    """``q = clamp(rne(x * fl32(1 / scale)) + zero_point, qmin, qmax)``: TensorRT's variant of `quantize`.
+
+    Differs from `quantize` by one code, and only within a few ulp of a tie: x = 30, scale = 60/127 gives
+    63 here and 64 there. Arguments, result and errors as for `quantize`; a scale of 2**-128 or less, whose
+    reciprocal is beyond float32, is an error too.
+
+    Source: TensorRT documentation, quantization schemes ("uses the reciprocal scale").
+    """
+    x = to_float32(x)
+    _refuse_nan(x)
+    scale = positive_scale(scale)
+    with np.errstate(over="ignore"):
+        inv_scale = np.float32(1) / scale
+        if not np.isfinite(inv_scale).all():
+            raise QuantValueError(
+                "scale", str(scale.min()), "more than 2**-128, so that 1 / scale is finite", "use quantize"
+            )
+        steps = x * expand(inv_scale, x.shape, spec)
+    return round_and_clamp(steps, expand(code_zero_point(zero_point, spec), x.shape, spec), spec)
+
+
+def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
+    """``x = (q - zero_point) * scale`` in float32. NORMATIVE.
+
+    Args:
+        q: Codes, any shape: integers, or values of a float grid.
+        scale, zero_point: As for `quantize`.
+        spec: The grid and granularity of `q`.
+    Returns:
+        float32, shape of `q`.
+    Raises:
+        QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
+    Source: ONNX DequantizeLinear (opset 21).
+    """
+    q = np.asarray(q)
+    scale = expand(positive_scale(scale), q.shape, spec)
+    zero_point = expand(code_zero_point(zero_point, spec), q.shape, spec)
+    steps = q if spec.format.is_float else q.astype(np.int32) - zero_point
+    with np.errstate(over="ignore"):  # at the end of float32, qmax * fl32(amax / qmax) may round to infinity
+        return np.asarray(steps.astype(np.float32) * scale)
+
+
+def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    """``dequantize(quantize(x))``, in the dtype of `x`; a NaN stays a NaN. NORMATIVE.
+
+    Args:
+        x: Reals of any shape and any of `REAL_DTYPES`.
+        scale, zero_point, spec: As for `quantize`.
+    Returns:
+        Shape and dtype of `x`.
+    Raises:
+        QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
+    Numerics: computed in float32, rounded once to the dtype of `x`.
+    """
+    original = np.asarray(x)
+    x = to_float32(original)
+    missing = np.isnan(x)
+    q = _codes(np.where(missing, np.float32(0), x), scale, zero_point, spec)
+    y = np.where(missing, x, dequantize(q, scale, zero_point, spec))
+    with np.errstate(over="ignore"):
+        return y.astype(original.dtype)
+
+
+def fake_quantize_grad(
+    grad: ArrayLike, x: ArrayLike, low: ArrayLike, high: ArrayLike, spec: QuantSpec
+) -> NDArray:
+    """``grad where low <= x <= high, else 0``: the straight-through estimator. NORMATIVE.
+
+    Args:
+        grad: Gradient of the loss by the fake-quantized tensor, shape of `x`.
+        x: The tensor before fake-quantization.
+        low, high: Ends of the range in which the gradient passes, float32, granule shape (or one
+            number): -amax and amax for a symmetric grid (an unsigned one too), `representable_range`
+            for an asymmetric one.
+        spec: Granularity of `low` and `high`.
+    Returns:
+        Shape and dtype of `grad`; 0 where `x` is NaN.
+    Source: Bengio et al. 2013, straight-through estimator; pytorch_quantization's mask |x| <= amax.
+    """
+    grad, x = np.asarray(grad), to_float32(x)
+    low, high = expand(to_float32(low), x.shape, spec), expand(to_float32(high), x.shape, spec)
+    return np.where((x >= low) & (x <= high), grad, np.zeros((), grad.dtype))
+
+
+def representable_range(
+    scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the floats that the grid reaches."""
+    scale, zero_point = to_float32(scale), code_zero_point(zero_point, spec)
+    low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
+    with np.errstate(over="ignore"):
+        return np.asarray(low.astype(np.float32) * scale), np.asarray(high.astype(np.float32) * scale)
+
+
+def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
+    """Codes that `quantize` returned, in the format's storage dtype (int8, uint4, float8_e4m3fn, ...)."""
+    return np.asarray(q).astype(spec.format.storage_dtype)
+
+
+def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    scale = expand(positive_scale(scale), x.shape, spec)
+    with np.errstate(over="ignore", under="ignore"):
+        steps = x / scale
+    return round_and_clamp(steps, expand(code_zero_point(zero_point, spec), x.shape, spec), spec)
+
+
+def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
+    if spec.format.is_float:
+        return round_to_format(steps, spec.format)
+    # Clamp before the cast, or +-inf and large floats would wrap. The bounds are small integers, so the
+    # float32 comparison is exact, and clamping rne(x) to qmin - zp equals clamping the sum to qmin.
+    low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
+    high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
+    return np.asarray(np.clip(np.rint(steps), low, high).astype(np.int32) + zero_point)
+
+
+def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
+    scale = to_float32(scale)
+    good = (scale > 0) & np.isfinite(scale)
+    if not good.all():
+        raise QuantValueError(
+            "scale",
+            str(scale[~good].flat[0]),
+            "positive finite float32 values",
+            "compute it with scale_from_amax, which maps a range of zero to scale 1",
+        )
+    return scale
+
+
+def code_zero_point(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
+    given = np.asarray(zero_point).astype(np.float64)  # exact for every integer that could be a code
+    low, high = (0, 0) if spec.format.is_float else (int(spec.qmin), int(spec.qmax))
+    codes = np.asarray(np.clip(np.nan_to_num(given), low, high).astype(np.int32))
+    if (codes != given).any():
+        raise QuantValueError(
+            "zero_point",
+            f"{given[codes != given].flat[0]:g}",
+            f"integers in [{low}, {high}] for {spec}",
+            "compute it with affine_from_range, or use 0 for a symmetric grid",
+        )
+    return codes
+
+
+def _refuse_nan(x: NDArray[np.float32]) -> None:
+    if count := int(np.isnan(x).sum()):
+        raise QuantValueError(
+            "x",
+            f"{count} NaN in {x.size} values of shape {x.shape}",
+            "numbers (infinities saturate)",
+            "find the layer that produces NaN in the float model first",
+        )

@@ -1,0 +1,1 @@
+"""Integer layers: exact sums, and what their codes become."""

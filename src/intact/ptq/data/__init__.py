@@ -1,0 +1,1 @@
+"""Calibration data as a user has it, turned into checked runs of a model."""

@@ -1,0 +1,221 @@
+"""One run of the float model, every wanted tensor counted and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.errors import IntactError
+from intact.graph import Model, Session
+from intact.ptq.data.inputs import Feeds, inputs_of
+from intact.ptq.measure.channels import ChannelEnds, ChannelSquares
+from intact.ptq.measure.input_means import mean_readers
+from intact.ptq.measure.layer_inputs import Readers
+from intact.ptq.measure.moment_readers import moment_readers
+from intact.ptq.measure.moments import Moments
+from intact.ptq.measure.sample import INNER_BYTES, RunMeans, Sample, digest_of
+
+Run = tuple[int, Feeds]
+"""(number of the batch, feeds)."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that was counted.
+
+    Attributes:
+        number: Of its batch.
+        feeds, outputs: What went in and came out.
+        inner: The wanted tensors, where they are small; None: they were let go.
+        digest: Of the feeds.
+        means, squares, moments: See `intact.ptq.measure.sample.Held`; none of a run that is not held,
+            or whose inner tensors tell them.
+    """
+
+    number: int
+    feeds: Feeds
+    outputs: dict[str, NDArray]
+    inner: dict[str, NDArray] | None
+    digest: bytes = b""
+    means: dict[str, RunMeans] = field(default_factory=dict)
+    squares: dict[str, ChannelSquares] = field(default_factory=dict)
+    moments: dict[tuple[str, int], Moments] = field(default_factory=dict)
+
+
+_ALONE, _TOGETHER = 2**15, 2**17
+"""Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
+
+_FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
+
+
+def session_of(model: Model, asked: Asked, threads: int) -> Session:
+    """`model` with all that is looked at among its outputs."""
+    fed = {one.name for one in inputs_of(model)}
+    wanted = dict.fromkeys(
+        [*asked.wanted, *asked.outputs, *mean_readers(model, asked.layers), *asked.moment_readers(model)]
+    )
+    extra = [name for name in wanted if name not in fed]
+    return Session(model, extra=extra, folded=True, threads=threads, fix=_FIX)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is counted.
+
+    Attributes:
+        wanted, outputs: Names of the tensors to count, and of those that errors are measured on.
+        data: What the runs are made of, in words.
+        channels: The axis of those of `wanted` whose channels are looked at one by one.
+        layers: Whose inputs' means held runs have: shapes of their weights, by name.
+        narrow: Whose inputs' moments they have, likewise.
+        rows: Of the inputs of these, see `intact.ptq.measure.moments.rows_of_run`.
+    """
+
+    wanted: Sequence[str]
+    outputs: Sequence[str]
+    data: str
+    channels: Mapping[str, int] = field(default_factory=dict)
+    layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    narrow: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    rows: int = 1
+
+    def moment_readers(self, model: Model) -> Readers[Moments]:
+        """What takes the moments of the `narrow` layers."""
+        return moment_readers(model, self.narrow, self.rows)
+
+
+@dataclass
+class _Waiting:
+    """Small tensors of one name, to be counted together: a call takes as long as thousands of values.
+
+    Attributes:
+        lock: Whose turn it is; counts do not depend on it.
+        runs: The number of each one's batch, and the tensor.
+        nbytes: Of all of them.
+    """
+
+    lock: Lock = field(default_factory=Lock)
+    runs: list[tuple[int, NDArray]] = field(default_factory=list)
+    nbytes: int = 0
+
+    def add(self, number: int, array: NDArray) -> bool:
+        """Let a tensor wait, which nobody changes meanwhile; whether it is time to count."""
+        self.runs.append((number, array))
+        self.nbytes += array.nbytes
+        return self.nbytes >= _TOGETHER
+
+    def take(self) -> list[tuple[int, NDArray]]:
+        """What waits, which is then the caller's."""
+        taken, self.runs, self.nbytes = self.runs, [], 0
+        return taken
+
+
+class Counter:
+    """Counts what runs make of the wanted tensors; several runs may be under way at once.
+
+    Args:
+        model: Float.
+        session: Of the model, see `session_of`.
+        asked: What is counted, and what is handed on.
+        threads: Of counting one tensor.
+
+    Attributes:
+        calibration: What was counted; complete behind `finish`.
+        channels: The ends of every channel of the tensors that were asked for.
+        sample: Where runs are held.
+    """
+
+    def __init__(self, model: Model, session: Session, asked: Asked, threads: int) -> None:
+        self.sample, self._means = Sample(), mean_readers(model, asked.layers)
+        self._moments = asked.moment_readers(model)
+        self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
+        self._session, self._asked, self._threads = session, asked, threads
+        self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
+
+    def run(self, item: Run) -> Ran:
+        """Count one run."""
+        number, feeds = item
+        kept: dict[str, NDArray] = {}
+        inner: dict[str, NDArray] | None = {}
+        room, ran = INNER_BYTES, Ran(number, feeds, kept, None, digest_of(feeds))
+        looks = self.sample.may_keep(ran.digest)
+        late: dict[str, NDArray] = {}  # to be looked at where inner tensors are let go
+        for name, array in feeds.items():
+            if looks:
+                late[name] = array
+            if name in self._waiting:  # data may come in one array again and again
+                self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
+        for name, array in self._made(number, feeds):
+            self._count(number, name, array)
+            if looks:
+                late[name] = array
+            if name in self._waiting or name in self._outputs:
+                room -= array.nbytes
+            if room < 0:
+                inner = None
+                self._look(late, ran)
+                late.clear()
+            elif inner is not None and name in self._waiting:
+                inner[name] = array
+            if name in self._outputs:
+                kept[name] = array
+        return replace(ran, inner=inner)
+
+    def _look(self, arrays: Mapping[str, NDArray], ran: Ran) -> None:
+        """Note what held runs are asked for, of some tensors."""
+        for name, array in arrays.items():
+            if array.size:
+                ran.means.update((layer, mean(array)) for layer, mean in self._means.get(name, {}).items())
+                moments = self._moments.get(name, {}).items()
+                ran.moments.update(((layer, self._asked.rows), take(array)) for layer, take in moments)
+                if (axis := self._asked.channels.get(name)) is not None:
+                    ran.squares[name] = ChannelSquares.of(array, axis)
+
+    def _made(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
+        """What the model makes of `feeds`; an error of its own names the batch."""
+        try:
+            yield from self._session.stream(feeds)
+        except IntactError as error:
+            raise self._in_batch(number, error) from error
+
+    def finish(self) -> None:
+        """Count what still waits."""
+        for name, waiting in self._waiting.items():
+            self._count_together(name, waiting.take())
+
+    def _count(self, number: int, name: str, array: NDArray) -> None:
+        if (waiting := self._waiting.get(name)) is None:
+            return
+        axis = self._asked.channels.get(name)
+        ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
+        with waiting.lock:
+            if ends is not None:
+                known = self.channels.get(name)
+                self.channels[name] = ends if known is None else known | ends
+            if array.nbytes > _ALONE:
+                self._count_together(name, [(number, array)])
+            elif waiting.add(number, array):
+                self._count_together(name, waiting.take())
+
+    def _count_together(self, name: str, runs: Sequence[tuple[int, NDArray]]) -> None:
+        """Count tensors of several runs, whose values are all that matters; an error names the batch."""
+        if len(runs) > 1 and len({array.dtype for _, array in runs}) == 1:
+            try:
+                values = np.concatenate([array.reshape(-1) for _, array in runs])
+                self.calibration.collect(name, values, threads=self._threads)
+                return
+            except IntactError:  # nothing of them is counted: which one is it?
+                pass
+        for number, array in runs:
+            try:
+                self.calibration.collect(name, array, threads=self._threads)
+            except IntactError as error:
+                raise self._in_batch(number, error) from error
+
+    def _in_batch(self, number: int, error: IntactError) -> IntactError:
+        return error.at(f"batch {number} of data ({self._asked.data})")

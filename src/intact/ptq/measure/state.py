@@ -1,0 +1,160 @@
+"""Where quantization stands: what one stage hands to the next. Nothing in a state is ever changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.graph import Model
+from intact.placement import Placement
+from intact.ptq.measure.answers import Margins
+from intact.ptq.measure.channels import ChannelEnds
+from intact.ptq.measure.evaluator import Errors
+from intact.ptq.measure.input_means import Means
+from intact.ptq.measure.sample import Held
+from intact.ptq.scope.ranges import Activations, Known, QuantizedWeight, Ranges
+from intact.ptq.scope.settings import Settings
+from intact.ptq.scope.targets import Key, Target
+
+
+@dataclass(frozen=True)
+class StoredScale:
+    """Where the file keeps the scale and zero point of an activation: names of initializers."""
+
+    target: Target
+    scale: str
+    zero_point: str
+
+
+@dataclass(frozen=True)
+class BiasError:
+    """A layer whose bias can be corrected.
+
+    Attributes:
+        node: Conv, ConvTranspose, Gemm, MatMul or a recurrent layer.
+        bias: Name of the initializer that only this layer adds.
+        added: It was put there for the correction, as zeros.
+        error: Mean error of the output, one entry for each of the bias.
+    """
+
+    node: str
+    bias: str
+    added: bool
+    error: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class InputMeans:
+    """Means of what layers read.
+
+    Attributes:
+        model: The float model that they are of, over all runs that are held.
+        means: By layer, see `intact.ptq.measure.input_means`.
+    """
+
+    model: Model
+    means: Means
+
+    def are_of(self, state: State) -> bool:
+        """Whether they are of this model."""
+        return self.model is state.model
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A model on its way; `intact.ptq.stages.sequence` lists the stages in the order in which they run.
+
+    A stage returns another state (`dataclasses.replace`) and changes a clone of the model, so that a proposal
+    can be dropped, and two states be compared.
+
+    Attributes:
+        settings: What was asked for.
+        data: What to calibrate on, as the user gave it.
+        model: The float model; from the stage on that puts the pairs in, the quantized one.
+        placement: Where pairs belong, what fuses with what, and why.
+        targets: The tensors to quantize, and how.
+        opset: Of the file.
+        calibration: The statistics of the activations; None: they are still to be collected.
+        runs: What is held of the data, to measure choices on; none where statistics were given.
+        margins: Of the answers of all the data; none where statistics were given.
+        ran: The float model whose inner tensors `runs` hold; None where that is let go.
+        channels: The ends of the channels of what may be smoothed; none where statistics were given.
+        chooser: What each method would choose.
+        configurations: The ranges to compare, by name.
+        weights: The weights to quantize, until they are in the model as codes.
+        input_means: Of what layers read, where a stage measured that on its way.
+        scales: Where the model keeps the activations' scales.
+        bias_errors: What rounding weights does to the means, where it may be corrected.
+        errors: Of the outputs on the held runs, by what was compared.
+        chosen: The configuration that was taken.
+        corrected, equalized: Whether that was done to biases, to channels.
+        not_equalized: Which convolutions cannot be equalized, and why.
+        smoothed: The tensors whose channels were brought to like ranges.
+        bits16: Why targets were given 16 bits, by their key.
+        in_float: Why tensors, and what multiplies them, were left in float, by their names.
+        warnings: What should be looked at.
+        notes: What was rewritten before placement.
+        known: What methods chose so far: a memory that all states of one model share, and no part of one.
+    """
+
+    settings: Settings
+    data: Any
+    model: Model
+    placement: Placement
+    targets: tuple[Target, ...]
+    opset: int
+    notes: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    runs: tuple[Held, ...] = ()
+    margins: Margins = field(default_factory=Margins, repr=False)
+    ran: Model | None = field(default=None, repr=False)
+    channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
+    chooser: Activations | None = None
+    configurations: Mapping[str, Ranges] = field(default_factory=dict)
+    weights: tuple[QuantizedWeight, ...] = ()
+    input_means: InputMeans | None = field(default=None, repr=False)
+    scales: tuple[StoredScale, ...] = ()
+    bias_errors: tuple[BiasError, ...] = ()
+    errors: Mapping[str, Errors] = field(default_factory=dict)
+    chosen: str = ""
+    corrected: bool = False
+    equalized: bool = False
+    not_equalized: str = ""
+    smoothed: tuple[str, ...] = ()
+    bits16: Mapping[Key, str] = field(default_factory=dict)
+    in_float: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    known: Known = field(default_factory=dict, repr=False)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the inner tensors that runs hold are those of this model."""
+        return self.ran is self.model
+
+    def with_own_model(self) -> State:
+        """The same with a copy of the model, to be changed in place; what is known of its tensors stays."""
+        model = self.model.clone()
+        means = self.input_means
+        if means is not None and means.are_of(self):
+            means = replace(means, model=model)
+        return replace(self, model=model, ran=model if self.has_run else self.ran, input_means=means)
+
+    @property
+    def activations(self) -> list[Target]:
+        """The targets that are no weights."""
+        return [target for target in self.targets if target.site.role == "activation"]
+
+    @property
+    def wanted(self) -> list[str]:
+        """The tensors to calibrate."""
+        return list(dict.fromkeys(target.site.value for target in self.activations))
+
+    @property
+    def ranges(self) -> Ranges:
+        """The ranges of the activations: those that were chosen, or else the first of the configurations."""
+        return self.configurations[self.chosen or next(iter(self.configurations))]

@@ -1,0 +1,1 @@
+"""16 bits and float for the layers that need them: the budget of a model."""

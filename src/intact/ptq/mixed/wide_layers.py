@@ -1,0 +1,146 @@
+"""Activations of 16 bits in front of weights that keep their 8.
+
+A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes about twice as long
+as with one, where floats take twenty times (docs/decisions/0043-two-bytes.md). The pair stands right in front
+of the layer, behind what only moves data; whoever else reads the tensor, an Add for one, reads its floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from intact.calib import Calibration
+from intact.calib.amax import Stats
+from intact.graph import Node, is_op, ops
+from intact.ptq.measure.state import State
+from intact.ptq.scope.targets import Target
+from intact.ptq.stages.sixteen import Unit, note_reasons, said_of, wide_activation
+
+
+@dataclass
+class WideReads:
+    """Where pairs of 16 bits stand for one unit.
+
+    Attributes:
+        readers: By tensor, the (node, index) that multiply it.
+        sources: By tensor, the targets whose values it holds.
+    """
+
+    readers: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    sources: dict[str, list[Target]] = field(default_factory=dict)
+
+
+class WideUnits:
+    """What of a model can have 16 bits.
+
+    Args:
+        state: In front of the pairs.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._nodes = {node.name or "": node for node in state.model.graph}
+        weights = (t for t in state.targets if t.site.role == "weight" and t.format in ("int8", "uint8"))
+        read = {name for target in weights for name, index in target.readers if index == 1}
+        self.layers = frozenset(name for name in read if is_op(self._nodes.get(name), *ops.MULTIPLY_WIDE))
+        """Products with constant weights of 8 bits: the engine computes them in integers from 16, too."""
+        self._targets: dict[object, list[Target]] = {}
+        for target in state.activations:
+            self._targets.setdefault(target.key, []).append(target)
+        self._known: dict[Unit, WideReads | None] = {}
+        self._paired = {target.site.value for target in state.activations}
+
+    def reads(self, unit: Unit) -> WideReads | None:
+        """Where pairs of 16 bits would stand; None where no layer reads any, or one needs others."""
+        if unit not in self._known:
+            self._known[unit] = self._reads(unit)
+        return self._known[unit]
+
+    def _reads(self, unit: Unit) -> WideReads | None:
+        found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
+        for target in self._targets[unit.key]:
+            self._follow(target.site.value, target.readers, [target], found, parts)
+        while whole := [name for name, read in parts.items() if len(read) == len(self._nodes[name].inputs)]:
+            for name in whole:
+                sources = [target for part in parts.pop(name).values() for target in part]
+                self._follow_made(self._nodes[name], sources, found, parts)
+        return found if found.readers and not parts else None
+
+    def _follow(
+        self,
+        value: str,
+        uses: Iterable[tuple[str, int]],
+        sources: list[Target],
+        found: WideReads,
+        parts: dict[str, dict[int, list[Target]]],
+    ) -> None:
+        """The layers that read `value`, also behind what moves it; a Concat waits for all that it joins."""
+        for name, index in uses:
+            node = self._nodes.get(name)
+            if name in self.layers and index == 0:
+                readers = found.readers.setdefault(value, [])
+                if (name, index) not in readers:
+                    readers.append((name, index))
+                    found.sources[value] = sources
+            elif is_op(node, "Concat"):
+                parts.setdefault(name, {})[index] = sources
+            elif node is not None and ops.may_move(node) and index == 0:
+                self._follow_made(node, sources, found, parts)
+
+    def _follow_made(
+        self, node: Node, sources: list[Target], found: WideReads, parts: dict[str, dict[int, list[Target]]]
+    ) -> None:
+        for made in node.outputs:
+            if made.name not in self._paired:
+                uses = [(use.node.name or "", use.idx) for use in made.uses()]
+                self._follow(made.name or "", uses, sources, found, parts)
+
+
+def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
+    """`state` with 16 bits for what layers multiply of some units; its ranges are still to be chosen.
+
+    Args:
+        state: In front of the pairs; its opset must have such codes.
+        why: Units that can have them, each with the reason.
+    """
+    assert state.calibration is not None
+    wide, keys = WideUnits(state), {unit.key for unit in why}
+    units = {unit.key: unit for unit in why}  # that are still to come
+    targets, known, reasons = list[Target](), dict(state.calibration), dict(state.bits16)
+    for target in state.targets:
+        if target.site.role == "weight" or target.key not in keys:
+            targets.append(target)
+            continue
+        if (unit := units.pop(target.key, None)) is None:  # a further one of its key
+            continue
+        reads = wide.reads(unit)
+        assert reads is not None, "a unit that can have 16 bits"
+        for value, readers in reads.readers.items():
+            sources = reads.sources[value]
+            site = replace(sources[0].site, value=value)
+            widened = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
+            targets.append(widened)
+            reasons[widened.key] = why[unit]
+            if value not in known:
+                known[value] = _merged(state.calibration, sources)
+    said_by_node = {node: f"inputs of 16 bits: {said}" for unit, said in why.items() for node in unit.nodes}
+    layers = tuple(said_of(layer, said_by_node, wide.layers) for layer in state.placement.layers)
+    model = state.model.clone()
+    note_reasons(model, said_by_node)
+    return replace(
+        state, model=model, targets=tuple(targets), bits16=reasons,
+        placement=replace(state.placement, layers=layers),
+        calibration=Calibration(known, state.calibration.provenance),
+    )  # fmt: skip
+
+
+def _merged(calibration: Calibration, sources: Iterable[Target]) -> Stats:
+    """The statistics of what joins some tensors."""
+    first, *others = dict.fromkeys(target.site.value for target in sources)
+    stats = calibration[first]
+    if others:
+        stats = deepcopy(stats)
+        for name in others:
+            stats.merge(calibration[name])  # type: ignore[arg-type]
+    return stats

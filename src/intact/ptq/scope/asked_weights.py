@@ -1,0 +1,120 @@
+"""What overrides ask for beyond what placement decides: tables in codes, and settings that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from intact.errors import QuantValueError
+from intact.graph import Constants, Model, Node, is_op, ops
+from intact.placement import Layer, Placement, Site
+from intact.ptq.scope.settings import Overrides
+from intact.ptq.scope.targets import Target
+
+TABLE = "overrides store its table in codes; what it looks up is float"
+
+
+def table_sites(model: Model, overrides: Overrides | None, barred: Sequence[str] = ()) -> list[Site]:
+    """The constant tables of Gathers whose weights overrides give a format, each with one scale.
+
+    Before: ``E -> Gather``, a table of float32.  After: ``E codes -> DequantizeLinear -> Gather``.
+
+    Args:
+        model: Float.
+        overrides: The first that fits a Gather, or its table, decides.
+        barred: Names of nodes, or patterns, that stay as they are.
+    """
+    constants, sites = Constants(model.graph), list[Site]()
+    for node in model.graph:
+        value = node.inputs[0] if is_op(node, "Gather") else None
+        asked = value is not None and _first(overrides or {}, node, value.name or "")
+        if value is None or not value.name or not asked or not _gives_weights(asked):
+            continue
+        array = constants(value)
+        excluded = any(_fits(one, (node.name or "", node.op_type)) for one in barred)
+        if array is not None and array.dtype.kind == "f" and array.ndim > 1 and not excluded:
+            reader = node.name or "", 0
+            sites.append(Site(value.name, (reader,), "weight", None, -10_000 - len(sites), TABLE))
+    return sites
+
+
+def with_table_reasons(placed: Placement, tables: Sequence[Site]) -> list[Layer]:
+    """The layers of `placed`; those that look up a table in codes say so."""
+    nodes = {name for site in tables for name, _ in site.readers}
+    return [replace(layer, reason=TABLE) if layer.name in nodes else layer for layer in placed.layers]
+
+
+def idle_overrides(
+    model: Model, groups: Mapping[str, Sequence[str]], overrides: Overrides, targets: Sequence[Target],
+    layers: Sequence[Layer],
+) -> list[str]:  # fmt: skip
+    """Warnings of overrides that change nothing, as nothing that they fit is quantized.
+
+    Args:
+        model: Float.
+        groups: The user's pattern -> those of `overrides` that it became.
+        overrides: As resolved.
+        targets, layers: What is quantized, and what runs how.
+    Raises:
+        QuantValueError: One of them names a node or tensor itself, and none puts a layer in float; has the
+            reason why it stays in float.
+    """
+    nodes, found = {node.name or "": node for node in model.graph.all_nodes()}, list[str]()
+    tensors = {v.name for node in nodes.values() for v in (*node.inputs, *node.outputs) if v is not None}
+    main = {node.name or "" for node in model.graph}
+    quantized = _names_of(targets, nodes)
+    reasons = {node: layer.reason for layer in layers for node in layer.nodes if layer.precision == "float"}
+    # A layer in float takes what it shares a tensor with along: these two wishes of the user's meet.
+    any_float = any("float" in settings.values() for settings in overrides.values())
+    for asked, patterns in groups.items():
+        is_float = "float" in overrides[patterns[0]].values()
+        if is_float or any(_fits(one, quantized) for one in patterns):
+            continue
+        if asked not in main and asked not in tensors:
+            if asked not in nodes:  # else it is in a branch
+                found.append(f"overrides: {asked!r} changes nothing: no tensor that it fits is quantized")
+            continue
+        reason = reasons.get(asked, "no tensor of it is quantized")
+        if any_float:
+            found.append(f"overrides: {asked!r} changes nothing: {reason}")
+            continue
+        raise QuantValueError(
+            f"overrides[{asked!r:.60}]",
+            f"settings that change nothing: {reason}",
+            "a layer or tensor that is quantized", "leave it out; `intact explain` shows what is quantized",
+        )  # fmt: skip
+    return found
+
+
+def _names_of(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set[str]:
+    """Nodes that read what is quantized, their operators, the tensors, and nodes that these come through."""
+    names = {target.site.value for target in targets}
+    waiting = [name for target in targets for name, _ in target.readers]
+    while waiting:
+        name = waiting.pop()
+        node = nodes.get(name)
+        if name in names or node is None:
+            continue
+        names |= {name, node.op_type}
+        if not ops.may_move(node):
+            continue
+        names |= {value.name or "" for value in node.outputs}
+        waiting += [use.node.name or "" for value in node.outputs for use in value.uses()]
+    return names
+
+
+def _first(overrides: Overrides, node: Node, tensor: str) -> Mapping[str, Any]:
+    names = (node.name or "", node.op_type, tensor)
+    return next((asked for pattern, asked in overrides.items() if _fits(pattern, names)), {})
+
+
+def _gives_weights(asked: Mapping[str, Any]) -> bool:
+    return ("weights" in asked or "format" in asked) and "float" not in (
+        asked.get("weights"), asked.get("format"),
+    )  # fmt: skip
+
+
+def _fits(pattern: str, names: Any) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)

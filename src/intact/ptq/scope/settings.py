@@ -1,0 +1,284 @@
+"""What the user asked for: of the whole run, and of one layer (formats, method, granularity)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from math import inf
+from typing import Any, Literal
+
+from intact.calib import METHODS, Calibration
+from intact.calib.methods import MethodOptions
+from intact.errors import QuantValueError, UnsupportedError
+from intact.graph import FORMAT_OPSETS, check_format
+from intact.numerics import SHORT_BITS
+from intact.patterns import checked_patterns
+from intact.placement import Profile, profile_of
+from intact.pool import JobPool
+from intact.ptq.scope.given_grids import KEYS as GRID_KEYS
+from intact.ptq.scope.given_grids import GivenGrid, grid_by_hand
+from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
+
+BLOCK = 32
+"""Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
+
+MOST_AXES = 64
+"""Dimensions that an array of NumPy can have."""
+
+FLOAT_BUDGET = 0.4
+"""What layers that are left in float may take more, as a part of the predicted time of the whole model."""
+
+_KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric", *GRID_KEYS)
+WEIGHT_ONLY = ("int4", "uint4")
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """How the inputs of one node are quantized.
+
+    Attributes:
+        activations, weights: Format names; "float": not at all.
+        method: For activations: one of `METHODS` or "auto".
+        symmetric: For activations.
+        axis: Of weights: "channel", where placement says; None: one scale; or a number.
+        block_size: Of weights; None: no blocks but for 4-bit formats.
+        scale_bits: Ranges are widened until scales have so many significant bits, see `numerics.short_amax`;
+            None: they are not. Those of 4-bit weights never are: their layers compute in float.
+        grid: That is given, of activations or of one weight; None: it is chosen.
+    """
+
+    activations: str = "int8"
+    weights: str = "int8"
+    method: str = "auto"
+    symmetric: bool = True
+    axis: Literal["channel"] | int | None = "channel"
+    block_size: int | None = None
+    scale_bits: int | None = SHORT_BITS
+    grid: GivenGrid | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("activations", "weights"):
+            one = getattr(self, name)
+            if one != "float":
+                one = Format.parse(one).name
+                object.__setattr__(self, name, one)
+                _one_of(name, one, FORMAT_OPSETS)
+        _one_of("method", self.method, (*METHODS, "auto"))
+        object.__setattr__(self, "symmetric", checked_bool("symmetric", self.symmetric))
+        object.__setattr__(self, "block_size", checked_block_size(self.block_size))
+        if not (self.axis is None or self.axis == "channel" or _is_axis(self.axis)):
+            raise QuantValueError(
+                "axis", f"{self.axis!r:.60}", "'channel', None or an integer", "leave it out for 'channel'"
+            )
+        if self.scale_bits is not None and not (is_whole(self.scale_bits) and self.scale_bits in range(1, 9)):
+            raise QuantValueError("scale_bits", repr(self.scale_bits), "1..8, or None", "leave it out for 4")
+
+
+def _is_axis(value: object) -> bool:
+    return is_whole(value) and -MOST_AXES <= value < MOST_AXES  # type: ignore[operator]
+
+
+Overrides = Mapping[str, Mapping[str, Any]]
+Switch = bool | str
+"""True, False, or "auto": where it helps."""
+
+Bits16 = str | Sequence[str]
+""""never", "auto": where outputs need them, or patterns of names that get 16 bits."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `intact.ptq.quantize` was asked for: its arguments, the methods' own under `options`.
+
+    `pool` is none of what tells two runs apart: it changes no answer.
+    """
+
+    method: str = "auto"
+    profile: str | Profile = "intact"
+    activations: str | None = None
+    weights: str = "int8"
+    symmetric: bool = True
+    per_channel: bool = True
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    overrides: Overrides | None = None
+    opset: int | None = None
+    num_batches: int | None = None
+    batch_size: int | None = None
+    bias_correction: Switch = "auto"
+    equalization: Switch = "auto"
+    rounding: Switch = "auto"
+    scale_bits: int | None = SHORT_BITS
+    bits16: Bits16 = "never"
+    float_budget: float | None = None
+    progress: bool = True
+    pool: JobPool | None = field(default=None, repr=False, compare=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ranges: Calibration | None = field(default=None, repr=False, compare=False)
+    layer: LayerSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        layer = LayerSettings(
+            activations=self.activations or profile_of(self.profile).grid, weights=self.weights,
+            method=self.method, symmetric=self.symmetric, axis="channel" if self.per_channel else None,
+            scale_bits=self.scale_bits,
+        )  # fmt: skip
+        object.__setattr__(self, "layer", layer)
+        for name in ("include", "exclude"):
+            object.__setattr__(self, name, checked_patterns(name, getattr(self, name)))
+        _check_options(self.options)
+        for name, value in self._switches():
+            if value not in (True, False, "auto"):
+                raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
+        object.__setattr__(self, "bits16", _checked_bits16(self.bits16))
+        if self.bits16 != "never":
+            self._require_16_bits()
+        object.__setattr__(self, "float_budget", self._checked_budget())
+
+    def _checked_budget(self) -> float:
+        """Of layers in float: the profile's where none is given, nothing where 16 bits are asked for."""
+        given = self.float_budget
+        if given is None:
+            return (
+                FLOAT_BUDGET if profile_of(self.profile).name == "intact" and self.bits16 == "never" else 0.0
+            )
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < inf:
+            raise QuantValueError(
+                "float_budget", f"{given!r:.60}", "a part of the time, 0 or more", "write 0.2 for a fifth"
+            )
+        return float(given)
+
+    def _require_16_bits(self) -> None:
+        """Refuse what cannot hold codes of 16 bits before the data are read."""
+        profile = profile_of(self.profile)
+        if not profile.bits16:
+            raise UnsupportedError(
+                "bits16", f"{self.bits16!r:.60} for {profile.name}",
+                f"'never': {profile.name} does not read codes of 16 bits",
+                "leave it out (--bits16), or keep the layers that need more in float: exclude (--exclude)",
+            )  # fmt: skip
+        if self.opset is not None:
+            try:
+                check_format(INT16, self.opset)
+            except UnsupportedError as error:
+                raise error.at("bits16") from None
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether files for this profile, of this opset, can hold codes of 16 bits."""
+        try:
+            self._require_16_bits()
+        except UnsupportedError:
+            return False
+        return True
+
+    def _switches(self) -> list[tuple[str, Switch]]:
+        return [
+            ("bias_correction", self.bias_correction), ("equalization", self.equalization),
+            ("rounding", self.rounding),
+        ]  # fmt: skip
+
+    def require_no_data(self) -> None:
+        """Check that nothing was asked for that only data tell.
+
+        Raises:
+            QuantValueError: Something was.
+        """
+        if self.bits16 == "auto":
+            raise QuantValueError(
+                "bits16", "'auto' with statistics instead of data", "data to measure on",
+                "give data, or patterns of the names that get 16 bits",
+            )  # fmt: skip
+        for name, value in self._switches():
+            if value is True:
+                raise QuantValueError(
+                    name,
+                    "True with statistics instead of data",
+                    "data to measure on",
+                    "give data, or leave it out",
+                )
+
+
+def with_override(base: LayerSettings, pattern: str, wanted: Mapping[str, Any]) -> LayerSettings:
+    """`base`, changed as one entry of overrides says.
+
+    Raises:
+        QuantValueError: An unknown key or value; names the pattern.
+    """
+    where = f"overrides[{pattern!r}]"
+    if not isinstance(wanted, Mapping):
+        raise QuantValueError(where, f"{wanted!r:.60}", "a mapping of settings", 'write {"format": "int16"}')
+    if unknown := [key for key in wanted if key not in _KEYS]:
+        raise QuantValueError(
+            where, f"{unknown[0]!r:.60}", f"keys among {', '.join(_KEYS)}", "correct the key"
+        )
+    changes = {key: value for key, value in wanted.items() if key not in ("format", *GRID_KEYS)}
+    try:
+        if (both := wanted.get("format")) is not None:
+            changes = _of_format(both) | changes
+        made = replace(base, **changes)
+        if made.activations == "float":
+            return made
+        grid = grid_by_hand(wanted, made.activations)
+        return made if grid is None else with_grid(made, grid)
+    except QuantValueError as error:
+        raise error.at(where) from None
+
+
+def with_grid(settings: LayerSettings, grid: GivenGrid) -> LayerSettings:
+    """`settings` of an activation on a grid that is given."""
+    format, symmetric = grid.format or settings.activations, grid.symmetric
+    if not grid.format:  # a range alone: the grid is of the kind that was asked for
+        signed = Format.parse(format).signed
+        symmetric = settings.symmetric and (signed or grid.low[0] == 0)
+        if symmetric and signed:
+            amax = max(-grid.low[0], grid.high[0])
+            grid = replace(grid, low=(-amax,), high=(amax,))
+    return replace(
+        settings, activations=format, method="auto", symmetric=symmetric, scale_bits=None, grid=grid
+    )
+
+
+def _of_format(name: str) -> dict[str, str]:
+    """What one word for a layer means: 4-bit formats are for weights alone, 16-bit ones for activations."""
+    if name == "float":
+        return {"activations": "float", "weights": "float"}
+    format = Format.parse(name)
+    if format.name in WEIGHT_ONLY:
+        return {"activations": "float", "weights": format.name}
+    if format.is_float:
+        return {"activations": format.name, "weights": format.name}
+    return {"activations": format.name, "weights": "int8"}
+
+
+_LIKE = {"per_tensor": "per_channel=False", "asymmetric": "symmetric=False", "calib": "ranges"}
+"""What the options of the command line are called here."""
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that neither `quantize` nor a method has."""
+    known = [one.name for one in fields(MethodOptions) if one.name != "scale_bits"]
+    for name in options:
+        if name not in known:
+            names = [*known, *(one.name for one in fields(Settings) if one.init and one.name != "options")]
+            near = [_LIKE[name]] if name in _LIKE else get_close_matches(name, names, 3)
+            fix = f"write {' or '.join(near)}" if near else "leave it out"
+            raise QuantValueError(name, "no option of this name", f"one of {', '.join(names)}", fix)
+
+
+def _checked_bits16(value: object) -> Bits16:
+    """`value` in its one form: a word, or a tuple of patterns."""
+    if isinstance(value, str) and value in ("never", "auto"):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) and one for one in value):
+        return tuple(value)
+    raise QuantValueError(
+        "bits16", f"{value!r:.60}", "'never', 'auto', or a list of patterns of tensor or node names",
+        "choose one of these; a single pattern is a list of one",
+    )  # fmt: skip
+
+
+def _one_of(name: str, value: str, allowed: Any) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise QuantValueError(name, f"{value!r:.60}", f"one of {', '.join(allowed)}", "choose one of these")

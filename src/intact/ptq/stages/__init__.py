@@ -1,0 +1,1 @@
+"""The stages of quantization: each proposes another state, is scored, and is kept or dropped."""

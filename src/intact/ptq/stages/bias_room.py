@@ -1,0 +1,98 @@
+"""Room for biases beside codes of 16 bits: no bias is 2^31 steps of its layer's sum or more.
+
+ONNX Runtime stores the bias of a layer between pairs as int32, in steps of the input's scale times the
+weight's (`WeightBiasQuantization`, on by default), and what does not fit becomes another number. With 8 bits
+a step is so coarse that everything fits; with 16 and 16 a bias that is larger than the product of the largest
+input and the largest weight of its channel does not, with 16 and 8 one that is 500 times as large. Such a
+channel adds next to nothing to its bias: its weights can have a coarser scale, and lose 2^-16 of the bias, or
+2^-8 of what is 500 times less, at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.graph import Constants, Node
+from intact.ptq.measure.state import State
+from intact.ptq.scope.ranges import QuantizedWeight, grid_of
+from intact.ptq.scope.targets import Target, channel_axis
+from intact.ptq.stages.sixteen import behind, readers_of
+from intact.spec import Format
+
+_STEPS = 2.0**30
+"""The largest bias, in steps: half of what int32 holds, as corrections of biases are still to come."""
+
+
+def with_room_for_biases(state: State) -> State | None:
+    """`state` with such scales for weights that multiply codes of 16 bits; None where nothing has any."""
+    targets = [target for target in state.targets if target.site.role == "weight"]
+    if not any(_is_wide(target) for target in state.activations):
+        return None
+    nodes = {node.name or "": node for node in state.model.graph}
+    scales, constants = _scales_read(state, nodes), Constants(state.model.graph)
+    weights = []
+    for target, weight in zip(targets, state.weights, strict=True):
+        wanted = [
+            _least_scale(nodes[name], weight, constants, scales[name])
+            for name, index in target.readers
+            if index == 1 and name in scales
+        ]
+        least = np.zeros(weight.ends[1].shape)
+        for one in wanted:
+            least = least if one is None else np.maximum(least, one)
+        weights.append(_with_scale(weight, least, target.settings.scale_bits))
+    return replace(state, weights=tuple(weights))
+
+
+def _is_wide(target: Target) -> bool:
+    format = Format.parse(target.format)
+    return format.bits > 8 and not format.is_float
+
+
+def _scales_read(state: State, nodes: Mapping[str, Node]) -> dict[str, float]:
+    """The least scale, under any configuration of ranges, of what each node reads with 16 bits.
+
+    A pair may stand in front of operators that only move data.
+    """
+    assert state.chooser is not None
+    found: dict[str, float] = {}
+    for target in filter(_is_wide, state.activations):
+        spec = state.chooser.spec(target)
+        scale = min(float(grid_of(spec, one[target.key].ends)[0]) for one in state.configurations.values())
+        for name in behind(nodes, readers_of([target]), {one.site.value for one in state.activations}):
+            found[name] = min(scale, found.get(name, scale))
+    return found
+
+
+def _least_scale(
+    node: Node, weight: QuantizedWeight, constants: Constants, scale: float
+) -> NDArray[np.float64] | None:
+    """Below it a scale of `weight` leaves no room for the bias of `node`; granule shape, None without one."""
+    bias = constants(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
+    axis, spec, sizes = channel_axis(node), weight.spec, weight.array.shape
+    if bias is None or axis is None:
+        return None
+    least = np.abs(bias.astype(np.float64)).reshape(-1) / (scale * _STEPS)
+    by_channel = isinstance(spec.axis, int) and spec.axis % len(sizes) == axis % len(sizes)
+    if by_channel and spec.block_size is None and least.size % sizes[axis] == 0:  # groups of a ConvTranspose
+        return np.asarray(least.reshape(-1, sizes[axis]).max(axis=0))
+    return np.full(weight.ends[1].shape, least.max())
+
+
+def _with_scale(weight: QuantizedWeight, least: NDArray, scale_bits: int | None) -> QuantizedWeight:
+    """`weight` with no smaller scales than these."""
+    amax = np.maximum(weight.ends[1], (least * weight.spec.qmax).astype(np.float32))
+    if (amax == weight.ends[1]).all():
+        return weight
+    if scale_bits is not None:
+        amax = numerics.short_amax(amax, weight.spec, scale_bits)
+    rounded = weight.rounded
+    if rounded is not None:
+        kept = numerics.expand(amax == weight.ends[1], weight.array.shape, weight.spec)
+        rounded = np.where(kept, rounded, numerics.to_float32(weight.array))
+    return replace(weight, ends=(-amax, amax), rounded=rounded)

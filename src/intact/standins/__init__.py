@@ -1,0 +1,1 @@
+"""Scripts and metadata of the packages that INTact stands in for."""

@@ -1,0 +1,169 @@
+"""`intact::recurrent`: one layer of an LSTM, a GRU or an RNN as one operator, while a model is exported.
+
+`torch.export` runs PyTorch's own functions step by step to learn sizes, which fixes the number of steps, and
+the exporter writes RNN as these steps. While `whole_layers` is open, calls of these functions become one
+operator for each layer, whose sizes are known at once; it leaves as one node of ONNX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from intact.torch.operators.packed import PackedInTrace, run_padded
+
+__all__ = ["recurrent_translation", "whole_layers"]
+
+_OPSET = 18
+_INT32 = 6  # of ONNX's types, what `sequence_lens` has
+_NODES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    "lstm": ("LSTM", (0, 3, 1, 2), {}),
+    "gru": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),
+    "rnn_tanh": ("RNN", (0,), {}),
+    "rnn_relu": ("RNN", (0,), {}),
+}
+"""PyTorch's function -> ONNX's operator, PyTorch's gates in ONNX's order, attributes.
+
+Gates: i, f, g, o as i, o, f, g; r, z, n as z, r, n."""
+
+_FUNCTIONS = {"rnn_tanh": "Tanh", "rnn_relu": "Relu"}
+
+_LIB = torch.library.Library("intact", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIB.define(  # type: ignore[no-untyped-call]
+    "recurrent(Tensor x, Tensor[] states, Tensor[] params, str cell, bool bidirectional, Tensor? lengths)"
+    " -> Tensor[]"
+)
+
+
+def _run(
+    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
+    lengths: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    """One layer, as `run_padded` has it."""
+    biases = len(params) // (2 if bidirectional else 1) == 4
+    return run_padded(cell, x, states, params, biases, bidirectional, lengths)
+
+
+def _sizes(
+    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
+    lengths: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    hidden = states[0].shape[2] * (2 if bidirectional else 1)
+    return [x.new_empty(x.shape[0], x.shape[1], hidden), *map(torch.empty_like, states)]
+
+
+_LIB.impl("recurrent", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+torch.library.register_fake("intact::recurrent", _sizes, lib=_LIB)
+
+
+# ---- into the operator ----
+
+
+@contextmanager
+def whole_layers() -> Iterator[None]:
+    """While it is open, recurrent functions of PyTorch are one operator for each layer."""
+    with _WholeLayers():
+        yield
+
+
+class _WholeLayers(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._packed = PackedInTrace()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if self._packed.concerns(name, args):
+            return self._packed.perform(name, _layer_by_layer, func, args, kwargs or {})
+        if name in _NODES and not kwargs and len(args) == 9 and isinstance(args[3], bool):
+            x, hx, params, *laid, batch_first = args
+            made = _layer_by_layer(name, x.transpose(0, 1) if batch_first else x, hx, params, *laid)
+            if made is not None:
+                y, *last = made
+                return y.transpose(0, 1) if batch_first else y, *last
+        return func(*args, **(kwargs or {}))
+
+
+def _layer_by_layer(
+    cell: str, x: Tensor, hx: Any, params: Sequence[Tensor], biases: bool, layers: int, dropout: float,
+    train: bool, bidirectional: bool, lengths: Tensor | None = None,
+) -> tuple[Tensor, ...] | None:  # fmt: skip
+    """All layers over x [steps, batch, inputs]; None where one operator cannot be each of them."""
+    directions, each = 2 if bidirectional else 1, len(params) // layers
+    plain = len(params) == layers * directions * (4 if biases else 2)  # an LSTM may have projections too
+    if not plain or (dropout and train):
+        return None
+    states = list(hx) if cell == "lstm" else [hx]
+    last = []
+    for layer in range(layers):
+        own = [s if layers == 1 else s[layer * directions : (layer + 1) * directions] for s in states]
+        weights = list(params[layer * each : (layer + 1) * each])
+        x, *ends = torch.ops.intact.recurrent.default(x, own, weights, cell, bidirectional, lengths)
+        last.append(ends)
+    return x, *(parts[0] if layers == 1 else torch.cat(parts) for parts in zip(*last, strict=True))
+
+
+# ---- out of it ----
+
+
+def recurrent_translation() -> dict[Any, Callable[..., Any]]:
+    """The operator, and what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
+    return {torch.ops.intact.recurrent.default: _write}
+
+
+def _write(x, states, params, cell, bidirectional, lengths=None):  # type: ignore[no-untyped-def]
+    writer = _Writer(cell, params, 2 if bidirectional else 1)
+    y, *last = writer.node(x, states, lengths)
+    if not bidirectional:
+        return [writer.op.Squeeze(y, writer.numbers(1)), *last]
+    return [writer.op.Reshape(writer.op.Transpose(y, perm=[0, 2, 1, 3]), writer.numbers(0, 0, -1)), *last]
+
+
+class _Writer:
+    """Writes one layer; `node` has what `_run` returns, all states as [steps, directions, batch, hidden]."""
+
+    def __init__(self, cell: str, params: Sequence[Any], directions: int) -> None:
+        import onnxscript  # a second of import time, that training does not pay
+
+        self.op: Any = onnxscript.values.Opset("", _OPSET)
+        self._type, self._order, self._attributes = _NODES[cell]
+        self._functions = {"activations": [_FUNCTIONS[cell]] * directions} if cell in _FUNCTIONS else {}
+        self._params, self._directions = params, directions
+
+    def node(self, x: Any, states: Sequence[Any], lengths: Any) -> Any:
+        bias = None
+        lengths = None if lengths is None else self.op.Cast(lengths, to=_INT32)
+        if len(self._params) == 4 * self._directions:
+            bias = self.op.Concat(self._stacked(2), self._stacked(3), axis=1)
+        return getattr(self.op, self._type)(
+            x, self._stacked(0), self._stacked(1), bias, lengths, *states,
+            hidden_size=self._params[1].shape[1],
+            direction="bidirectional" if self._directions == 2 else "forward",
+            **self._attributes, **self._functions,
+        )  # fmt: skip
+
+    def numbers(self, *values: int) -> Any:
+        """A constant of int64."""
+        return self.op.Constant(value_ints=list(values))
+
+    def _stacked(self, which: int) -> Any:
+        """[directions, ...] of one kind of parameter, its gates in ONNX's order."""
+        parts = [
+            self.op.Unsqueeze(self._ordered(x), self.numbers(0))
+            for x in self._params[which :: len(self._params) // self._directions]
+        ]
+        return parts[0] if len(parts) == 1 else self.op.Concat(*parts, axis=0)
+
+    def _ordered(self, x: Any) -> Any:
+        if len(self._order) == 1:
+            return x
+        rows = np.arange(x.shape[0]).reshape(len(self._order), -1)[list(self._order)]
+        return self.op.Gather(x, self.numbers(*rows.reshape(-1).tolist()), axis=0)

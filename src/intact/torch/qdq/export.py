@@ -1,0 +1,228 @@
+"""`intact.torch.export`: a module with quantizers becomes an ONNX file with Q/DQ pairs, and is checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from intact import graph, placement
+from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
+from intact.torch.models.modules import require_module, unwrapped
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.qdq.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
+from intact.torch.qdq.onnx_ops import evaluating
+from intact.torch.qdq.qdq_model import example_arguments, qdq_model
+
+__all__ = ["ExportReport", "export"]
+
+DEFAULT_OPSET = 17
+"""What TensorRT 8.6 and every later runtime reads."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote, and how far the file agrees with the module. `print` it.
+
+    Attributes:
+        path: The file.
+        opset: Its opset.
+        size: Its bytes.
+        pairs: QuantizeLinear/DequantizeLinear pairs, or codes behind a DequantizeLinear, after sharing.
+        folded: How many of them are stored codes.
+        quantizers: Code by code, per quantizer, each layer on the same input codes; empty if not verified.
+        end_to_end: Module and file each on its own; None if not verified.
+        not_compared: Quantizers that the module runs and the file does not have.
+        skipped: Why nothing was verified; empty if it was.
+        float_steps: Steps of the file that another runtime may round differently, by kind
+            (`intact.placement.float_steps`).
+        fallback_parts: Parts of it that the engine leaves to ONNX Runtime; None where it cannot be compiled.
+    """
+
+    path: Path
+    opset: int
+    size: int
+    pairs: int
+    folded: int
+    quantizers: tuple[CodeCheck, ...] = field(default=(), repr=False)
+    end_to_end: EndToEnd | None = None
+    not_compared: tuple[str, ...] = ()
+    skipped: str = ""
+    float_steps: dict[str, int] = field(default_factory=dict)
+    fallback_parts: int | None = None
+
+    @property
+    def agreement(self) -> str:
+        """What gives equal codes for this model and what need not, in one sentence (numerics N32, N33)."""
+        return placement.agreement(self.float_steps, "module = engine", self.fallback_parts)
+
+    @property
+    def codes(self) -> int:
+        """Codes that were compared."""
+        return sum(q.codes for q in self.quantizers)
+
+    @property
+    def codes_differing(self) -> int:
+        """Codes that differ."""
+        return sum(q.differing for q in self.quantizers)
+
+    @property
+    def answers_differing(self) -> int:
+        """Samples whose top-1 answer differs."""
+        return self.end_to_end.answers_differing if self.end_to_end else 0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.path}: opset {self.opset}, {self.size:,} bytes, {self.pairs} Q/DQ pairs, "
+            f"{self.folded} of them stored as codes"
+        ]
+        if self.end_to_end is None:
+            return f"{lines[0]}\n  {self.agreement}\n  not verified: {self.skipped}"
+        far = max((q.boundary for q in self.quantizers), default=0.0)
+        lines.append(
+            f"  codes, per layer:    {self.codes_differing:,} of {self.codes:,} differ"
+            + (f", by at most {max(q.largest for q in self.quantizers)}, "
+               f"{far:.1e} of a step from a rounding boundary" if self.codes_differing else "")
+        )  # fmt: skip
+        end = self.end_to_end
+        if end.answers:
+            lines.append(f"  top-1, end to end:   {end.answers_differing:,} of {end.answers:,} differ")
+        if end.values:  # an output of indices has answers, and no distance
+            lines.append(
+                f"  outputs, end to end: {end.values_differing:,} of {end.values:,} differ noticeably, "
+                f"by at most {end.max_abs_diff:.3g}"
+            )
+        lines.append(f"  {self.agreement}")
+        if self.not_compared:
+            lines.append(f"  not in the file: {', '.join(self.not_compared)}")
+        return "\n".join(lines)
+
+
+def export(
+    model: nn.Module,
+    example: Any,
+    path: str | os.PathLike[str],
+    *,
+    opset: int | None = None,
+    fold_weights: bool = True,
+    dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    verify: bool | Iterable[Any] = True,
+) -> ExportReport:
+    """Write `model` as an ONNX file whose quantizers are QuantizeLinear/DequantizeLinear pairs.
+
+    The model is exported in evaluation mode. int8 grids have zero point int8 0, unsigned ones uint8 0,
+    asymmetric ones a real zero point; `pre_quant_scale` is a Mul, a narrow or learned range a Clip.
+
+    Args:
+        model: Calibrated: every active quantizer has its range. What torch.compile, DataParallel or
+            DistributedDataParallel put around it is left out.
+        example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
+        path: The file; written whole or not at all.
+        opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what quantizers and
+            operators need.
+        fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
+        dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
+        dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
+            lengths of sequences, for example.
+        input_names, output_names: Names in the file; None: those of forward's arguments, and those that a
+            model which answers a dict or a data class gives its outputs.
+        verify: True: compare module and file in ONNX Runtime on `example`. Batches like `example` (or
+            pairs of one and its labels): codes on the first, answers on all. False: do not.
+    Returns:
+        What was written and how many codes and top-1 answers differ.
+    Raises:
+        CalibrationError: A quantizer has no range, or is still collecting.
+        UnsupportedError: The opset cannot write a quantizer's format, or the model cannot be traced.
+        QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
+        FileAccessError: `path` cannot be written.
+    Warns:
+        UserWarning: The model answers objects that are no tensors, as a cache of keys and values.
+    """
+    require_module(model, "export")
+    require_path(path)
+    model = unwrapped(model)
+    least = _needed(model) if opset is None else opset
+    graph.check_opset(least)
+    args, kwargs = example_arguments(example, model)
+    with torch.no_grad(), evaluating(model):
+        written, pairs = qdq_model(
+            model,
+            (args, kwargs),
+            opset=least,
+            newer=opset is None,
+            fold_weights=fold_weights,
+            dynamic_batch=dynamic_batch,
+            dynamic_shapes=dynamic_shapes,
+            input_names=input_names,
+            output_names=output_names,
+        )
+        placed = placement.read_placement(written)
+        placement.record_agreement(written, placed)
+        data = graph.to_bytes(written)
+        graph.write_model(data, path)
+        distinct = {pair.real: pair.folded for pair in pairs}
+        opset = written.opset_imports[""]
+        report = ExportReport(
+            Path(path), opset, len(data), len(distinct), sum(distinct.values()),
+            float_steps=placement.float_steps(written, placed), fallback_parts=_fallback_parts(written),
+        )  # fmt: skip
+        if verify is False:
+            return replace(report, skipped="verify=False")
+        batches = [(args, kwargs)] if verify is True else _batches(verify, example, model)
+        return _verified(model, data, pairs, batches, report)
+
+
+def _fallback_parts(written: graph.Model) -> int | None:
+    """How many parts of the engine's plan run in ONNX Runtime; None where it makes no plan of the model."""
+    from intact.engine.lower import lower
+    from intact.engine.steps import FallbackSubgraph
+
+    try:
+        return sum(isinstance(step, FallbackSubgraph) for step in lower(written).steps)
+    except IntactError:
+        return None
+
+
+def _needed(model: nn.Module) -> int:
+    """The opset that a file gets where none is asked for."""
+    quantizers = (m for m in model.modules() if isinstance(m, TensorQuantizer) and not m._disabled)
+    formats = {q.format for q in quantizers if q._if_quant}
+    return max(DEFAULT_OPSET, *(graph.FORMAT_OPSETS.get(name, DEFAULT_OPSET) for name in formats), 0)
+
+
+def _verified(
+    model: nn.Module, data: bytes, pairs: Sequence[graph.Pair], batches: Iterable[Batch], report: ExportReport
+) -> ExportReport:
+    stream = iter(batches)
+    first = next(stream, None)
+    if first is None:
+        raise QuantValueError("verify", "no batches", "at least one", "pass True to verify on the example")
+    if any(t.dtype == torch.bfloat16 for t in pytree.tree_leaves(first) if isinstance(t, Tensor)):
+        return replace(report, skipped="ONNX Runtime takes no bfloat16 inputs from Python")
+    try:
+        checks, unknown = compare_codes(model, data, pairs, first)
+    except UnsupportedError as error:
+        return replace(report, skipped=str(error))
+    end = compare_outputs(model, data, _chain(first, stream))
+    return replace(report, quantizers=tuple(checks), end_to_end=end, not_compared=tuple(unknown))
+
+
+def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
+    yield first
+    yield from rest
+
+
+def _batches(data: Iterable[Any], example: Any, model: nn.Module) -> Iterator[Batch]:
+    """Batches as calls; where the example is one tensor, what follows the first item is labels."""
+    for batch in data:
+        labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
+        yield example_arguments(batch[0] if labelled else batch, model)

@@ -1,0 +1,1 @@
+"""Ranges and weights found on data: calibration, bias correction, quantization-aware training."""

@@ -1,0 +1,68 @@
+"""BatchNorm in a quantized model: its statistics frozen, or measured anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intact.torch.models import distributed
+from intact.torch.models.batches import Forward, forward_batch
+from intact.torch.models.distributed import ProcessGroup
+from intact.torch.training.collection import evaluating
+
+_BatchNorm = nn.modules.batchnorm._BatchNorm
+
+
+def freeze(model: nn.Module) -> None:
+    """Let every BatchNorm of `model` use its running statistics and leave them as they are."""
+    for module in _tracked(model):
+        module.eval()
+
+
+def reestimate_batchnorm(
+    model: nn.Module,
+    data: Iterable[Any],
+    *,
+    forward: Forward | None = None,
+    group: ProcessGroup | None = None,
+) -> None:
+    """Measure the running statistics of every BatchNorm anew: the mean of those of all batches.
+
+    Everything else is in eval mode meanwhile, quantizers as they are set; no labels are used.
+
+    Args:
+        model: Its BatchNorm modules get new `running_mean` and `running_var`.
+        data: Batches, as for `calibrate`; under torchrun this process's share.
+        forward: ``forward(model, batch)``, as for `calibrate`.
+        group: The processes to average over; None: this one alone.
+    """
+    norms = _tracked(model)
+    momenta = [norm.momentum for norm in norms]
+    run, batches = forward or forward_batch, 0
+    with evaluating(model):
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean over the batches
+            norm.train()
+        try:
+            for batch in data:
+                run(model, batch)
+                batches += 1
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
+    statistics: list[Tensor] = [t for n in norms for t in (n.running_mean, n.running_var) if t is not None]
+    group = group or ProcessGroup()
+    seen = int(distributed.sum_over(np.array([float(batches)]), group)[0])
+    with torch.no_grad():
+        distributed.mean_over(statistics, batches, group)
+        for norm in norms:
+            norm.num_batches_tracked.fill_(seen)
+
+
+def _tracked(model: nn.Module) -> list[Any]:
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]

@@ -1,0 +1,1 @@
+"""What TensorRT's objects share: enumerations, dialects, messages, tensors."""

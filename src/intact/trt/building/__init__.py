@@ -1,0 +1,1 @@
+"""What a builder is told, and what it reads: configuration, calibrators, ONNX files."""

@@ -1,0 +1,1 @@
+"""TensorRT's plugins in Python, in networks and in ONNX files."""

@@ -1,0 +1,87 @@
+"""Nodes of an ONNX file that are plugins: operators that ONNX does not know, and a creator does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import UnsupportedError
+from intact.graph import ForeignNode
+from intact.trt.base.enums import PluginFieldType, TensorRTPhase, dtype_of
+from intact.trt.plugins.registry import (
+    IPluginCreatorV3One,
+    PluginField,
+    PluginFieldCollection,
+    adopt,
+    get_plugin_registry,
+)
+
+FIELD_DTYPES = {
+    PluginFieldType.FLOAT16: np.float16, PluginFieldType.FLOAT32: np.float32,
+    PluginFieldType.FLOAT64: np.float64, PluginFieldType.INT8: np.int8, PluginFieldType.INT16: np.int16,
+    PluginFieldType.INT32: np.int32, PluginFieldType.INT64: np.int64,
+}  # fmt: skip
+
+
+class OnnxPlugins:
+    """Makes the plugins of one file.
+
+    Attributes:
+        made: By operator ("domain::Name"): the plugin that it is.
+        missing: Nodes of ONNX's own domain that neither ONNX nor a creator knows.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+        self.missing: list[ForeignNode] = []
+
+    def rename(self, node: ForeignNode) -> str | None:
+        """The operator of the plugin that `node` is; None where no creator has its name.
+
+        The creator is that of the node's operator, its attributes plugin_version ("1" where it is missing)
+        and plugin_namespace (""). It gets those attributes of the node that are among its `field_names`.
+
+        Raises:
+            UnsupportedError: The type of an input is not known.
+        """
+        version, namespace = (_text(node.fields.get(f"plugin_{part}", default))
+                              for part, default in (("version", "1"), ("namespace", "")))  # fmt: skip
+        creator = get_plugin_registry().get_creator(node.op_type, version, namespace)
+        if creator is None:
+            if not node.domain:
+                self.missing.append(node)
+            return None
+        if None in node.input_types:
+            raise UnsupportedError(
+                f"node '{node.name}'", f"inputs of the types {node.input_types}", "types that are known",
+                "declare the types of the graph's inputs",
+            )  # fmt: skip
+        fields = PluginFieldCollection(
+            _field(field, node.fields[field.name])
+            for field in creator.field_names or ()
+            if field.name in node.fields
+        )
+        phase = (TensorRTPhase.BUILD,) if isinstance(creator, IPluginCreatorV3One) else ()
+        plugin = creator.create_plugin(node.name, fields, *phase)
+        operator = adopt(plugin, [dtype_of(name) for name in node.input_types])
+        self.made[operator] = plugin
+        return operator
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _field(declared: PluginField, value: Any) -> PluginField:
+    """An attribute as the field that the creator declared; one without a type has the attribute's own."""
+    if isinstance(value, bytes):
+        return PluginField(declared.name, value, PluginFieldType.CHAR)
+    array = np.atleast_1d(np.asarray(value))
+    kind = declared.type if declared.type in FIELD_DTYPES else _kind_of(array)
+    return PluginField(declared.name, array.astype(FIELD_DTYPES[kind]), kind)
+
+
+def _kind_of(array: NDArray) -> PluginFieldType:
+    return PluginFieldType.FLOAT32 if array.dtype.kind == "f" else PluginFieldType.INT32

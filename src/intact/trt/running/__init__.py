@@ -1,0 +1,1 @@
+"""Engines, their contexts and inspectors, and the runtime that reads them."""

@@ -1,0 +1,51 @@
+"""ISerializationConfig and IRuntimeConfig: how an engine is serialized, and how its contexts are made."""
+
+from __future__ import annotations
+
+from intact.trt.base.enums import ExecutionContextAllocationStrategy, SerializationFlag
+from intact.trt.base.logger import ILogger
+from intact.trt.base.objects import Interface
+
+
+class ISerializationConfig(Interface):
+    """Flags for ``ICudaEngine.serialize_with_config``; kept, as a plan has one form.
+
+    Attributes:
+        flags: Bits of `SerializationFlag`.
+    """
+
+    flags: int = 0
+
+    def __init__(self, logger: ILogger | None = None) -> None:
+        self._logger = logger
+
+    def set_flag(self, flag: SerializationFlag) -> bool:
+        """Turn a flag on."""
+        self.flags |= 1 << int(flag)
+        return True
+
+    def clear_flag(self, flag: SerializationFlag) -> bool:
+        """Turn a flag off."""
+        self.flags &= ~(1 << int(flag))
+        return True
+
+    def get_flag(self, flag: SerializationFlag) -> bool:
+        """Whether a flag is on."""
+        return bool(self.flags >> int(flag) & 1)
+
+
+class IRuntimeConfig(Interface):
+    """Settings for ``ICudaEngine.create_execution_context``; kept, as an engine has memory of its own."""
+
+    def __init__(self, logger: ILogger | None = None) -> None:
+        self._logger = logger
+        self._strategy = ExecutionContextAllocationStrategy.STATIC
+
+    def set_execution_context_allocation_strategy(self, strategy: ExecutionContextAllocationStrategy) -> None:
+        """Kept: the engine has memory of its own."""
+        self._note("set_execution_context_allocation_strategy")
+        self._strategy = ExecutionContextAllocationStrategy(strategy)
+
+    def get_execution_context_allocation_strategy(self) -> ExecutionContextAllocationStrategy:
+        """What `set_execution_context_allocation_strategy` was given."""
+        return self._strategy
