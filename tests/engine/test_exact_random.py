@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.conftest import Lowered, Qdq
 
-from intact.engine.lower.pipeline import PASSES
+from intact.engine.lower.pipeline import ENGINE
 from intact.graph import Session, load, to_proto
 
 GRIDS = st.sampled_from(
@@ -176,7 +176,7 @@ def test_every_pass_keeps_the_meaning(steps, grids):
     feeds = g.feeds({"n": 1})
     model = load(g.proto(y))
     before = Session(to_proto(model).SerializeToString()).run(feeds)[y]
-    for name, one in PASSES:
-        one(model)
+    for stage in ENGINE:
+        stage(model)
         after = Session(to_proto(model).SerializeToString()).run(feeds)[y]
-        np.testing.assert_array_equal(after, before, err_msg=name)
+        np.testing.assert_array_equal(after, before, err_msg=stage.name)

@@ -7,10 +7,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from intact.engine.lower import lower
-from intact.engine.lower.pipeline import run_passes
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.graph import check_graph, load
+from intact.graph import Pass, check_graph, load, run_stages
 from intact.placement import read_placement
 
 
@@ -161,7 +160,7 @@ def test_a_pass_that_breaks_the_graph_is_named(qdq, kind, message):
     g = qdq()
     model = load(g.proto(small(g)))
     with pytest.raises(UnsupportedError, match=rf"node '.*'.*{message}.*after 'wrong'"):
-        run_passes(model, (("wrong", lambda m: spoiled(m, kind)), ("right", lambda m: [])), [])
+        run_stages(model, [Pass("wrong", lambda m: spoiled(m, kind)), Pass("right", lambda m: [])])
 
 
 @pytest.mark.parametrize("codes", [True, False])

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
+from intact.graph.rewrites.attention import ATTENTION
 
 B, S, T, D, W = 2, 5, 7, 4, 6  # samples, queries, keys, sizes of a key and of a value
 
@@ -149,7 +150,7 @@ CASES = {
 def test_it_computes_the_same(case):
     proto, feeds = attention(**case)
     model = graph.load(proto)
-    (note,) = graph.open_attentions(model)
+    (note,) = ATTENTION(model)
     assert note.changed and note.node == "attention"
     nodes = [node.op_type for node in model.graph]
     assert nodes.count("MatMul") == 2 and "Attention" not in nodes
@@ -171,7 +172,7 @@ def test_it_computes_the_same(case):
 def test_a_window_reaches_so_far():
     proto, feeds = attention(opset=25, left_window_size=1, is_causal=1)
     model = graph.load(proto)
-    assert graph.open_attentions(model)[0].changed
+    assert ATTENTION(model)[0].changed
     want = wanted(feeds, 2, 2, False, left_window_size=1, is_causal=1)
     assert np.allclose(graph.Session(model).run(feeds)["y"], want["y"], atol=1e-5)
 
@@ -227,7 +228,7 @@ def test_rows_of_nothing_are_zeros_and_rows_with_a_nan_stay_nan(case):
 def test_what_cannot_be_written_out_stays(case, why):
     proto, _ = attention(**case)
     model = graph.load(proto)
-    (note,) = graph.open_attentions(model)
+    (note,) = ATTENTION(model)
     assert not note.changed and why in note.what
     assert [node.op_type for node in model.graph] == ["Attention"]
 

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from intact import graph
+from intact.graph.rewrites.chosen import CHOSEN
 
 E, K, N = 3, 6, 5
 """Matrices, rows of each, columns of each."""
@@ -61,7 +62,7 @@ def product(
 def opened(proto: onnx.ModelProto) -> tuple[graph.Model, list]:
     model = graph.parse_model(proto.SerializeToString(), "test")
     graph.refresh_shapes(model)
-    return model, graph.open_chosen(model)
+    return model, CHOSEN(model)
 
 
 def run(model: graph.Model, feeds: dict) -> np.ndarray:

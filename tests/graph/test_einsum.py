@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import intact
 from intact import graph
+from intact.graph.rewrites.einsum import EINSUM
 from intact.graph.rewrites.einsum_terms import written_out
 
 PRODUCTS = {
@@ -69,7 +70,7 @@ def run(model: bytes, feeds: dict) -> np.ndarray:
 def test_a_product_is_a_matmul(equation, constant):
     proto, feeds = einsum(equation, PRODUCTS[equation], constant)
     model = graph.load(proto)
-    (note,) = graph.open_einsums(model)
+    (note,) = EINSUM(model)
     assert note.node == "product"
     kinds = [node.op_type for node in model.graph]
     assert kinds.count("MatMul") == 1 and "Einsum" not in kinds
@@ -83,7 +84,7 @@ def test_a_product_is_a_matmul(equation, constant):
 def test_what_has_no_columns_or_sums_nothing_is_a_mul(equation, constant):
     proto, feeds = einsum(equation, ELEMENTWISE[equation], constant)
     model = graph.load(proto)
-    (note,) = graph.open_einsums(model)
+    (note,) = EINSUM(model)
     kinds = [node.op_type for node in model.graph]
     assert kinds.count("Mul") == 1 and "MatMul" not in kinds and "Einsum" not in kinds
     assert ("ReduceSum" in kinds) == ("ReduceSum" in note.what)
@@ -100,7 +101,7 @@ def test_several_summed_axes_of_unknown_or_different_sizes_stay(sizes):
             dim.dim_value = size
         else:
             dim.dim_param = size
-    assert graph.open_einsums(graph.load(proto)) == []
+    assert EINSUM(graph.load(proto)) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_several_summed_axes_of_unknown_or_different_sizes_stay(sizes):
 def test_of_one_tensor_it_sums_and_turns_axes(equation, shape, wanted):
     proto, feeds = einsum(equation, (shape,))
     model = graph.load(proto)
-    (note,) = graph.open_einsums(model)
+    (note,) = EINSUM(model)
     nodes = list(model.graph)
     assert note.node == nodes[-1].name == "product" and [node.op_type for node in nodes] == wanted
     # ONNX Runtime's Einsum of one tensor fails in 1.24.1: NumPy says what is right.
@@ -128,7 +129,7 @@ def test_of_one_tensor_it_sums_and_turns_axes(equation, shape, wanted):
 @pytest.mark.parametrize("equation", ["ii->i", "ii->"])
 def test_a_diagonal_stays(equation):
     proto, _ = einsum(equation, ((3, 3),))
-    assert graph.open_einsums(graph.load(proto)) == []
+    assert EINSUM(graph.load(proto)) == []
 
 
 THREE = {
@@ -145,7 +146,7 @@ THREE = {
 def test_products_of_more_are_matmuls_from_left_to_right(equation):
     proto, feeds = einsum(equation, THREE[equation])
     model = graph.load(proto)
-    (note,) = graph.open_einsums(model)
+    (note,) = EINSUM(model)
     kinds = [node.op_type for node in model.graph]
     assert kinds.count("MatMul") == equation.count(",") and "Einsum" not in kinds
     assert str(equation.count(",")) in note.what
@@ -156,7 +157,7 @@ def test_products_of_more_are_matmuls_from_left_to_right(equation):
 def test_more_operands_of_which_some_are_no_product_stay():
     proto, _ = einsum("ij,jk,kl->i", ((2, 3), (3, 4), (4, 5)))
     model = graph.load(proto)
-    assert graph.open_einsums(model) == []
+    assert EINSUM(model) == []
     assert [node.op_type for node in model.graph] == ["Einsum"]
 
 
@@ -182,7 +183,7 @@ def test_an_equation_written_out(equation, ranks, want):
 def test_others_stay(equation):
     proto, feeds = einsum(equation, OTHERS[equation])
     model = graph.load(proto)
-    assert graph.open_einsums(model) == []
+    assert EINSUM(model) == []
     assert [node.op_type for node in model.graph] == ["Einsum"]
     assert run(graph.to_bytes(model), feeds).size
 
@@ -201,7 +202,7 @@ def test_others_stay(equation):
 def test_columns_side_by_side_are_those_of_one_matrix(equation, shapes, width, constant):
     proto, feeds = einsum(equation, shapes, constant)
     model = graph.load(proto)
-    graph.open_einsums(model)
+    EINSUM(model)
     graph.refresh_shapes(model)
     (product,) = [node for node in model.graph if node.op_type == "MatMul"]
     assert product.outputs[0].shape[-1] == width

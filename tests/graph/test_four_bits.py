@@ -8,7 +8,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import intact
 from intact import numerics
-from intact.graph import Session, load, normalize, strip_qdq, to_bytes, to_proto, widen_codes
+from intact.graph import Session, load, normalize, strip_qdq, to_bytes, to_proto
+from intact.graph.qdq.four_bits import widen_codes
 from intact.spec import Format, QuantSpec
 
 
@@ -42,7 +43,7 @@ def pair(dtype: str, scale: float, zero: int, *, read_twice: bool = False, told:
 def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, told: bool) -> None:
     model = load(pair(dtype, scale, zero, told=told).SerializeToString())
     (note,) = widen_codes(model)
-    assert note == f"q: codes of {dtype} became bytes within its ends"
+    assert str(note) == f"q: codes of {dtype} became bytes within its ends"
     assert [node.op_type for node in model.graph] == ["Clip", "QuantizeLinear", "DequantizeLinear"]
     x = (np.random.default_rng(0).uniform(-20, 20, (4, 500)) * np.float64(scale)).astype(np.float32)
     x[0, :2] = -np.inf, np.inf

@@ -14,6 +14,7 @@ from intact import graph
 from intact.engine.steps import FallbackSubgraph
 from intact.errors import UnsupportedError
 from intact.graph.ops import MICROSOFT
+from intact.graph.rewrites.fused import FUSED
 
 B, S, T, N, D = 2, 5, 7, 2, 4  # samples, queries, keys, heads, size of a head
 H = N * D
@@ -176,7 +177,7 @@ def test_it_computes_what_onnx_runtime_does(name):
     proto = model(name.partition(",")[0], feeds, used, inputs, outputs, **said)
     want = graph.Session(graph.load(proto)).run(feeds)
     loaded = graph.load(proto)
-    (note,) = graph.open_fused(loaded)
+    (note,) = graph.run_stages(loaded, FUSED)
     assert note.node == "fused" and all(node.domain == "" for node in loaded.graph)
     assert MICROSOFT not in loaded.opset_imports
     got = graph.Session(loaded).run(feeds)
@@ -212,7 +213,7 @@ def test_what_has_no_other_form_stays(name):
     outputs = {"y0": 3, "y1": 3} if name.startswith("statistics") else {"y0": 3}
     heads = {"num_heads": N} if "Attention" in op_type else {}
     loaded = graph.load(model(op_type, feeds, constants, inputs, outputs, **heads, **said))
-    assert graph.open_fused(loaded) == [] and [node.op_type for node in loaded.graph] == [op_type]
+    assert graph.run_stages(loaded, FUSED) == [] and [node.op_type for node in loaded.graph] == [op_type]
 
 
 def test_layouts_of_one_machine_are_refused():

@@ -13,6 +13,7 @@ import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
 from intact.graph.ops import MICROSOFT
+from intact.graph.rewrites.fused import FUSED
 
 N, K, D = 4, 2, 16  # heads of queries, of keys; size of a head: what ONNX Runtime turns is a multiple of 16
 ORDER = ("q", "k", "v", "k0", "v0", "ends", "total", "cos", "sin", "ids", "bias")
@@ -125,7 +126,7 @@ def test_it_computes_what_onnx_runtime_does(name):
     lengths, new = feeds["ends"] + 1, feeds["q"].shape[1]
     want = graph.Session(graph.load(proto)).run(feeds)
     loaded = graph.load(proto)
-    (note,) = graph.open_fused(loaded)
+    (note,) = graph.run_stages(loaded, FUSED)
     assert note.node == "mix" and all(node.domain == "" for node in loaded.graph)
     made = graph.Session(loaded).run(feeds)
     engine, reference = (
@@ -156,7 +157,7 @@ def test_what_has_no_exact_form_stays(name):
         if one.name == "kv_num_heads":
             one.i = LEFT[name].get("kv_num_heads", K)
     loaded = graph.load(proto)
-    assert graph.open_fused(loaded) == []
+    assert graph.run_stages(loaded, FUSED) == []
     assert [node.op_type for node in loaded.graph] == ["GroupQueryAttention"]
 
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import intact
 from intact import graph
+from intact.graph.rewrites.recurrence.loops import LOOPS
 
 STEPS, BATCH, IN, HIDDEN = 6, 3, 16, 4
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -190,7 +191,7 @@ def check(proto: onnx.ModelProto, op_type: str) -> None:
     given = feeds(proto)
     want = graph.Session(proto.SerializeToString()).run(given)
     model = graph.load(proto)
-    (note,) = graph.open_loops(model)
+    (note,) = LOOPS(model)
     assert note.node == "loop" and op_type in note.what
     kinds = [node.op_type for node in model.graph]
     assert kinds.count(op_type) == 1 and not {"Loop", "Scan"} & {*kinds}
@@ -237,7 +238,7 @@ def test_a_loop_that_another_number_ends_stays():
     """It would end one step behind that number, or, alone, one behind the rows."""
     proto = looped("lstm", late="three")
     proto.graph.initializer.append(numpy_helper.from_array(np.int64(3), "three"))
-    assert graph.open_loops(graph.load(proto)) == []
+    assert LOOPS(graph.load(proto)) == []
 
 
 def test_a_loop_that_runs_one_step_more_stays():
@@ -245,12 +246,12 @@ def test_a_loop_that_runs_one_step_more_stays():
     (loop,) = [node for node in proto.graph.node if node.op_type == "Loop"]
     (test,) = [node for node in loop.attribute[0].g.node if node.output[0] == "goes_on"]
     test.input[0] = "n"
-    assert graph.open_loops(graph.load(proto)) == []
+    assert LOOPS(graph.load(proto)) == []
 
 
 def test_a_body_that_does_more_stays():
     proto = looped("lstm", spoil=True)
-    assert graph.open_loops(graph.load(proto)) == []
+    assert LOOPS(graph.load(proto)) == []
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])

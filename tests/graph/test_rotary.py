@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
+from intact.graph import pipelines
 
 B, S, N, D = 2, 5, 3, 8
 RNG = np.random.default_rng(5)
@@ -57,7 +58,7 @@ def test_it_computes_what_onnx_says(name):
     proto, feeds = model(x, pairs, **said)
     (want,) = ReferenceEvaluator(proto).run(None, feeds)
     loaded = graph.load(proto)
-    (note,) = graph.open_compounds(loaded)
+    (note,) = graph.run_stages(loaded, pipelines.COMPOUNDS)
     assert note.node == "turn" and "RotaryEmbedding" not in [node.op_type for node in loaded.graph]
     assert np.allclose(graph.Session(loaded).run(feeds)["y"], want, atol=1e-6)
     engine = intact.compile(proto, shapes={key: array.shape for key, array in feeds.items()})
@@ -69,4 +70,4 @@ def test_sizes_that_nobody_knows_stay():
     proto, _ = model(real(B, N, S, D), D // 2)
     proto.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "pairs"
     loaded = graph.load(proto)
-    assert graph.open_compounds(loaded) == []
+    assert graph.run_stages(loaded, pipelines.COMPOUNDS) == []

@@ -8,6 +8,7 @@ import intact.graph._onnx_ir  # noqa: F401
 # isort: split
 from onnx_ir import Graph, Model, Node, Value
 
+from intact.graph import pipelines
 from intact.graph.core.between import nodes_between
 from intact.graph.core.build import Inserter, Namer, new_constant, replace
 from intact.graph.core.constants import Constants, evaluate_call
@@ -18,7 +19,6 @@ from intact.graph.core.edit import (
     separate_names,
     set_initializer,
     set_shape,
-    settle,
 )
 from intact.graph.core.equals import join_equals
 from intact.graph.core.float_values import float_value, float_value_of
@@ -40,7 +40,7 @@ from intact.graph.files.save import save
 from intact.graph.files.timing import node_seconds
 from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.infer.custom import register_operator
-from intact.graph.infer.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
+from intact.graph.infer.decided import decided_by_values, size_inputs
 from intact.graph.infer.foreign import ForeignNode, rename_foreign
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
 from intact.graph.infer.layouts import axes_in_front
@@ -58,25 +58,15 @@ from intact.graph.qdq.emit_qdq import (
     emit_qdq,
     opset_of_markers,
 )
-from intact.graph.qdq.four_bits import widen_codes
 from intact.graph.qdq.mark import Mark, mark
 from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.qoperator import normalize
 from intact.graph.qdq.softmax_guards import guarded_softmax
 from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs
-from intact.graph.rewrites.attention import open_attentions
-from intact.graph.rewrites.chosen import open_chosen
-from intact.graph.rewrites.compounds import in_known_forms, open_compounds
-from intact.graph.rewrites.einsum import open_einsums
-from intact.graph.rewrites.finishing import finish_layers
 from intact.graph.rewrites.float16 import widen_float16
-from intact.graph.rewrites.fused import open_fused, require_portable
 from intact.graph.rewrites.local_functions import inline_functions
-from intact.graph.rewrites.loops import open_loops
-from intact.graph.rewrites.ml import open_ml
-from intact.graph.rewrites.pads import join_pads
-from intact.graph.rewrites.stacks import join_stacks
+from intact.graph.rewrites.rewrite import Pass, Rewrite, Stage, run_stages, silent
 
 __all__ = [
     "BoundInputs",
@@ -102,13 +92,16 @@ __all__ = [
     "Pair",
     "Parcel",
     "Parts",
+    "Pass",
     "QUANTIZER_KEY",
     "REASON_KEY",
     "QuantizedValue",
     "QuantizedBias",
+    "Rewrite",
     "Seen",
     "Session",
     "Source",
+    "Stage",
     "Stripped",
     "Tagged",
     "Value",
@@ -126,21 +119,17 @@ __all__ = [
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
-    "finish_layers",
     "float_dynamic",
     "fold_batchnorm",
     "graft",
     "guarded_softmax",
     "has_stored_codes",
     "hold_constants",
-    "in_known_forms",
     "inline_functions",
     "inputs_behind",
     "is_dynamic",
     "is_op",
     "join_equals",
-    "join_pads",
-    "join_stacks",
     "lift_constants",
     "load",
     "mark",
@@ -150,15 +139,6 @@ __all__ = [
     "nodes_between",
     "normalize",
     "oldest_opset",
-    "open_attentions",
-    "open_chosen",
-    "open_compounds",
-    "open_einsums",
-    "open_fused",
-    "open_loops",
-    "open_ml",
-    "open_outputs",
-    "open_read_outputs",
     "opset_of_markers",
     "own_graphs",
     "own_weights",
@@ -167,6 +147,7 @@ __all__ = [
     "output_types",
     "parts_of",
     "take_floats_for_doubles",
+    "pipelines",
     "prune",
     "quantization_of",
     "rename_foreign",
@@ -178,13 +159,13 @@ __all__ = [
     "refresh_shapes",
     "register_operator",
     "replace",
-    "require_portable",
+    "run_stages",
     "save",
     "separate_names",
     "set_initializer",
     "set_opset",
     "set_shape",
-    "settle",
+    "silent",
     "size_inputs",
     "specialize",
     "strip_qdq",
@@ -195,7 +176,6 @@ __all__ = [
     "to_proto",
     "write_model",
     "weights_in",
-    "widen_codes",
     "widen_float16",
     "with_weights",
 ]

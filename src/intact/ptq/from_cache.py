@@ -12,6 +12,7 @@ import numpy as np
 from intact import graph
 from intact.calib import TrtCache, ZeroRangeWarning
 from intact.errors import CalibrationError
+from intact.graph import pipelines
 from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
 from intact.ptq.quantize import quantize
@@ -87,11 +88,11 @@ class _Plan:
         cache: TrtCache,
     ) -> None:  # fmt: skip
         model = graph.load(source)
-        graph.normalize(model)
+        graph.run_stages(model, pipelines.CACHE)
         names = tensor_names(model)
         self.strangers = [name for name in cache.scales if name not in names]
         self.exclude = list(exclude)
-        graph.fold_batchnorm(model)
+        graph.run_stages(model, [pipelines.BATCHNORM])
         missing: dict[str, None] = {}
         # Leaving readers in float moves pairs: the placement is asked again until all pairs have scales.
         while True:

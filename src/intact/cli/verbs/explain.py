@@ -155,17 +155,16 @@ def read(
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
     """
-    from intact.graph import in_known_forms, is_op, load, normalize, raise_opset, strip_dynamic
+    from intact.graph import is_op, load, pipelines, raise_opset, run_stages
     from intact.placement import place, read_placement
     from intact.ptq.scope.asked_names import NameResolver, node_names
 
     graph = load(model)
     before = node_names(graph)
-    normalize(graph)
-    strip_dynamic(graph)
+    run_stages(graph, pipelines.EXPLAIN)
     if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
         raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
-        in_known_forms(graph)
+        run_stages(graph, pipelines.KNOWN_FORMS)
         resolver = NameResolver(before, graph)
         include, exclude = (
             [one for found in resolver.resolved(where, patterns).values() for one in found]

@@ -1,6 +1,6 @@
 """From a Q/DQ graph to a Plan, through named passes that say what they did and what they could not do."""
 
 from intact.engine.lower.passes.shapes import fold_sizes
-from intact.engine.lower.pipeline import PASSES, lower
+from intact.engine.lower.pipeline import ENGINE, lower
 
-__all__ = ["PASSES", "fold_sizes", "lower"]
+__all__ = ["ENGINE", "fold_sizes", "lower"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,88 +36,70 @@ from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
     Node,
+    Note,
+    Pass,
     Source,
+    Stage,
     check_graph,
-    checks_every_pass,
     deciding_inputs,
-    finish_layers,
     has_stored_codes,
-    inline_functions,
     is_dynamic,
-    join_pads,
-    join_stacks,
     load,
-    normalize,
-    open_compounds,
-    open_outputs,
-    open_read_outputs,
-    prune,
+    pipelines,
     raise_opset,
     refresh_shapes,
-    settle,
+    run_stages,
+    silent,
     specialize,
-    widen_codes,
-    widen_float16,
 )
 from intact.placement import read_placement
 
-Pass = Callable[[Model], list[str]]
 _QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})  # the other forms are these by then
 _OPSET = 21  # the one form of each operator that the rules read
 
 
-def _normalize(model: Model) -> list[str]:
+def _normalize(model: Model) -> list[Note]:
     """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
-    notes = [str(note) for note in normalize(model)]
+    notes = pipelines.NORMALIZE(model)
     raise_opset(model, _OPSET)
     if notes:
         refresh_shapes(model)
     return notes
 
 
-def _open_compounds(model: Model) -> list[str]:
-    return [str(note) for note in open_compounds(model)]
+ONE_FORM = Pass("bring operators to one form", _normalize)
 
-
-def _finish_layers(model: Model) -> list[str]:
-    return [str(note) for note in (*join_pads(model), *finish_layers(model), *join_stacks(model))]
-
-
-def _prune(model: Model) -> list[str]:
-    prune(model)
-    return []
-
-
-BEFORE: tuple[tuple[str, Pass], ...] = (
-    ("normalize", _normalize),
-    ("widen codes of 4 bits", widen_codes),
-    ("open compound operators", _open_compounds),
-    ("drop what does nothing", drop_idle),
-    ("join bounds", join_bounds),
-    ("fold sizes", fold_sizes),
-    ("compute constant calls", compute_constant_calls),
-    ("join axes", join_axes),
-    ("finish layers", _finish_layers),
-    ("join norms", join_norms),
-    ("drop NaN guards", drop_nan_guards),
-    ("part constant outputs", part_constant_outputs),
-    ("open outputs", open_outputs),
+BEFORE: tuple[Stage, ...] = (
+    ONE_FORM,
+    pipelines.FOUR_BITS,
+    *pipelines.COMPOUNDS,
+    Pass("drop what does nothing", drop_idle),
+    Pass("join bounds", join_bounds),
+    Pass("fold sizes", fold_sizes),
+    Pass("compute constant calls", compute_constant_calls),
+    Pass("join axes", join_axes),
+    *pipelines.LAYERS,
+    Pass("join norms", join_norms),
+    Pass("drop NaN guards", drop_nan_guards),
+    Pass("part constant outputs", part_constant_outputs),
+    pipelines.OUTPUTS,
 )
 """What is done before placement reads the graph."""
 
-AFTER: tuple[tuple[str, Pass], ...] = (
-    ("share pairs", share_pairs),
-    ("raise Q", raise_quantizers),
-    ("cancel pairs", cancel_pairs),
-    ("lower DQ", lower_dequantizers),
-    ("cancel pairs again", cancel_pairs),
-    ("share pairs again", share_pairs),
-    ("drop repeats", drop_repeats),
-    ("prune", _prune),
+AFTER: tuple[Stage, ...] = (
+    Pass("share pairs", share_pairs),
+    Pass("raise Q", raise_quantizers),
+    Pass("cancel pairs", cancel_pairs),
+    Pass("lower DQ", lower_dequantizers),
+    Pass("cancel pairs again", cancel_pairs),
+    Pass("share pairs again", share_pairs),
+    Pass("drop repeats", drop_repeats),
+    pipelines.PRUNE,
 )
 """What is done between placement and the choice of steps: every pass leaves a model that means the same."""
 
-PASSES = (*BEFORE, *AFTER)
+ENGINE: tuple[Stage, ...] = (*pipelines.IMPORT, *BEFORE, *AFTER)
+"""All that happens to a model before steps are chosen."""
 
 
 def lower(
@@ -168,13 +150,11 @@ def _lowered(
     source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
 ) -> tuple[Plan, Model]:
     """The plan, and the model as placement left it."""
-    model, notes = load(source), list[str]()
-    notes += [str(note) for note in inline_functions(model)]
+    model = load(source)
     _require_tensors(model)
-    notes += open_read_outputs(model)
-    settle(model)
-    notes += [str(note) for note in widen_float16(model)]
-    run_passes(model, _before(shapes or _fixed(model), values), notes)
+    stages = (*pipelines.IMPORT, *_before(shapes or _fixed(model), values))
+    notes = [str(note) for note in run_stages(model, stages)]
+    check_graph(model, stages[-1].name)
     deciding = tuple(deciding_inputs(model))
     stored = {node for node in model.graph.all_nodes() if has_stored_codes(node)}
     if not stored and not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
@@ -233,25 +213,23 @@ def _fixed(model: Model) -> dict[str, Sequence[int]]:
     return found
 
 
-def _before(
-    shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
-) -> tuple[tuple[str, Pass], ...]:
+def _before(shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> tuple[Stage, ...]:
     """`BEFORE`, and in it what fixes the sizes of the inputs, and what some of them hold."""
+    if not shapes and not values:
+        return BEFORE
 
-    def fix(model: Model) -> list[str]:
+    def fix(model: Model) -> None:
         specialize(model, shapes, values)
-        return []
 
-    def open_all(model: Model) -> list[str]:
-        opened = _open_compounds(model)
+    def open_all(model: Model) -> list[Note]:
+        opened = run_stages(model, pipelines.COMPOUNDS)
         if opened:
             fix(model)  # what was one node has sizes of its own to work out
         return opened
 
-    if not shapes and not values:
-        return BEFORE
-    normalized, *rest = ((name, open_all if one is _open_compounds else one) for name, one in BEFORE)
-    return (normalized, ("fix sizes", fix), *rest)
+    rest = (stage for stage in BEFORE[2:] if stage not in pipelines.COMPOUNDS)
+    opened = Pass("write out compounds", open_all)
+    return (ONE_FORM, silent("fix sizes", fix), pipelines.FOUR_BITS, opened, *rest)
 
 
 def _check_holds(plan: Plan) -> None:
@@ -269,18 +247,10 @@ def _check_holds(plan: Plan) -> None:
 
 def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
     """A copy of `model` after the passes behind placement, and what they say."""
-    copy, notes = model.clone(), list[str]()
+    copy = model.clone()
     for node in copy.graph:
         if node.name in stays:
             node.meta[STAYS] = True
-    run_passes(copy, AFTER, notes)
+    notes = [str(note) for note in run_stages(copy, AFTER)]
+    check_graph(copy, AFTER[-1].name)
     return copy, notes
-
-
-def run_passes(model: Model, passes: tuple[tuple[str, Pass], ...], notes: list[str]) -> None:
-    """Run passes in order, in place; what they say goes behind `notes`, what they leave is checked."""
-    every = checks_every_pass()
-    for name, one in passes:
-        notes += [f"{name}: {note}" for note in one(model)]
-        if every or name == passes[-1][0]:
-            check_graph(model, name)

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.core.notes import Note
 from intact.graph.core.proto import own_graphs
 from intact.graph.core.skeleton import to_skeleton
 from intact.graph.infer.inference import inferred, refresh_shapes, undeclared
@@ -69,7 +70,7 @@ def decided_by_values(model: ir.Model) -> Decided:
     return found
 
 
-def open_outputs(model: ir.Model) -> list[str]:
+def open_outputs(model: ir.Model) -> list[Note]:
     """Leave open, in place, the sizes of outputs that values of the inputs decide, where no node reads them.
 
     Before: ``ConstantOfShape(sizes) -> y``, declared ``[2, 3]``.  After: ``y`` of two axes.
@@ -84,10 +85,12 @@ def open_outputs(model: ir.Model) -> list[str]:
     ]  # fmt: skip
     if not outputs:
         return []
-    return [f"values of the inputs decide the sizes of output '{name}'" for name in _open(model, outputs)]
+    return [
+        Note(name, "values of the inputs decide the sizes of this output") for name in _open(model, outputs)
+    ]
 
 
-def open_read_outputs(model: ir.Model) -> list[str]:
+def open_read_outputs(model: ir.Model) -> list[Note]:
     """Leave open, in place, sizes of outputs that nodes read, where operators do not tell them and those of
     the inputs are open: what is behind them follows what they have, not what an exporter saw in one run.
 
@@ -106,7 +109,7 @@ def open_read_outputs(model: ir.Model) -> list[str]:
     opened = _open(model, outputs) if outputs else []
     if opened:
         refresh_shapes(model)
-    return [f"operators do not tell the sizes of output '{name}'" for name in opened]
+    return [Note(name, "operators do not tell the sizes of this output") for name in opened]
 
 
 def _open(model: ir.Model, outputs: list[ir.Value]) -> list[str]:

@@ -12,6 +12,7 @@ from intact import numerics
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.constants import Constants
+from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
 from intact.spec import Format, QuantSpec
 
@@ -19,7 +20,7 @@ _T = ir.DataType
 _WIDER = {_T.INT4: np.int8, _T.UINT4: np.uint8}
 
 
-def widen_codes(model: ir.Model) -> list[str]:
+def widen_codes(model: ir.Model) -> list[Note]:
     """Before: ``DQ(Q(x, s, z), s, z)`` of int4.  After: the same of int8, of x within the ends of int4.
 
     The same codes: the floats of the ends, (-8 - z) * s and (7 - z) * s, round to themselves. Guards: one
@@ -27,7 +28,7 @@ def widen_codes(model: ir.Model) -> list[str]:
     """
     constants, names = Constants(model.graph), Namer(model.graph)
     made: dict[tuple[ir.Value | None, float, int, ir.DataType], ir.Value] = {}
-    notes = []
+    notes = list[Note]()
     for node in list(model.graph):
         narrow = node.outputs[0].dtype if node.outputs else None
         if narrow not in _WIDER or not is_op(node, "QuantizeLinear"):
@@ -45,7 +46,9 @@ def widen_codes(model: ir.Model) -> list[str]:
             made[alike] = _quantize(insert, node, ends, zero)
         for use in node.outputs[0].uses():
             _read_as(use.node, _WIDER[narrow], insert, constants)
-        notes.append(f"{node.name}: codes of {narrow.name.lower()} became bytes within its ends")
+        notes.append(
+            Note(node.name or node.op_type, f"codes of {narrow.name.lower()} became bytes within its ends")
+        )
         replace(node, made[alike], names)
     return notes
 

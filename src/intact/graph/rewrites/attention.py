@@ -12,18 +12,16 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph.core.build import Namer, Writer, is_read, take_place
-from intact.graph.core.notes import Note
-from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops.attributes import floating, integer
+from intact.graph.rewrites.rewrite import Kept, Outcome, Rewrite, Scene
 
 _T = ir.DataType
 _MASK, _PAST, _LENGTHS = 3, 4, 6  # inputs behind query, key and value
 _SCORES, _WEIGHTS = 0, 3  # what `qk_matmul_output` may be; 1 and 2 changed places between versions of ONNX
 
 
-def open_attentions(model: ir.Model) -> list[Note]:
-    """Write every Attention of ONNX (opset 23 and newer) as MatMul, Softmax and MatMul, in place.
+def _open_attention(node: ir.Node, scene: Scene) -> Outcome:
+    """Write an Attention of ONNX (opset 23 and newer) as MatMul, Softmax and MatMul.
 
     Before: ``Attention(q, k, v, mask)``, all of them [batch, heads, places, size].
     After:  ``MatMul(Softmax(MatMul(q, Transpose(k, [0, 1, 3, 2])) * scale + mask), v)``.
@@ -34,26 +32,13 @@ def open_attentions(model: ir.Model) -> list[Note]:
     beside the queries then; rows of which a mask leaves nothing to attend to become 0.
 
     Guards: sizes and numbers of heads are known; a mask is as long as the keys.
-
-    Args:
-        model: Changed in place.
-    Returns:
-        One note per Attention; `changed` where it was opened.
     """
-    names, notes = Namer(model.graph), []
-    for node in list(model.graph):
-        if not is_op(node, "Attention"):
-            continue
-        name, heads = node.name or "attention", _Heads.of(node)
-        why = "sizes of its heads are not known" if heads is None else _barred(node)
-        if heads is None or why:
-            notes.append(Note(name, f"Attention stays one node: {why}", changed=False))
-            continue
-        _open(node, heads, names)
-        notes.append(Note(name, "Attention is written as two products and a Softmax"))
-    if any(note.changed for note in notes):
-        refresh_shapes(model)
-    return notes
+    heads = _Heads.of(node)
+    why = "sizes of its heads are not known" if heads is None else _barred(node)
+    if heads is None or why:
+        return Kept(f"Attention stays one node: {why}")
+    _open(node, heads, scene.names)
+    return "Attention is written as two products and a Softmax"
 
 
 def attended(
@@ -280,3 +265,6 @@ def count_to(write: Writer, end: ir.Value) -> ir.Value:
     """0, 1, 2, ... in front of `end`, int64."""
     zero, one = (write.constant(number, np.int64) for number in (0, 1))
     return write("Range", zero, end, one, dtype=_T.INT64)
+
+
+ATTENTION = Rewrite("write out Attention", _open_attention, ("Attention",), infers=True)

@@ -12,14 +12,14 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, hand_over, is_read
 from intact.graph.core.edit import known_sizes
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 _OURS = "intact"
 """The domain of nodes that mark a tensor, and hand it on."""
 
 
-def open_chosen(model: ir.Model) -> list[Note]:
+def _open_product(node: ir.Node, scene: Scene) -> Outcome:
     """Multiply rows by all matrices, and choose of what that makes, where indices choose a matrix for each.
 
     Before: ``MatMul(Unsqueeze(x, [1]), Gather(w, index))``, w a marked constant [4, 32, 64].
@@ -30,21 +30,13 @@ def open_chosen(model: ir.Model) -> list[Note]:
 
     Guards: one row for each matrix that is chosen; the weight is a constant that a node of ours marks: nobody
     asks for other weights; sizes of w are known.
-
-    Args:
-        model: Changed in place.
-    Returns:
-        One note per product.
     """
-    names, notes = Namer(model.graph), []
-    for node in [n for n in model.graph if is_op(n, "MatMul")]:
-        for side in (1, 0):
-            chosen = _chosen(node, side)
-            if chosen is not None:
-                notes.append(Note(node.name or "", "a product with chosen matrices is one with all of them"))
-                _open(node, chosen, names)
-                break
-    return notes
+    for side in (1, 0):
+        chosen = _chosen(node, side)
+        if chosen is not None:
+            _open(node, chosen, scene.names)
+            return "a product with chosen matrices is one with all of them"
+    return None
 
 
 @dataclass(frozen=True)
@@ -194,3 +186,6 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
         above = list(node.inputs)
         graph.remove(node, safe=True)
         _drop_above(graph, *above)
+
+
+CHOSEN = Rewrite("multiply by all matrices that are chosen from", _open_product, ("MatMul",), infers=True)

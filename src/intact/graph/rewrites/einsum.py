@@ -13,13 +13,13 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
 from intact.graph.rewrites.einsum_terms import first_two, spare_letter, written_out
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 
-def open_einsums(model: ir.Model) -> list[Note]:
-    """Write every Einsum that is products of two operands at a time as MatMuls and Muls, in place.
+def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
+    """Write an Einsum that is products of two operands at a time as MatMuls and Muls.
 
     Before: ``Einsum("bihd,bjhd->bhij", q, k)``.
     After:  ``MatMul(Transpose(q, [0, 2, 1, 3]), Transpose(k, [0, 2, 3, 1]))``.
@@ -43,32 +43,21 @@ def open_einsums(model: ir.Model) -> list[Note]:
     Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; both terms of
     each product have every letter that is summed, and where a MatMul sums several, their sizes are known
     and equal.
-
-    Args:
-        model: Changed in place; of opset 13 or newer.
-    Returns:
-        One note per Einsum that was opened.
     """
-    names, notes = Namer(model.graph), []
-    for node in list(model.graph):
-        if not is_op(node, "Einsum") or not all(map(_is_float, node.inputs)):
-            continue
-        ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
-        equation = written_out(node.attributes["equation"].as_string(), ranks)
-        if equation is not None and len(node.inputs) == 1:
-            name = node.name or ""
-            if (what := _turn(node, equation, names)) is not None:
-                notes.append(Note(name, f"an Einsum is {what}"))
-            continue
-        products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
-        if not products:
-            continue
-        what = products[0].what if len(products) == 1 else f"{len(products)} products"
-        notes.append(Note(node.name or "", f"an Einsum is {what}"))
-        for product in products[:-1]:
-            _open(_first_two(node, product, names), product, names)
-        _open(node, products[-1], names)
-    return notes
+    if not all(map(_is_float, node.inputs)):
+        return None
+    ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
+    equation = written_out(node.attributes["equation"].as_string(), ranks)
+    if equation is not None and len(node.inputs) == 1:
+        what = _turn(node, equation, scene.names)
+        return None if what is None else f"an Einsum is {what}"
+    products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
+    if not products:
+        return None
+    for product in products[:-1]:
+        _open(_first_two(node, product, scene.names), product, scene.names)
+    _open(node, products[-1], scene.names)
+    return f"an Einsum is {products[0].what if len(products) == 1 else f'{len(products)} products'}"
 
 
 def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
@@ -307,3 +296,6 @@ def _merged(product: _Product, operand: int) -> list[int]:
     front = len(product.wanted[operand]) - len(product.summed) - (1 if left else max(len(product.columns), 1))
     one = prod(several) if several else 0
     return [0] * (front + 1) + [one] if left else [0] * front + [one, product.width]
+
+
+EINSUM = Rewrite("write Einsum as products", _open_einsum, ("Einsum",), opset=13, infers=True)

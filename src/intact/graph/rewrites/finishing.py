@@ -10,15 +10,15 @@ from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, hand_over
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import known_sizes
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _WITH_CONSTANT = ("Add", "Div", "Mul", "Sub")
 
 
-def finish_layers(model: ir.Model) -> list[Note]:
-    """Take what works on single elements in front of a change of shape behind a layer, in place.
+def _finish_layer(node: ir.Node, scene: Scene) -> Outcome:
+    """Take what works on single elements in front of a change of shape behind a layer.
 
     Before: ``Relu(Add(Squeeze(Conv(x, w)), b))``, as tf2onnx writes Keras' Conv1D; its Dense on sequences is
     ``Add(Reshape(MatMul(x, w)), b)``. After: ``Squeeze(Relu(Add(Conv(x, w), b')))``: one step does all but
@@ -26,25 +26,14 @@ def finish_layers(model: ir.Model) -> list[Note]:
 
     Guards: nobody else reads what is in between; a constant is one number, or one for each index of an axis
     that the change of shape leaves whole.
-
-    Returns:
-        One note for each change of shape that something was taken in front of.
     """
-    constants, names, notes = Constants(model.graph), Namer(model.graph), list[Note]()
-    for node in [one for one in model.graph if is_op(one, *_SHAPING)]:
-        layer = _producer(node.inputs[0])
-        if (
-            layer is None
-            or not ops.is_kind(layer, "convolution", "product")
-            or layer.graph is not model.graph
-        ):
-            continue
-        taken = []
-        while (name := _take_one(node, constants, names)) is not None:
-            taken.append(name)
-        if taken:
-            notes.append(Note(node.name or node.op_type, f"{', '.join(taken)} stand in front of it"))
-    return notes
+    layer = _producer(node.inputs[0])
+    if layer is None or not ops.is_kind(layer, "convolution", "product") or layer.graph is not scene.graph:
+        return None
+    taken = []
+    while (name := _take_one(node, scene.constants, scene.names)) is not None:
+        taken.append(name)
+    return f"{', '.join(taken)} stand in front of it" if taken else None
 
 
 def _take_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
@@ -135,3 +124,6 @@ def _laid(node: ir.Node, array: NDArray[np.generic], constants: Constants) -> ND
     if last is None or last[0] != last[1] or behind.size != behind.shape[-1] or array.size != last[0]:
         return None
     return behind.reshape(-1)
+
+
+FINISHING = Rewrite("finish layers before their shape changes", _finish_layer, _SHAPING)

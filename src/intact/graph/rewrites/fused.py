@@ -5,24 +5,21 @@ What they mean is said in ONNX Runtime's docs/ContribOperators.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import pi, sqrt
 
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
-from intact.graph.core.build import Namer, Writer, is_read, sum_of, take_place
+from intact.graph.core.build import Writer, is_read, sum_of, take_place
 from intact.graph.core.edit import set_shape
-from intact.graph.core.notes import Note
-from intact.graph.core.proto import forget_domain
 from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copied, floating, floatings, integer, text
-from intact.graph.opset.raising import raise_opset
 from intact.graph.rewrites.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.rewrites.grouped import group_query
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 from intact.graph.rewrites.rotary import turned
 
 _T = ir.DataType
@@ -43,38 +40,34 @@ class _Rule:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
         ranks: Of these, where it needs sizes of what is in front of it, which others of its kind may make.
-        turn: When it is written: it needs what those before it tell.
     """
 
     write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
     makes: tuple[int, ...] = (0,)
     ranks: tuple[int, ...] = ()
-    turn: int = 0
 
 
-def open_fused(model: ir.Model) -> list[Note]:
-    """Write operators that ONNX Runtime fused as those that they stand for, in place.
+def _open_fused(node: ir.Node, scene: Scene) -> Outcome:
+    """Write an operator that ONNX Runtime fused as those that it stands for.
 
     Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
     in front of them and with the embeddings of BERT; attentions, and how they turn queries and keys, where
     sizes are known. Others stay.
-
-    Args:
-        model: Changed in place; it gets opset 18 where it has any of them.
-    Returns:
-        One note per node that was written out.
     """
-    if not any(_rule(node) for node in model.graph):
-        return []
-    raise_opset(model, _OPSET)
-    notes = []
-    _tell_ranks(model)
-    for turn in range(3):
-        if opened := _opened(model, turn):
-            refresh_shapes(model)
-            notes += opened
-    forget_domain(model, MICROSOFT)
-    return notes
+    rule = _RULES[node.op_type]
+    if not node.inputs or node.inputs[0] is None:
+        return None
+    wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
+    if not wanted <= set(rule.makes):
+        return None
+    inputs = (*node.inputs, *[None] * (_MOST - len(node.inputs)))
+    types = [x.dtype for x in inputs if x is not None and x.dtype in (_T.FLOAT, _T.DOUBLE)]
+    made = rule.write(Writer(node, scene.names, types[0] if types else _T.FLOAT), node, inputs)
+    if made is None:
+        return None
+    by_output = dict(zip(rule.makes, made, strict=True))
+    take_place(node, [by_output.get(at) for at in range(len(node.outputs))], scene.names)
+    return f"{node.op_type} is written in ONNX's own operators"
 
 
 def require_portable(model: ir.Model) -> None:
@@ -96,7 +89,7 @@ def _tell_ranks(model: ir.Model) -> None:
     """Say of what attentions make how many axes it has: ONNX's inference ends at what it does not know."""
     held = {value.dtype for value in model.graph.initializers.values()}
     for node in model.graph:
-        rule = _rule(node)
+        rule = _RULES.get(node.op_type) if any(one.is_for(node) for one in FUSED) else None
         for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
             kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
             if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
@@ -104,33 +97,6 @@ def _tell_ranks(model: ir.Model) -> None:
                 output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
                 if output.shape is None:
                     set_shape(output, [None] * rank)
-
-
-def _opened(model: ir.Model, turn: int) -> list[Note]:
-    names, notes = Namer(model.graph), []
-    for node in list(model.graph):
-        rule = _rule(node)
-        if rule is None or rule.turn != turn or not node.inputs or node.inputs[0] is None:
-            continue
-        wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
-        if not wanted <= set(rule.makes):
-            continue
-        inputs = (*node.inputs, *[None] * (_MOST - len(node.inputs)))
-        types = [x.dtype for x in inputs if x is not None and x.dtype in (_T.FLOAT, _T.DOUBLE)]
-        name = node.name or node.op_type
-        made = rule.write(Writer(node, names, types[0] if types else _T.FLOAT), node, inputs)
-        if made is None:
-            continue
-        notes.append(Note(name, f"{node.op_type} is written in ONNX's own operators"))
-        by_output = dict(zip(rule.makes, made, strict=True))
-        take_place(node, [by_output.get(at) for at in range(len(node.outputs))], names)
-    return notes
-
-
-def _rule(node: ir.Node) -> _Rule | None:
-    if node.domain == MICROSOFT or (node.domain, node.op_type) == ("", "SimplifiedLayerNormalization"):
-        return _RULES.get(node.op_type)
-    return None
 
 
 def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
@@ -294,8 +260,7 @@ def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
     return None if y is None else [y]
 
 
-_RULES = {
-    "Attention": _Rule(self_attention, (0, 1), (3, 5), turn=2),
+_LAYERS = {
     "BiasGelu": _Rule(_gelu),
     "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
     "FastGelu": _Rule(_fast_gelu),
@@ -303,11 +268,36 @@ _RULES = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
-    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4), turn=2),
-    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4), turn=2),
     "QuickGelu": _Rule(_quick_gelu),
-    "RotaryEmbedding": _Rule(_rotary, turn=1),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
     "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
 }
+_ROTARY = {"RotaryEmbedding": _Rule(_rotary)}
+_ATTENTIONS = {
+    "Attention": _Rule(self_attention, (0, 1), (3, 5)),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4)),
+    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4)),
+}
+_RULES = {**_LAYERS, **_ROTARY, **_ATTENTIONS}
+
+
+def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
+    return Rewrite(
+        name,
+        _open_fused,
+        tuple(operators),
+        (*domains, MICROSOFT),
+        opset=_OPSET,
+        prepare=_tell_ranks,
+        infers=True,
+    )
+
+
+FUSED = (
+    _rewrite("write out SimplifiedLayerNormalization", ["SimplifiedLayerNormalization"], ""),
+    _rewrite("write out fused layers", _LAYERS),
+    _rewrite("write out fused RotaryEmbedding", _ROTARY),
+    _rewrite("write out fused attention", _ATTENTIONS),
+)
+"""One after the other: each needs what those before it tell."""

@@ -8,43 +8,29 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from intact.graph.core.build import Namer, Writer, take_place
-from intact.graph.core.notes import Note
-from intact.graph.core.proto import forget_domain
-from intact.graph.infer.inference import refresh_shapes
+from intact.graph.core.build import Writer, take_place
 from intact.graph.ops.attributes import floating, floatings, integer, text
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 DOMAIN = "ai.onnx.ml"
 _FLOAT = ir.DataType.FLOAT
 
 
-def open_ml(model: ir.Model) -> list[Note]:
-    """Write operators of ai.onnx.ml that compute on tensors of numbers as ONNX's own, in place.
+def _open_ml(node: ir.Node, scene: Scene) -> Outcome:
+    """Write an operator of ai.onnx.ml that computes on tensors of numbers as ONNX's own.
 
     Scaler, Normalizer, Imputer, Binarizer, ArrayFeatureExtractor and LinearRegressor; the types and shapes of
     what is behind them are known then, and rules and kernels see through. Others stay: trees, encoders, maps.
-
-    Args:
-        model: Changed in place; of opset 13 or newer where it has any of them.
-    Returns:
-        One note per operator that was written so.
     """
-    names, notes = Namer(model.graph), []
-    for node in list(model.graph):
-        rule = _RULES.get(node.op_type) if node.domain == DOMAIN else None
-        x = node.inputs[0] if node.inputs else None
-        if rule is None or x is None or len(node.outputs) != 1:
-            continue
-        made = rule(Writer(node, names), node, x)
-        if made is None:
-            continue
-        made.shape = node.outputs[0].shape if made.shape is None else made.shape
-        take_place(node, [made], names)
-        notes.append(Note(node.name or node.op_type, f"{node.op_type} is written in ONNX's own operators"))
-    if notes:
-        forget_domain(model, DOMAIN)
-        refresh_shapes(model)
-    return notes
+    x = node.inputs[0] if node.inputs else None
+    if x is None or len(node.outputs) != 1:
+        return None
+    made = _RULES[node.op_type](Writer(node, scene.names), node, x)
+    if made is None:
+        return None
+    made.shape = node.outputs[0].shape if made.shape is None else made.shape
+    take_place(node, [made], scene.names)
+    return f"{node.op_type} is written in ONNX's own operators"
 
 
 def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
@@ -145,3 +131,8 @@ _RULES: dict[str, Callable[[Writer, ir.Node, ir.Value], ir.Value | None]] = {
     "LinearRegressor": _linear,
 }
 """Operator -> what writes it out; None where it has to stay."""
+
+
+ML = Rewrite(
+    "write out operators of scikit-learn", _open_ml, tuple(_RULES), domains=(DOMAIN,), opset=13, infers=True
+)

@@ -5,44 +5,36 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.build import Namer, drop_unused, is_read, replace
+from intact.graph.core.build import drop_unused, is_read, replace
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 
-def join_pads(model: ir.Model) -> list[Note]:
-    """Let MaxPools pad themselves, in place.
+def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
+    """Let MaxPools pad themselves.
 
     Before: ``MaxPool(Pad(x, pads, -inf))``, as convolutional networks whose padding is "same" are written in
     PyTorch. After: ``MaxPool(x, pads)``: no tensor with infinities, which have no code.
 
     Guards: the lowest number, or minus infinity, in front of and behind height and width alone; only
     MaxPools read it, whose windows are wider than their pads, and no `ceil_mode` counts them otherwise.
-
-    Args:
-        model: Of opset 13 or newer; changed in place.
-    Returns:
-        One note for each Pad that was joined.
     """
-    constants, names, notes = Constants(model.graph), Namer(model.graph), list[Note]()
-    for node in [one for one in model.graph if is_op(one, "Pad")]:
-        uses, x = list(node.outputs[0].uses()), node.inputs[0]
-        more = _spatial(node, constants) if ops.fills_below_all(node, constants) else None
-        if more is None or x is None or not uses or node.outputs[0].is_graph_output():
-            continue
-        joined = [_joined(use.node, more, model.graph) for use in uses]
-        if any(pads is None for pads in joined):
-            continue
-        for use, pads in zip(uses, joined, strict=True):
-            use.node.attributes.pop("auto_pad", None)
-            use.node.attributes.add(ir.AttrInt64s("pads", pads or []))
-        given = node.inputs[1:]
-        replace(node, x, names)
-        drop_unused(model.graph, *given)
-        notes.append(Note(node.name or "pad", "Pad is part of the MaxPool behind it"))
-    return notes
+    constants, uses, x = scene.constants, list(node.outputs[0].uses()), node.inputs[0]
+    more = _spatial(node, constants) if ops.fills_below_all(node, constants) else None
+    if more is None or x is None or not uses or node.outputs[0].is_graph_output():
+        return None
+    joined = [_joined(use.node, more, scene.graph) for use in uses]
+    if any(pads is None for pads in joined):
+        return None
+    for use, pads in zip(uses, joined, strict=True):
+        use.node.attributes.pop("auto_pad", None)
+        use.node.attributes.add(ir.AttrInt64s("pads", pads or []))
+    given = node.inputs[1:]
+    replace(node, x, scene.names)
+    drop_unused(scene.graph, *given)
+    return "Pad is part of the MaxPool behind it"
 
 
 def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
@@ -70,3 +62,6 @@ def _joined(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None
         return None
     pads = [a + b for a, b in zip(own, more, strict=True)]
     return pads if all(pad < size for pad, size in zip(pads, kernel, strict=True)) else None
+
+
+PADS = Rewrite("let MaxPools pad themselves", _join_pad, ("Pad",), opset=13)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from intact.graph.core.build import Namer, Writer, take_place
+from intact.graph.core.build import Writer, take_place
 from intact.graph.core.edit import last_size, rank_of
-from intact.graph.core.notes import Note
-from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops.attributes import integer
 from intact.graph.rewrites.attention import count_to, size_of
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 _T = ir.DataType
 
@@ -33,28 +31,19 @@ class Angles:
     side_by_side: bool
 
 
-def open_rotary(model: ir.Model) -> list[Note]:
-    """Write every RotaryEmbedding of ONNX (opset 23 and newer) in other operators, in place.
+def _open_rotary(node: ir.Node, scene: Scene) -> Outcome:
+    """Write a RotaryEmbedding of ONNX (opset 23 and newer) in other operators.
 
     Guards: the sizes of its heads and angles are known.
-
-    Args:
-        model: Changed in place.
-    Returns:
-        One note per node that was written out.
     """
-    names, notes = Namer(model.graph), []
-    for node in [one for one in model.graph if is_op(one, "RotaryEmbedding")]:
-        x, cos, sin, places = (*node.inputs, None)[:4]
-        dtype = x.dtype if x is not None and x.dtype is not None else _T.FLOAT
-        write = Writer(node, names, dtype)
-        y = turned(write, node, x, cos, sin, places) if dtype in (_T.FLOAT, _T.DOUBLE) else None
-        if y is not None:
-            notes.append(Note(node.name or node.op_type, "RotaryEmbedding is written as products and sums"))
-            take_place(node, [y], names)
-    if notes:
-        refresh_shapes(model)
-    return notes
+    x, cos, sin, places = (*node.inputs, None)[:4]
+    dtype = x.dtype if x is not None and x.dtype is not None else _T.FLOAT
+    write = Writer(node, scene.names, dtype)
+    y = turned(write, node, x, cos, sin, places) if dtype in (_T.FLOAT, _T.DOUBLE) else None
+    if y is None:
+        return None
+    take_place(node, [y], scene.names)
+    return "RotaryEmbedding is written as products and sums"
 
 
 def turned(
@@ -145,3 +134,6 @@ def turn(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
 def _cut(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
     """Some elements of the last axis."""
     return write("Slice", x, *map(write.sizes, (start, end, -1, step)))
+
+
+ROTARY = Rewrite("write out RotaryEmbedding", _open_rotary, ("RotaryEmbedding",), infers=True)

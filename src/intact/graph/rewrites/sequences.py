@@ -7,14 +7,13 @@ import onnx_ir as ir
 from intact.graph.core.build import Namer, Writer, is_read, take_place
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops.attributes import integer
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 
-def open_sequences(model: ir.Model) -> list[Note]:
-    """Write what reads tensors of a sequence as what reads the sequence's own inputs, in place.
+def _open_sequence(node: ir.Node, scene: Scene) -> Outcome:
+    """Write what reads tensors of a sequence as what reads the sequence's own inputs.
 
     Before: ``SequenceAt(SplitToSequence(x, axis=1, keepdims=0), i)``.  After: ``Gather(x, i, axis=1)``.
     Before: ``ConcatFromSequence(SequenceConstruct(a, b), axis=0)``.    After: ``Concat(a, b, axis=0)``.
@@ -22,32 +21,20 @@ def open_sequences(model: ir.Model) -> list[Note]:
     `keepdims` counts where no sizes are given, and for the size 1, as in ONNX Runtime.
 
     Guards: the index is a constant, unless all parts have the size 1; other parts add up to the axis.
-
-    Args:
-        model: Changed in place.
-    Returns:
-        One note for each node that was written out.
     """
-    constants, names, notes = Constants(model.graph), Namer(model.graph), list[Note]()
-    for node in [one for one in model.graph if is_op(one, "SequenceAt", "ConcatFromSequence")]:
-        sequence = None if node.inputs[0] is None else node.inputs[0].producer()
-        if sequence is None or sequence.graph is not model.graph:
-            continue
-        made = (
-            _joined(node, sequence, names)
-            if len(node.inputs) < 2
-            else _element(node, sequence, constants, names)
-        )
-        if made is None:
-            continue
-        name = node.name or node.op_type
-        take_place(node, [made], names)
-        if not is_read(sequence.outputs[0]):
-            model.graph.remove(sequence, safe=True)
-        notes.append(Note(name, f"{node.op_type} of {sequence.op_type} is written without a sequence"))
-    if notes:
-        refresh_shapes(model)
-    return notes
+    sequence = None if node.inputs[0] is None else node.inputs[0].producer()
+    if sequence is None or sequence.graph is not scene.graph:
+        return None
+    if len(node.inputs) < 2:
+        made = _joined(node, sequence, scene.names)
+    else:
+        made = _element(node, sequence, scene.constants, scene.names)
+    if made is None:
+        return None
+    take_place(node, [made], scene.names)
+    if not is_read(sequence.outputs[0]):
+        scene.graph.remove(sequence, safe=True)
+    return f"{node.op_type} of {sequence.op_type} is written without a sequence"
 
 
 def _joined(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value | None:
@@ -123,3 +110,8 @@ def _single(
 
 def _dtype(value: ir.Value | None) -> ir.DataType:
     return ir.DataType.FLOAT if value is None or value.dtype is None else value.dtype
+
+
+SEQUENCES = Rewrite(
+    "read sequences where they are made", _open_sequence, ("SequenceAt", "ConcatFromSequence"), infers=True
+)

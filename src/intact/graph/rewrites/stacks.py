@@ -5,41 +5,33 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, replace
+from intact.graph.core.build import Inserter, replace
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 _OF_TWO = {"ReduceMax": "Max", "ReduceMin": "Min"}
 
 
-def join_stacks(model: ir.Model) -> list[Note]:
+def _join_stack(node: ir.Node, scene: Scene) -> Outcome:
     """Before: ``ReduceMax(Concat(Unsqueeze(a, 3), Unsqueeze(b, 3), axis=3), axes=[3])``, as
-    ``torch.stack([a, b], dim=3).max(3)`` is exported. After: ``Max(a, b)``, in place.
+    ``torch.stack([a, b], dim=3).max(3)`` is exported. After: ``Max(a, b)``.
 
     Guards: one axis; nobody else reads the stack; each part is one tensor that got this axis.
-
-    Returns:
-        One note for each.
     """
-    constants, names, notes = Constants(model.graph), Namer(model.graph), list[Note]()
-    for node in [one for one in model.graph if is_op(one, *_OF_TWO)]:
-        found = _stacked(node, constants)
-        if found is None:
-            continue
-        parts, axis = found
-        said, output = ops.Reduction.of(node), node.outputs[0]
-        insert = Inserter(model.graph, node, names)
-        shape = output.shape if not said.keepdims else parts[0].shape
-        made = insert.node(
-            _OF_TWO[node.op_type], parts, f"{node.name}.of_all", dtype=output.dtype, shape=shape
-        )
-        if said.keepdims:
-            made = insert.copy(axis, [made, *axis.inputs[1:]])[0]
-            made.shape = output.shape
-        replace(node, made, names)
-        notes.append(Note(node.name or node.op_type, f"{len(parts)} tensors are compared without a stack"))
-    return notes
+    found = _stacked(node, scene.constants)
+    if found is None:
+        return None
+    parts, axis = found
+    said, output = ops.Reduction.of(node), node.outputs[0]
+    insert = Inserter(scene.graph, node, scene.names)
+    shape = output.shape if not said.keepdims else parts[0].shape
+    made = insert.node(_OF_TWO[node.op_type], parts, f"{node.name}.of_all", dtype=output.dtype, shape=shape)
+    if said.keepdims:
+        made = insert.copy(axis, [made, *axis.inputs[1:]])[0]
+        made.shape = output.shape
+    replace(node, made, scene.names)
+    return f"{len(parts)} tensors are compared without a stack"
 
 
 def _stacked(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.Node] | None:
@@ -65,3 +57,6 @@ def _stacked(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.No
         parts.append(part)
     first = stack.inputs[0].producer() if stack.inputs[0] is not None else None
     return None if first is None or len(parts) < 2 else (parts, first)
+
+
+STACKS = Rewrite("compare stacked tensors without the stack", _join_stack, tuple(_OF_TWO))

@@ -11,6 +11,7 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
+from intact.graph import pipelines
 from intact.ptq.measure.state import State
 from intact.ptq.scope.asked_names import ResolvedNames, node_names, with_resolved_names
 from intact.ptq.scope.asked_weights import idle_overrides, table_sites, with_table_reasons
@@ -32,16 +33,11 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     """
     model = graph.load(source, checked=checked)
     before = node_names(model)
-    graph.inline_functions(model)
-    graph.require_portable(model)
-    graph.open_read_outputs(model)
-    graph.settle(model)
-    notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
+    notes = graph.run_stages(model, pipelines.PTQ)
     stripped = graph.strip_qdq(model) if _has_pairs(model) else {}
     if stripped:
         graph.refresh_shapes(model)
-    notes += graph.fold_batchnorm(model)
-    graph.lift_constants(model)
+    notes += graph.run_stages(model, pipelines.FLOAT)
     grids = grids_of_pairs(stripped)
     if settings.ranges is not None:
         if not checked:  # a branch has some of the tensors alone
@@ -50,7 +46,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     opset = file_opset(settings, model.opset_imports.get("", 13))
     graph.raise_opset(model, opset)
     graph.check_after(model, "raise_opset")
-    notes += graph.in_known_forms(model)
+    notes += graph.run_stages(model, pipelines.KNOWN_FORMS)
     names = ResolvedNames(settings)  # in a branch, patterns of the whole file may fit nothing
     if not checked:
         names = with_resolved_names(settings, before, model)

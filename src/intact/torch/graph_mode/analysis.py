@@ -120,9 +120,7 @@ def analyse(
 
 def _read(model: onnx_graph.Model, edges: Sequence[Edge]) -> _Reading:
     """A traced graph in the operators that placement knows, without its edges."""
-    onnx_graph.open_compounds(model)
-    if onnx_graph.open_chosen(model):
-        onnx_graph.refresh_shapes(model)
+    onnx_graph.run_stages(model, onnx_graph.pipelines.TORCH)
     return _Reading(model, edges)
 
 

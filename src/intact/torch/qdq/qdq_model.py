@@ -70,8 +70,7 @@ def qdq_model(
         # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
         # samples, and the example is one.
         raise fixed_size(1)
-    graph.open_compounds(made)
-    graph.open_chosen(made)
+    graph.run_stages(made, graph.pipelines.TORCH)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
     elif newer:

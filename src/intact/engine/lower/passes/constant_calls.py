@@ -13,6 +13,7 @@ from intact.graph import (
     Model,
     Namer,
     Node,
+    Note,
     Value,
     evaluate_call,
     is_op,
@@ -32,12 +33,12 @@ _MOST_PRODUCTS = 2**27
 """About a second: larger ones run in ONNX Runtime."""
 
 
-def compute_constant_calls(model: Model) -> list[str]:
+def compute_constant_calls(model: Model) -> list[Note]:
     """Before: ``Conv(positions, w) -> Add``, both constants.  After: ``conv -> Add``, a constant.
 
     Guards: known sizes, and not too many; no codes, whose products are to be integers.
     """
-    names, notes = Namer(model.graph), list[str]()
+    names, notes = Namer(model.graph), list[Note]()
     while (node := next(_constant_calls(model), None)) is not None:
         constants = Constants(model.graph)
         try:
@@ -46,7 +47,7 @@ def compute_constant_calls(model: Model) -> list[str]:
             break
         made = new_constant(model.graph, names(f"{node.name}.computed"), array, node.outputs[0].dtype)
         replace(node, made, names)
-        notes.append(f"{node.name}: what it reads is constant")
+        notes.append(Note(node.name or node.op_type, "what it reads is constant"))
     return notes
 
 
@@ -81,14 +82,14 @@ def _is_of_codes(value: Value) -> bool:
     return node is not None and is_op(node, "DequantizeLinear", "QuantizeLinear")
 
 
-def part_constant_outputs(model: Model) -> list[str]:
+def part_constant_outputs(model: Model) -> list[Note]:
     """Give the readers of each constant output a constant of their own: a plan's tensors are no constants.
 
     Before: ``zeros -> Add``, the initializer `zeros` an output too.
     After: ``zeros.held -> Add``, ``Identity(zeros.held) -> zeros``, the output.
     """
     graph, constants, names = model.graph, Constants(model.graph), Namer(model.graph)
-    parted = list[str]()
+    parted = list[Note]()
     for index, value in enumerate(graph.outputs):
         if value not in constants or not (value.uses() or value.is_initializer()):
             continue
@@ -103,5 +104,5 @@ def part_constant_outputs(model: Model) -> list[str]:
             graph.append(node)
             graph.outputs[index] = node.outputs[0]
             graph.initializers.pop(name, None)
-        parted.append(f"output '{name}' is a constant")
+        parted.append(Note(name or "", "an output that is a constant"))
     return parted

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from intact.engine.lower.base.builder import MOST_RANK
-from intact.graph import Inserter, Model, Namer, Node, Value, is_op, ops, replace, set_shape
+from intact.graph import Inserter, Model, Namer, Node, Note, Value, is_op, ops, replace, set_shape
 from intact.graph.core.edit import known_sizes
 
 
-def join_axes(model: Model) -> list[str]:
+def join_axes(model: Model) -> list[Note]:
     """Before: ``Reshape(Transpose(Reshape(x, [2, 4, 2, 2, 7, 2, 7, 32]), (0, 1, 3, 5, 2, 4, 6, 7)), ...)``,
     as windows are cut out of volumes.
     After: ``Reshape(Transpose(Reshape(x, [8, 2, 2, 7, 2, 224]), (0, 1, 3, 2, 4, 5)), ...)``.
 
     Guards: all sizes are known; nobody else reads what is in between.
     """
-    names, notes = Namer(model.graph), list[str]()
+    names, notes = Namer(model.graph), list[Note]()
     for node in [one for one in model.graph if is_op(one, "Transpose")]:
         before, behind = _reshape_before(node), _reshape_behind(node)
         x = node.inputs[0]
@@ -36,7 +36,7 @@ def join_axes(model: Model) -> list[str]:
         y = insert.node("Transpose", [x], f"{node.name}.joined", dtype=x.dtype, shape=None, perm=perm)
         set_shape(y, [joined[axis] for axis in perm])
         replace(node, y, names)
-        notes.append(f"{node.name}: {len(sizes)} axes are {len(joined)}")
+        notes.append(Note(node.name or node.op_type, f"{len(sizes)} axes are {len(joined)}"))
     return notes
 
 

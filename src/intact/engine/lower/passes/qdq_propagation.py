@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.grids import FloatGrid, Grid, Grids
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
+from intact.graph import Constants, Inserter, Model, Namer, Node, Note, Value, is_op, ops, replace
 from intact.graph.ops.attributes import copied
 from intact.numerics import dequantize, quantize
 
@@ -75,7 +75,7 @@ def moves_codes(node: Node) -> bool:
 _PAIR = ("QuantizeLinear", "DequantizeLinear")
 
 
-def share_pairs(model: Model) -> list[str]:
+def share_pairs(model: Model) -> list[Note]:
     """One Q for every tensor and grid, one DQ for every tensor of codes.
 
     Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
@@ -90,22 +90,22 @@ def share_pairs(model: Model) -> list[str]:
         if first is not node.outputs[0] and not node.outputs[0].is_graph_output():
             replace(node, first, walk.names)
             found += 1
-    return [f"{found} Q or DQ were doubles of others"] if found else []
+    return [Note("", f"{found} Q or DQ were doubles of others")] if found else []
 
 
-def raise_quantizers(model: Model) -> list[str]:
+def raise_quantizers(model: Model) -> list[Note]:
     """Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
 
     Guards: nobody reads the floats; all readers want one grid; the operator only moves data, or is a Pad,
     whose fill is quantized as well.
     """
-    walk, notes = Propagation(model), []
+    walk, notes = Propagation(model), list[Note]()
     for node in reversed(list(model.graph)):
         indices = walk.data(node, fills=True)
         if indices is None or not (quantizers := _quantizers(walk, node)):
             continue
         _raise(walk, node, indices, quantizers)
-        notes.append(f"{node.name}: moves codes, Q stands before it")
+        notes.append(Note(node.name or node.op_type, "moves codes, Q stands before it"))
     return notes
 
 
@@ -165,13 +165,13 @@ def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
     node.replace_input_with(2, zero)
 
 
-def lower_dequantizers(model: Model) -> list[str]:
+def lower_dequantizers(model: Model) -> list[Note]:
     """Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
 
     Guards: everything that is moved has one grid; the operator only moves data, or is a Pad whose fill lies
     on that grid.
     """
-    walk, notes = Propagation(model), []
+    walk, notes = Propagation(model), list[Note]()
     for node in list(model.graph):
         indices = walk.data(node, fills=True)
         if indices is None:
@@ -184,7 +184,7 @@ def lower_dequantizers(model: Model) -> list[str]:
         if walk.fill(node) is not None and walk.fill_code(node, grid, exact=True) is None:
             continue
         _lower(walk, node, indices, pairs[0])
-        notes.append(f"{node.name}: moves codes, DQ stands behind it")
+        notes.append(Note(node.name or node.op_type, "moves codes, DQ stands behind it"))
     return notes
 
 
@@ -214,9 +214,9 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         output.name, real.name = walk.names(f"{output.name}.codes"), output.name
 
 
-def cancel_pairs(model: Model) -> list[str]:
+def cancel_pairs(model: Model) -> list[Note]:
     """Before: ``Q(DQ(q, s), s)``.  After: ``q``: quantizing what a code means gives that code back."""
-    walk, notes = Propagation(model), []
+    walk, notes = Propagation(model), list[Note]()
     for node in list(model.graph):
         x = node.inputs[0] if is_op(node, "QuantizeLinear") else None
         above = x.producer() if x is not None else None
@@ -226,17 +226,17 @@ def cancel_pairs(model: Model) -> list[str]:
         if grid is None or grid != walk.any_grid(above):
             continue
         replace(node, above.inputs[0], walk.names)
-        notes.append(f"{node.name}: vanishes, for its codes are there already")
+        notes.append(Note(node.name or node.op_type, "vanishes, for its codes are there already"))
     return notes
 
 
-def drop_repeats(model: Model) -> list[str]:
+def drop_repeats(model: Model) -> list[Note]:
     """Before: ``DQ(Q(Transpose(DQ(q, s)), s))``, of 16 bits.  After: ``Transpose(DQ(q, s))``.
 
     Floats that lie on a grid stay as they are when they are brought to it once more (N13). Codes of 8 bits
     pass through such operators themselves.
     """
-    walk, notes = Propagation(model), []
+    walk, notes = Propagation(model), list[Note]()
     on: dict[Value | None, FloatGrid] = {}  # what lies on which grid
     for node in list(model.graph):
         if is_op(node, _PAIR[1]):
@@ -244,7 +244,9 @@ def drop_repeats(model: Model) -> list[str]:
             if isinstance(grid, FloatGrid) and on.get(x) == grid and not node.outputs[0].is_graph_output():
                 assert x is not None
                 replace(node, x, walk.names)
-                notes.append(f"{node.name}: vanishes, for its floats lie on its grid already")
+                notes.append(
+                    Note(node.name or node.op_type, "vanishes, for its floats lie on its grid already")
+                )
             elif isinstance(grid, FloatGrid):
                 on[node.outputs[0]] = grid
         elif (indices := walk.data(node)) is not None:

@@ -17,6 +17,7 @@ from intact.graph import (
     Model,
     Namer,
     Node,
+    Note,
     Value,
     forget_doubtful_names,
     ops,
@@ -34,7 +35,7 @@ _MOST_WALKS = 4  # through a graph: each tells sizes behind operators that ONNX'
 _UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
-def fold_sizes(model: Model) -> list[str]:
+def fold_sizes(model: Model) -> list[Note]:
     """Before: ``Reshape(x, Concat(Shape(x)[0], Shape(x)[2] / 4))``.  After: constants where sizes are known.
 
     What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
@@ -54,7 +55,7 @@ def fold_sizes(model: Model) -> list[str]:
         refresh_shapes(model)  # what follows from what is known now is seen by the next walk
         if not walk.told:
             break
-    return [f"{folded} results of arithmetic with sizes are constants"] if folded else []
+    return [Note("", f"{folded} results of arithmetic with sizes are constants")] if folded else []
 
 
 class _Walk:

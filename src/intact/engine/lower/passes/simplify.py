@@ -13,6 +13,7 @@ from intact.graph import (
     Model,
     Namer,
     Node,
+    Note,
     Value,
     guarded_softmax,
     is_op,
@@ -21,13 +22,13 @@ from intact.graph import (
 )  # fmt: skip
 
 
-def drop_idle(model: Model) -> list[str]:
+def drop_idle(model: Model) -> list[Note]:
     """Before: ``y = Dropout(Identity(x))``.  After: ``y = x``.
 
     Guards: a Dropout does not train; a Cast keeps the type; a Transpose keeps the order.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
-    notes = []
+    notes = list[Note]()
     for node in list(model.graph):
         x = node.inputs[0] if node.inputs else None
         idle = _IDLE.get(node.op_type) if not node.domain else None
@@ -36,7 +37,7 @@ def drop_idle(model: Model) -> list[str]:
         if node.outputs[0].is_graph_output() and (x.producer() is None or x.is_graph_output()):
             continue  # something must carry the output's name
         replace(node, x, names)
-        notes.append(f"{node.name}: {node.op_type} does nothing")
+        notes.append(Note(node.name or node.op_type, f"{node.op_type} does nothing"))
     return notes
 
 
@@ -66,13 +67,13 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
 }
 
 
-def join_bounds(model: Model) -> list[str]:
+def join_bounds(model: Model) -> list[Note]:
     """Before: ``Clip(Relu(x), low, high)``.  After: ``Clip(x, max(low, 0), high)``.
 
     Guards: constant bounds; nobody else reads the Relu.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
-    notes = []
+    notes = list[Note]()
     for node in list(model.graph):
         relu = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] is not None else None
         if relu is None or not is_op(node, "Clip") or not is_op(relu, "Relu"):
@@ -86,11 +87,11 @@ def join_bounds(model: Model) -> list[str]:
         node.resize_inputs(max(2, len(node.inputs)))
         node.replace_input_with(1, least)
         replace(relu, relu.inputs[0], names)
-        notes.append(f"{relu.name}: its bound became one of '{node.name}'")
+        notes.append(Note(relu.name or relu.op_type, f"its bound became one of '{node.name}'"))
     return notes
 
 
-def drop_nan_guards(model: Model) -> list[str]:
+def drop_nan_guards(model: Model) -> list[Note]:
     """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
     So `guarded_softmax` finds rows of which nothing may be attended to. A Softmax that is quantized as it is
@@ -99,12 +100,12 @@ def drop_nan_guards(model: Model) -> list[str]:
     Guards: one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
-    notes = []
+    notes = list[Note]()
     for node in list(model.graph):
         softmax = guarded_softmax(node, constants)
         if softmax is not None and _is_quantized_alone(node, softmax):
             replace(node, softmax, names)
-            notes.append(f"{node.name}: the quantizer makes 0 of a NaN")
+            notes.append(Note(node.name or node.op_type, "the quantizer makes 0 of a NaN"))
     return notes
 
 
@@ -119,14 +120,14 @@ def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
     return others <= asked and len(readers) == 1 and is_op(readers[0], "QuantizeLinear")
 
 
-def join_norms(model: Model) -> list[str]:
+def join_norms(model: Model) -> list[Note]:
     """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
 
     Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
-    notes = []
+    notes = list[Note]()
     for node in list(model.graph):
         if is_op(node, "Div") and (found := _norm(node, constants)) is not None:
             x, epsilon, size = found
@@ -140,7 +141,7 @@ def join_norms(model: Model) -> list[str]:
                 shape=output.shape, axis=-1, epsilon=epsilon,
             )  # fmt: skip
             replace(last, y, names)
-            notes.append(f"{node.name}: the nodes around it are a LayerNormalization")
+            notes.append(Note(node.name or node.op_type, "the nodes around it are a LayerNormalization"))
     return notes
 
 

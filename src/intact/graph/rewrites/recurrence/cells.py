@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
 from intact.graph.ops.attributes import floating, integer
-from intact.graph.rewrites.repeats import Carried, Repeat, known, numbers_of
+from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, numbers_of
 
 Reals = NDArray[np.float64]
 _Sum = dict["ir.Value | None", Reals]

@@ -7,20 +7,17 @@ import onnx_ir as ir
 
 from intact.graph.core.build import Namer, Writer, hand_over, is_read
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
-from intact.graph.core.prune import prune
 from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
-from intact.graph.rewrites.cells import RecurrentCell, chosen, find_cell
-from intact.graph.rewrites.repeats import Carried, Repeat, known, read_repeat
+from intact.graph.rewrites.recurrence.cells import RecurrentCell, chosen, find_cell
+from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, read_repeat
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
 _FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
 _MASKED_RANK = 3  # [steps, batch, 1]
-_OPSET = 13  # axes as inputs
 
 
-def open_loops(model: ir.Model) -> list[Note]:
-    """Write Loops and Scans of the main graph that walk a recurrent cell over rows as that cell's operator.
+def _open_loop(node: ir.Node, scene: Scene) -> Outcome:
+    """Write a Loop or Scan that walks a recurrent cell over rows as that cell's operator.
 
     Before: ``Loop(i < n, h, c: x[i] -> MatMul, MatMul, Add, Split, Sigmoid, Tanh, ...)``.
     After: ``LSTM(x[:n], ...)``; its product with all inputs is one, and can run in int8.
@@ -32,30 +29,17 @@ def open_loops(model: ir.Model) -> list[Note]:
     chosen.
 
     Guards: the cell is an LSTM, a GRU or a simple one with constant weights; the body does nothing else.
-
-    Args:
-        model: Changed in place; nothing is where its opset is below 13.
-    Returns:
-        One note per operator that was written so.
     """
-    notes = list[Note]()
-    if model.opset_imports.get("", 0) < _OPSET:
-        return notes
-    names = Namer(model.graph)
-    for node in [one for one in model.graph if is_op(one, "Loop", "Scan")]:
-        constants = Constants(model.graph)
-        repeat = read_repeat(node, constants)
-        cell = find_cell(repeat, constants) if repeat is not None else None
-        if repeat is None or cell is None:
-            continue
-        opener = _Opener(repeat, cell, constants, names)
-        if opener.fits():
-            notes.append(Note(node.name or node.op_type, f"its body is a step of {cell.op_type}"))
-            opener.write()
-    if notes:
-        prune(model)  # what was computed for the first step alone
-        refresh_shapes(model)
-    return notes
+    constants = Constants(scene.graph)  # anew: a loop before this one may have become constants and products
+    repeat = read_repeat(node, constants)
+    cell = find_cell(repeat, constants) if repeat is not None else None
+    if repeat is None or cell is None:
+        return None
+    opener = _Opener(repeat, cell, constants, scene.names)
+    if not opener.fits():
+        return None
+    opener.write()
+    return f"its body is a step of {cell.op_type}"
 
 
 class _Opener:
@@ -233,3 +217,8 @@ def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
                 return False
         value = node.inputs[0]
     return False
+
+
+LOOPS = Rewrite(
+    "write loops over cells as layers", _open_loop, ("Loop", "Scan"), opset=13, infers=True, prunes=True
+)

@@ -1,0 +1,71 @@
+"""The lists of rewrites and passes that bring a model to the form that its reader wants, in order.
+
+`intact.engine.lower.pipeline` has the engine's; `intact build --notes` prints what each of them did.
+"""
+
+from __future__ import annotations
+
+from intact.graph.core.edit import settle
+from intact.graph.core.prune import lift_constants, prune
+from intact.graph.infer.decided import open_outputs, open_read_outputs
+from intact.graph.qdq.batchnorm import fold_batchnorm
+from intact.graph.qdq.four_bits import widen_codes
+from intact.graph.qdq.qoperator import normalize
+from intact.graph.qdq.strip import strip_dynamic
+from intact.graph.rewrites.attention import ATTENTION
+from intact.graph.rewrites.chosen import CHOSEN
+from intact.graph.rewrites.einsum import EINSUM
+from intact.graph.rewrites.finishing import FINISHING
+from intact.graph.rewrites.float16 import widen_float16
+from intact.graph.rewrites.fused import FUSED, require_portable
+from intact.graph.rewrites.local_functions import inline_functions
+from intact.graph.rewrites.ml import ML
+from intact.graph.rewrites.pads import PADS
+from intact.graph.rewrites.recurrence.loops import LOOPS
+from intact.graph.rewrites.rewrite import Pass, Stage, silent
+from intact.graph.rewrites.rotary import ROTARY
+from intact.graph.rewrites.sequences import SEQUENCES
+from intact.graph.rewrites.stacks import STACKS
+
+INLINE = Pass("write out functions of the file", inline_functions)
+READ_OUTPUTS = Pass("open the sizes of outputs that are read", open_read_outputs)
+OUTPUTS = Pass("open the sizes of outputs", open_outputs)
+SETTLE = silent("settle what constants are", settle)
+FLOAT16 = Pass("compute float16 as float32", widen_float16)
+NORMALIZE = Pass("bring quantized operators to Q/DQ form", normalize)
+FOUR_BITS = Pass("widen codes of 4 bits", widen_codes)
+STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic)
+PORTABLE = silent("refuse layouts of one machine", require_portable)
+BATCHNORM = Pass("fold BatchNormalization", fold_batchnorm)
+LIFT_CONSTANTS = silent("lift constants", lift_constants)
+PRUNE = silent("drop what nobody reads", prune)
+
+IMPORT: tuple[Stage, ...] = (INLINE, READ_OUTPUTS, SETTLE, FLOAT16)
+"""What every reader of a file wants first."""
+
+COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION, EINSUM)
+"""Operators that say in one node what several others say, written out: rules and kernels know those."""
+
+LAYERS: tuple[Stage, ...] = (PADS, FINISHING, STACKS)
+"""Layers joined with what belongs to them."""
+
+KNOWN_FORMS: tuple[Stage, ...] = (PRUNE, *COMPOUNDS, *LAYERS, PRUNE)
+"""A float model of opset 13 or newer in the forms that rules read.
+
+What nobody reads is dropped: rules would place, and evaluators ask for, tensors that no run makes.
+"""
+
+PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, NORMALIZE, STRIP_DYNAMIC)
+"""A file to be quantized. Behind these its Q/DQ pairs go; `FLOAT` follows, and on its opset `KNOWN_FORMS`."""
+
+FLOAT: tuple[Stage, ...] = (BATCHNORM, LIFT_CONSTANTS)
+"""A float model before anything is placed."""
+
+EXPLAIN: tuple[Stage, ...] = (NORMALIZE, STRIP_DYNAMIC)
+"""A file that is only looked at; a float one is brought to `KNOWN_FORMS` then."""
+
+CACHE: tuple[Stage, ...] = (NORMALIZE,)
+"""A model whose tensors a calibration cache names."""
+
+TORCH: tuple[Stage, ...] = (*COMPOUNDS, CHOSEN)
+"""A graph of torch's exporter with marked tensors."""

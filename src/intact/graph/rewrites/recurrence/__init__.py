@@ -1,0 +1,1 @@
+"""Loops and Scans over the cell of a recurrent layer, found and written as that layer."""

@@ -1,0 +1,101 @@
+"""The driver of rewrites: what it asks of records, what it says, and what holds of every record."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from intact.errors import UnsupportedError
+from intact.graph import Rewrite, load, pipelines, run_stages, silent
+from intact.graph.rewrites.rewrite import Kept, Pass
+
+PIPELINES = ("IMPORT", "KNOWN_FORMS", "PTQ", "FLOAT", "EXPLAIN", "CACHE", "TORCH")
+TEXT = """
+<ir_version: 8, opset_import: ["" : {opset}]>
+net (float[4] x) => (float[4] y) {{
+   [first] a = Relu (x)
+   [second] b = Neg (a)
+   [third] y = Relu (b)
+}}
+"""
+
+
+def model(opset: int = 17):
+    return load(onnx.parser.parse_model(TEXT.format(opset=opset)))
+
+
+def renamed(node, scene):
+    node.op_type = "Abs"
+    return "a Relu is an Abs"
+
+
+def test_nodes_of_its_kind_are_rewritten_in_order():
+    net = model()
+    notes = Rewrite("write Relu as Abs", renamed, ("Relu",))(net)
+    assert [str(note) for note in notes] == [
+        "write Relu as Abs: first: a Relu is an Abs", "write Relu as Abs: third: a Relu is an Abs",
+    ]  # fmt: skip
+    assert [node.op_type for node in net.graph] == ["Abs", "Neg", "Abs"]
+
+
+def test_a_reason_to_stay_is_a_note_that_changed_nothing():
+    one = Rewrite("leave Neg", lambda node, scene: Kept("it is well as it is"), ("Neg",))
+    (note,) = one(model())
+    assert (note.node, note.what, note.changed) == ("second", "it is well as it is", False)
+
+
+def test_what_it_needs_is_there_before_it_begins():
+    net, seen = model(opset=13), []
+
+    def look(node, scene):
+        seen.append((net.opset_imports[""], node.name))
+
+    told = Rewrite("look", look, ("Relu",), matches=lambda n: n.name == "third", opset=18)
+    assert told(net) == [] and seen == [(18, "third")]
+    untouched = model(opset=13)
+    assert Rewrite("look", look, ("Conv",), opset=18)(untouched) == []
+    assert untouched.opset_imports[""] == 13  # nothing to rewrite: nothing is raised
+
+
+def test_a_node_that_another_took_along_is_left_alone():
+    net = model()
+
+    def remove(node, scene):
+        for other in [n for n in scene.graph if n.name == "third"]:
+            other.outputs[0].replace_all_uses_with(other.inputs[0], replace_graph_outputs=True)
+            scene.graph.remove(other, safe=True)
+        return "the last one goes"
+
+    (note,) = Rewrite("drop the last", remove, ("Relu",))(net)
+    assert note.node == "first"
+
+
+def test_a_rewrite_that_breaks_the_graph_is_named():
+    def turn(node, scene):
+        scene.graph.remove(node)
+        scene.graph.append(node)
+        return "it stands last"
+
+    with pytest.raises(UnsupportedError, match="after 'put Neg last'"):
+        run_stages(model(), [Rewrite("put Neg last", turn, ("Neg",))])
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_lists_can_be_printed_and_have_one_name_for_each_stage(name):
+    stages = getattr(pipelines, name)
+    names = [stage.name for stage in stages]
+    assert all(names) and len(set(names)) >= len({id(stage) for stage in stages})
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_model_in_the_form_that_a_list_makes_stays(name):
+    net = model()
+    run_stages(net, getattr(pipelines, name))
+    before = [str(node) for node in net.graph]
+    assert run_stages(net, getattr(pipelines, name)) == []
+    assert [str(node) for node in net.graph] == before
+
+
+def test_a_silent_pass_says_nothing():
+    assert silent("look away", lambda net: [1, 2])(model()) == []
+    assert isinstance(silent("look away", len), Pass)
