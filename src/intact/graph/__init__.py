@@ -66,7 +66,7 @@ from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.rewrites.float16 import widen_float16
 from intact.graph.rewrites.local_functions import inline_functions
-from intact.graph.rewrites.rewrite import Pass, Rewrite, Stage, run_stages, silent
+from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
 
 __all__ = [
     "BoundInputs",
@@ -89,6 +89,7 @@ __all__ = [
     "Namer",
     "Node",
     "Note",
+    "Outcome",
     "Pair",
     "Parcel",
     "Parts",
@@ -98,6 +99,7 @@ __all__ = [
     "QuantizedValue",
     "QuantizedBias",
     "Rewrite",
+    "Scene",
     "Seen",
     "Session",
     "Source",

@@ -14,7 +14,7 @@ from intact.engine.lower.base.finish import finish
 from intact.engine.lower.passes.choices import choose_rows
 from intact.engine.lower.passes.constant_calls import compute_constant_calls, part_constant_outputs
 from intact.engine.lower.passes.layers import layers_of
-from intact.engine.lower.passes.many_axes import join_axes
+from intact.engine.lower.passes.many_axes import AXES
 from intact.engine.lower.passes.open_sizes import leaves_open, with_model
 from intact.engine.lower.passes.peephole import join_steps
 from intact.engine.lower.passes.qdq_propagation import (
@@ -28,7 +28,7 @@ from intact.engine.lower.passes.qdq_propagation import (
 )
 from intact.engine.lower.passes.shapes import fold_sizes
 from intact.engine.lower.passes.shared_constants import share_constants
-from intact.engine.lower.passes.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
+from intact.engine.lower.passes.simplify import BOUNDS, IDLE, NAN_GUARDS, NORMS
 from intact.engine.lower.passes.stored_weights import store_codes
 from intact.engine.lower.rules.select import select
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
@@ -73,14 +73,14 @@ BEFORE: tuple[Stage, ...] = (
     ONE_FORM,
     pipelines.FOUR_BITS,
     *pipelines.COMPOUNDS,
-    Pass("drop what does nothing", drop_idle),
-    Pass("join bounds", join_bounds),
+    IDLE,
+    BOUNDS,
     Pass("fold sizes", fold_sizes),
     Pass("compute constant calls", compute_constant_calls),
-    Pass("join axes", join_axes),
+    AXES,
     *pipelines.LAYERS,
-    Pass("join norms", join_norms),
-    Pass("drop NaN guards", drop_nan_guards),
+    NORMS,
+    NAN_GUARDS,
     Pass("part constant outputs", part_constant_outputs),
     pipelines.OUTPUTS,
 )

@@ -7,37 +7,37 @@ from collections.abc import Sequence
 import numpy as np
 
 from intact.engine.lower.base.builder import MOST_RANK
-from intact.graph import Inserter, Model, Namer, Node, Note, Value, is_op, ops, replace, set_shape
+from intact.graph import Inserter, Node, Outcome, Rewrite, Scene, Value, is_op, ops, replace, set_shape
 from intact.graph.core.edit import known_sizes
 
 
-def join_axes(model: Model) -> list[Note]:
+def _join_axes(node: Node, scene: Scene) -> Outcome:
     """Before: ``Reshape(Transpose(Reshape(x, [2, 4, 2, 2, 7, 2, 7, 32]), (0, 1, 3, 5, 2, 4, 6, 7)), ...)``,
     as windows are cut out of volumes.
     After: ``Reshape(Transpose(Reshape(x, [8, 2, 2, 7, 2, 224]), (0, 1, 3, 2, 4, 5)), ...)``.
 
     Guards: all sizes are known; nobody else reads what is in between.
     """
-    names, notes = Namer(model.graph), list[Note]()
-    for node in [one for one in model.graph if is_op(one, "Transpose")]:
-        before, behind = _reshape_before(node), _reshape_behind(node)
-        x = node.inputs[0]
-        sizes = known_sizes(x.shape) if x is not None else None
-        made = known_sizes(behind.outputs[0].shape) if behind is not None else None
-        if before is None or behind is None or x is None or sizes is None or made is None:
-            continue
-        if len(sizes) <= MOST_RANK or 0 in sizes:
-            continue
-        joined, perm = _joined(sizes, ops.Transpose.of(node).order(len(sizes)))
-        insert = Inserter(model.graph, node, names)
-        for reshape, shape in ((before, joined), (behind, made)):
-            reshape.replace_input_with(1, insert.constant(f"{reshape.name}.sizes", np.array(shape, np.int64)))
-        set_shape(x, joined)
-        y = insert.node("Transpose", [x], f"{node.name}.joined", dtype=x.dtype, shape=None, perm=perm)
-        set_shape(y, [joined[axis] for axis in perm])
-        replace(node, y, names)
-        notes.append(Note(node.name or node.op_type, f"{len(sizes)} axes are {len(joined)}"))
-    return notes
+    before, behind = _reshape_before(node), _reshape_behind(node)
+    x = node.inputs[0]
+    sizes = known_sizes(x.shape) if x is not None else None
+    made = known_sizes(behind.outputs[0].shape) if behind is not None else None
+    if before is None or behind is None or x is None or sizes is None or made is None:
+        return None
+    if len(sizes) <= MOST_RANK or 0 in sizes:
+        return None
+    joined, perm = _joined(sizes, ops.Transpose.of(node).order(len(sizes)))
+    insert = Inserter(scene.graph, node, scene.names)
+    for reshape, shape in ((before, joined), (behind, made)):
+        reshape.replace_input_with(1, insert.constant(f"{reshape.name}.sizes", np.array(shape, np.int64)))
+    set_shape(x, joined)
+    y = insert.node("Transpose", [x], f"{node.name}.joined", dtype=x.dtype, shape=None, perm=perm)
+    set_shape(y, [joined[axis] for axis in perm])
+    replace(node, y, scene.names)
+    return f"{len(sizes)} axes are {len(joined)}"
+
+
+AXES = Rewrite("join axes", _join_axes, ("Transpose",))
 
 
 def _joined(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:

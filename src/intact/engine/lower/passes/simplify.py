@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from intact.graph import (
     Constants,
     Inserter,
-    Model,
-    Namer,
     Node,
-    Note,
+    Outcome,
+    Rewrite,
+    Scene,
     Value,
     guarded_softmax,
     is_op,
@@ -22,23 +22,18 @@ from intact.graph import (
 )  # fmt: skip
 
 
-def drop_idle(model: Model) -> list[Note]:
+def _drop_idle(node: Node, scene: Scene) -> Outcome:
     """Before: ``y = Dropout(Identity(x))``.  After: ``y = x``.
 
     Guards: a Dropout does not train; a Cast keeps the type; a Transpose keeps the order.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    notes = list[Note]()
-    for node in list(model.graph):
-        x = node.inputs[0] if node.inputs else None
-        idle = _IDLE.get(node.op_type) if not node.domain else None
-        if idle is None or x is None or not idle(node, constants):
-            continue
-        if node.outputs[0].is_graph_output() and (x.producer() is None or x.is_graph_output()):
-            continue  # something must carry the output's name
-        replace(node, x, names)
-        notes.append(Note(node.name or node.op_type, f"{node.op_type} does nothing"))
-    return notes
+    x = node.inputs[0] if node.inputs else None
+    if x is None or not _IDLE[node.op_type](node, scene.constants):
+        return None
+    if node.outputs[0].is_graph_output() and (x.producer() is None or x.is_graph_output()):
+        return None  # something must carry the output's name
+    replace(node, x, scene.names)
+    return f"{node.op_type} does nothing"
 
 
 def _dropout(node: Node, constants: Constants) -> bool:
@@ -66,32 +61,33 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
     "Transpose": _transpose,
 }
 
+IDLE = Rewrite("drop what does nothing", _drop_idle, tuple(_IDLE))
 
-def join_bounds(model: Model) -> list[Note]:
+
+def _join_bounds(node: Node, scene: Scene) -> Outcome:
     """Before: ``Clip(Relu(x), low, high)``.  After: ``Clip(x, max(low, 0), high)``.
 
     Guards: constant bounds; nobody else reads the Relu.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    notes = list[Note]()
-    for node in list(model.graph):
-        relu = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] is not None else None
-        if relu is None or not is_op(node, "Clip") or not is_op(relu, "Relu"):
-            continue
-        low = node.inputs[1] if len(node.inputs) > 1 else None
-        given = constants(low) if low is not None else np.zeros((), np.float32)
-        y = relu.outputs[0]
-        if given is None or y.is_graph_output() or len(y.uses()) > 1 or relu.inputs[0] is None:
-            continue
-        least = Inserter(model.graph, node, names).constant(f"{node.name}.least", np.maximum(given, 0))
-        node.resize_inputs(max(2, len(node.inputs)))
-        node.replace_input_with(1, least)
-        replace(relu, relu.inputs[0], names)
-        notes.append(Note(relu.name or relu.op_type, f"its bound became one of '{node.name}'"))
-    return notes
+    relu = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if relu is None or not is_op(relu, "Relu"):
+        return None
+    low = node.inputs[1] if len(node.inputs) > 1 else None
+    given = scene.constants(low) if low is not None else np.zeros((), np.float32)
+    y = relu.outputs[0]
+    if given is None or y.is_graph_output() or len(y.uses()) > 1 or relu.inputs[0] is None:
+        return None
+    least = Inserter(scene.graph, node, scene.names).constant(f"{node.name}.least", np.maximum(given, 0))
+    node.resize_inputs(max(2, len(node.inputs)))
+    node.replace_input_with(1, least)
+    replace(relu, relu.inputs[0], scene.names)
+    return f"the bound of '{relu.name}' became one of its own"
 
 
-def drop_nan_guards(model: Model) -> list[Note]:
+BOUNDS = Rewrite("join bounds", _join_bounds, ("Clip",))
+
+
+def _drop_nan_guard(node: Node, scene: Scene) -> Outcome:
     """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
     So `guarded_softmax` finds rows of which nothing may be attended to. A Softmax that is quantized as it is
@@ -99,14 +95,14 @@ def drop_nan_guards(model: Model) -> list[Note]:
 
     Guards: one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    notes = list[Note]()
-    for node in list(model.graph):
-        softmax = guarded_softmax(node, constants)
-        if softmax is not None and _is_quantized_alone(node, softmax):
-            replace(node, softmax, names)
-            notes.append(Note(node.name or node.op_type, "the quantizer makes 0 of a NaN"))
-    return notes
+    softmax = guarded_softmax(node, scene.constants)
+    if softmax is None or not _is_quantized_alone(node, softmax):
+        return None
+    replace(node, softmax, scene.names)
+    return "the quantizer makes 0 of a NaN"
+
+
+NAN_GUARDS = Rewrite("drop NaN guards", _drop_nan_guard, ("Where",))
 
 
 def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
@@ -120,29 +116,30 @@ def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
     return others <= asked and len(readers) == 1 and is_op(readers[0], "QuantizeLinear")
 
 
-def join_norms(model: Model) -> list[Note]:
+def _join_norm(node: Node, scene: Scene) -> Outcome:
     """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
 
     Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    notes = list[Note]()
-    for node in list(model.graph):
-        if is_op(node, "Div") and (found := _norm(node, constants)) is not None:
-            x, epsilon, size = found
-            last, scale, bias = _affine(node, constants, size)
-            insert = Inserter(model.graph, last, names)
-            weight = insert.constant(f"{node.name}.scale", scale)
-            offset = insert.constant(f"{node.name}.bias", bias)
-            output = last.outputs[0]
-            y = insert.node(
-                "LayerNormalization", [x, weight, offset], f"{node.name}.layer_norm", dtype=output.dtype,
-                shape=output.shape, axis=-1, epsilon=epsilon,
-            )  # fmt: skip
-            replace(last, y, names)
-            notes.append(Note(node.name or node.op_type, "the nodes around it are a LayerNormalization"))
-    return notes
+    found = _norm(node, scene.constants)
+    if found is None:
+        return None
+    x, epsilon, size = found
+    last, scale, bias = _affine(node, scene.constants, size)
+    insert = Inserter(scene.graph, last, scene.names)
+    weight = insert.constant(f"{node.name}.scale", scale)
+    offset = insert.constant(f"{node.name}.bias", bias)
+    output = last.outputs[0]
+    y = insert.node(
+        "LayerNormalization", [x, weight, offset], f"{node.name}.layer_norm", dtype=output.dtype,
+        shape=output.shape, axis=-1, epsilon=epsilon,
+    )  # fmt: skip
+    replace(last, y, scene.names)
+    return "the nodes around it are a LayerNormalization"
+
+
+NORMS = Rewrite("join norms", _join_norm, ("Div",))
 
 
 def _norm(div: Node, constants: Constants) -> tuple[Value, float, int] | None:
