@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from intact import graph
 from intact.errors import UnsupportedError
+from intact.graph.rewrites.chosen import CHOSEN
 from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
@@ -152,7 +153,7 @@ def _traced_instead(
 def _lowered(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
         graph.run_stages(
-            model, [graph.pipelines.CHOSEN]
+            model, [CHOSEN]
         )  # or a scale for each column of each matrix has no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
         graph.raise_opset(model, opset)
