@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILE_LINES, FUNCTION_LINES, WIDTH = 500, 60, 110
+FILE_LINES, FUNCTION_LINES, WIDTH, MODULES = 500, 60, 110, 20
 PYTHON = ("src", "tests", "benchmarks", "examples")
 CPP_SUFFIXES = {".cc", ".h", ".inc"}
 
@@ -67,3 +67,9 @@ def test_native_sources_are_ascii(room: str) -> None:
         if not p.read_bytes().isascii()
     ]
     assert bad == []
+
+
+def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
+    rooms = {path.parent for path in (ROOT / "src").rglob("*.py")}
+    crowds = {str(room.relative_to(ROOT)): len(list(room.glob("*.py"))) for room in rooms}
+    assert {room: modules for room, modules in crowds.items() if modules > MODULES} == {}

@@ -7,7 +7,7 @@ import pytest
 
 from intact.errors import UnsupportedError
 from intact.graph import Rewrite, load, pipelines, run_stages, silent
-from intact.graph.rewrites.rewrite import Kept, Pass
+from intact.graph.rewrites.rewrite import Pass, Stays
 
 PIPELINES = ("IMPORT", "KNOWN_FORMS", "PTQ", "FLOAT", "EXPLAIN", "CACHE", "TORCH")
 TEXT = """
@@ -39,7 +39,7 @@ def test_nodes_of_its_kind_are_rewritten_in_order():
 
 
 def test_a_reason_to_stay_is_a_note_that_changed_nothing():
-    one = Rewrite("leave Neg", lambda node, scene: Kept("it is well as it is"), ("Neg",))
+    one = Rewrite("leave Neg", lambda node, scene: Stays("it is well as it is"), ("Neg",))
     (note,) = one(model())
     assert (note.node, note.what, note.changed) == ("second", "it is well as it is", False)
 

@@ -14,6 +14,7 @@ import pytest
 from intact import graph
 from intact.calib import Calibration
 from intact.errors import CalibrationError
+from intact.graph.core.edit import settle
 from intact.ptq.data.workers import WORKERS, in_order
 from intact.ptq.measure.counting import Asked, Counter, session_of
 from intact.ptq.measure.evaluator import Errors, Evaluator
@@ -94,7 +95,7 @@ def test_a_configuration_measured_in_two_rounds_has_the_same_error(
     cnn: onnx.ModelProto, images: np.ndarray
 ) -> None:
     model = graph.load(cnn)
-    graph.settle(model)
+    settle(model)
     session = graph.Session(model)
     runs = [Held(bytes([i]), {"x": x[None]}, session.run({"x": x[None]})) for i, x in enumerate(images[:12])]
     weights = model.graph.initializers["b4"].const_value.numpy()
@@ -166,7 +167,7 @@ def test_small_tensors_of_several_runs_are_counted_together(
 ) -> None:
     """The same counts in a few calls, whatever buffer the data come in; an error names the batch."""
     model = graph.load(cnn)
-    graph.settle(model)
+    settle(model)
     calls: list[str] = []
     plain = Calibration.collect
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from intact.graph.core.build import Namer, Writer, is_read, take_place
 from intact.graph.ops.attributes import floating, integer
-from intact.graph.rewrites.rewrite import Kept, Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene, Stays
 
 _T = ir.DataType
 _MASK, _PAST, _LENGTHS = 3, 4, 6  # inputs behind query, key and value
@@ -36,7 +36,7 @@ def _open_attention(node: ir.Node, scene: Scene) -> Outcome:
     heads = _Heads.of(node)
     why = "sizes of its heads are not known" if heads is None else _barred(node)
     if heads is None or why:
-        return Kept(f"Attention stays one node: {why}")
+        return Stays(f"Attention stays one node: {why}")
     _open(node, heads, scene.names)
     return "Attention is written as two products and a Softmax"
 

@@ -23,7 +23,7 @@ from intact.graph.opset.raising import raise_opset
 
 
 @dataclass(frozen=True)
-class Kept:
+class Stays:
     """Why a node stays as it is.
 
     Attributes:
@@ -33,7 +33,7 @@ class Kept:
     why: str
 
 
-Outcome = str | Kept | None
+Outcome = str | Stays | None
 """What was done with a node, why it stays, or None: the rewrite is for others of its kind."""
 
 
@@ -103,7 +103,7 @@ class Rewrite:
         for node in nodes:
             name = node.name or node.op_type
             outcome = self.apply(node, scene) if node.graph is model.graph else None
-            if isinstance(outcome, Kept):
+            if isinstance(outcome, Stays):
                 notes.append(Note(name, outcome.why, changed=False, rewrite=self.name))
             elif outcome is not None:
                 notes.append(Note(name, outcome, rewrite=self.name))
