@@ -299,7 +299,7 @@ class ICudaEngine(Reporting):
     @property
     def weight_streaming_budget_v2(self) -> int:
         """Bytes of streamable weights that stay in memory: all. A negative budget is refused."""
-        return self.streamable_weights_size
+        return int(self.streamable_weights_size)
 
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, size: int) -> None:
