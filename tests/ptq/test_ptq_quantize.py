@@ -60,7 +60,7 @@ def test_the_quantized_model_answers_as_the_float_one(cnn: onnx.ModelProto, imag
 def test_weights_are_stored_as_codes_and_batchnorm_is_gone(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     result = quiet(cnn, images, scale_bits=None)
     assert "BatchNormalization" not in {node.op_type for node in result.proto.graph.node}
-    assert result.notes == ["n_bn: folded into Conv 'n_c1'"]
+    assert result.notes == ["fold BatchNormalization: n_bn: folded into Conv 'n_c1'"]
     codes = initializers(result)["w2.codes"]
     assert codes.dtype == np.int8
     assert (np.abs(codes.astype(int)).max(axis=(1, 2, 3)) == 127).all()

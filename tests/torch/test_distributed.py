@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from intact.torch.models.distributed import ProcessGroup, deal, is_dealt
+from intact.torch.distributed import ProcessGroup, deal, is_dealt
 
 # What each process runs; the test's own process runs it too, for the reference. What a scenario leaves behind
 # are tensors in a safetensors file, or the text of an error.

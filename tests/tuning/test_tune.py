@@ -227,3 +227,17 @@ def test_modules_are_told_to_be_exported(data) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(QuantValueError, match="export"):
         intact.tune(torch.nn.Linear(2, 2), data)
+
+
+def of_signed(model: onnx.ModelProto) -> float:
+    """A clock that likes int8 activations: all layers get them, none is in float."""
+    zeros = [one for one in model.graph.initializer if one.name.endswith("zero_point")]
+    return 1.0 - 0.01 * sum(one.data_type == onnx.TensorProto.INT8 for one in zeros)
+
+
+def test_nodes_that_are_fused_behind_a_product_are_not_named(net, data) -> None:
+    """An override of such a node changes nothing, which is an error where no layer is in float."""
+    found = tuned(net, data, max_drop=100.0, formats=["int8"], clock=of_signed)
+    assert found.met and set(found.best.formats.values()) == {"int8"}
+    options = {name: value for name, value in PLAIN.items() if name != "clock"}
+    quantize(net, data, overrides=found.overrides, **options)

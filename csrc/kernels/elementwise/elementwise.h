@@ -1,6 +1,6 @@
 // Operations on elements of any type: comparisons, logic, choices, casts, arithmetic of integers and of
-// float64, rounding of float32. numerics/integers/elementwise.py (N53) says what each means. All kernels give the same
-// bits (of a NaN: that it is one). No alignment needed; y may be an operand that moves.
+// float64, rounding of float32. numerics/operations.py (N53) says what each means. All kernels give the
+// same bits (of a NaN: that it is one). No alignment needed; y may be an operand that moves.
 #pragma once
 
 #include <cstddef>

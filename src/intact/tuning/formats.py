@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from glob import escape
 from typing import Any
@@ -63,16 +63,19 @@ def formats_of(settings: Settings, wanted: Sequence[str] | None) -> tuple[LayerF
     return tuple(found)
 
 
-def overrides_of(nodes: Mapping[str, Sequence[str]], formats: Mapping[str, LayerFormat]) -> dict[str, Any]:
+def overrides_of(
+    nodes: Mapping[str, Sequence[str]], formats: Mapping[str, LayerFormat], counting: Set[str]
+) -> dict[str, Any]:
     """The overrides that give layers their formats.
 
     Args:
         nodes: Names of the nodes of each layer.
         formats: By layer.
+        counting: Nodes for which other formats than float change something.
     """
     return {
         escape(node): dict(format.override)
         for layer, format in formats.items()
         for node in nodes[layer]
-        if format.override
+        if format.override and (format.is_float or node in counting)
     }

@@ -21,6 +21,7 @@ from intact.ptq.analysis.analyze import settings_of
 from intact.ptq.branches import kept, opened
 from intact.ptq.data.inputs import Feeds, inputs_of
 from intact.ptq.data.runs import Cutter
+from intact.ptq.scope.asked_weights import quantized_names
 from intact.ptq.scope.settings import Settings
 from intact.spec import is_whole
 from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by
@@ -237,7 +238,15 @@ class _Verifier:
         """What `quantize` is told: the choice, and behind it what the user told."""
         nodes = {layer.name: layer.nodes for layer in self.layers}
         chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
-        return overrides_of(nodes, chosen) | dict(self.settings.overrides or {})
+        return overrides_of(nodes, chosen, self.counting) | dict(self.settings.overrides or {})
+
+    @cached_property
+    def counting(self) -> set[str]:
+        """The nodes whose formats count: those that read what is quantized, not those fused behind them."""
+        state = self.base.before
+        return quantized_names(
+            state.targets, {node.name or "": node for node in state.model.graph.all_nodes()}
+        )
 
     @cached_property
     def ahead(self) -> AheadOfSearch:

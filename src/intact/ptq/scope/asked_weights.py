@@ -64,7 +64,7 @@ def idle_overrides(
     nodes, found = {node.name or "": node for node in model.graph.all_nodes()}, list[str]()
     tensors = {v.name for node in nodes.values() for v in (*node.inputs, *node.outputs) if v is not None}
     main = {node.name or "" for node in model.graph}
-    quantized = _names_of(targets, nodes)
+    quantized = quantized_names(targets, nodes)
     reasons = {node: layer.reason for layer in layers for node in layer.nodes if layer.precision == "float"}
     # A layer in float takes what it shares a tensor with along: these two wishes of the user's meet.
     any_float = any("float" in settings.values() for settings in overrides.values())
@@ -88,8 +88,15 @@ def idle_overrides(
     return found
 
 
-def _names_of(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set[str]:
-    """Nodes that read what is quantized, their operators, the tensors, and nodes that these come through."""
+def quantized_names(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set[str]:
+    """Nodes that read what is quantized, their operators, the tensors, and nodes that these come through.
+
+    An override of any other name changes nothing.
+
+    Args:
+        targets: What is quantized.
+        nodes: Of the graph and its branches, by name.
+    """
     names = {target.site.value for target in targets}
     waiting = [name for target in targets for name, _ in target.readers]
     while waiting:

@@ -14,9 +14,9 @@ from torch import nn
 from intact.errors import QuantValueError
 from intact.pool import InProcess, JobPool
 from intact.progress import Progress
-from intact.torch.models import distributed
+from intact.torch import distributed
+from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.models.batches import Forward, forward_batch
-from intact.torch.models.distributed import ProcessGroup, RankPool
 from intact.torch.models.modules import require_module
 from intact.torch.models.sharded import require_whole
 from intact.torch.qdq.onnx_ops import is_dynamic

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.torch.models import distributed
+from intact.torch import distributed
+from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import Forward, forward_batch
-from intact.torch.models.distributed import ProcessGroup
 from intact.torch.training.collection import evaluating
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm

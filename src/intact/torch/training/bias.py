@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.torch.models import distributed
-from intact.torch.models.distributed import ProcessGroup
+from intact.torch import distributed
+from intact.torch.distributed import ProcessGroup
 from intact.torch.nn import FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN
 from intact.torch.nn.modules._utils import QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer

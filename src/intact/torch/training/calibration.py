@@ -19,10 +19,10 @@ from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
 from intact.ptq.measure.matched_rows import with_rows_of
+from intact.torch import distributed
+from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
-from intact.torch.models import distributed
 from intact.torch.models.batches import Forward, forward_batch, length_of, real_tensors
-from intact.torch.models.distributed import ProcessGroup
 from intact.torch.models.nonfinite import nonfinite_explained, require_numbers, squared_error
 from intact.torch.models.sharded import require_whole
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer

@@ -19,10 +19,10 @@ from torch.optim import Optimizer
 from intact.errors import CalibrationError, QuantValueError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress
+from intact.torch import distributed
 from intact.torch.descriptor import LEARNED_KINDS
-from intact.torch.models import distributed
+from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import device_of, forward_batch, length_of, moved
-from intact.torch.models.distributed import ProcessGroup
 from intact.torch.models.modules import require_module
 from intact.torch.models.sharded import average_gradients, equalize, is_dealt, is_sharded, reshard
 from intact.torch.training.batchnorm import freeze, reestimate_batchnorm
