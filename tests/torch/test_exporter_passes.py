@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from torch import fx, nn
+from torch.fx import proxy
 from torch.onnx._internal.fx.passes import type_promotion
 from torch.overrides import _get_current_function_mode_stack
 
+import intact
 from intact.torch.qdq import onnx_ops
 from intact.torch.qdq.onnx_ops import translate
 from intact.torch.tracing.stack_traces import NOT_THE_USERS, user_frames
@@ -107,3 +110,14 @@ def test_traces_note_the_users_frames(net):
     conv = next(node for node in program.graph.nodes if "conv2d" in str(node.target))
     assert f'File "{__file__}"' in conv.stack_trace
     assert not any(f'File "{place}' in conv.stack_trace for place in NOT_THE_USERS)
+
+
+def test_no_file_of_the_package_is_the_users():
+    """Wherever in the package a frame's code stands: not beside what traces alone."""
+    folder = Path(intact.__file__).parent
+    namespace = {"proxy": proxy}
+    for place in ("engine/build.py", "ptq/quantize.py", "torch/qdq/export.py"):
+        with user_frames():
+            exec(compile("found = proxy.CapturedTraceback.extract()", folder / place, "exec"), namespace)
+        files = [frame.filename for frame in namespace["found"].summary()]
+        assert __file__ in files and not any(file.startswith(str(folder)) for file in files)

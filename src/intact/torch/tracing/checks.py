@@ -12,7 +12,6 @@ import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,9 +20,9 @@ from torch import Tensor, fx
 from torch.onnx._internal.exporter import _fx_passes
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["CHECKS", "remove_unread", "without_check_nodes", "without_checks"]
+from intact.torch.tracing.stack_traces import OURS
 
-_OURS = str(Path(__file__).parents[1])
+__all__ = ["CHECKS", "remove_unread", "without_check_nodes", "without_checks"]
 
 
 # ---- while the model's code runs ----
@@ -71,7 +70,7 @@ def _asking_frame() -> FrameType | None:
 
 def _hands_on_calls(frame: FrameType) -> bool:
     """Whether it is one of the modes that see each call: those of torch.export or ours."""
-    return frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(_OURS)
+    return frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(OURS)
 
 
 def _passing_value(frame: FrameType | None) -> bool | None:

@@ -17,10 +17,15 @@ from typing import Any
 import torch
 from torch.fx import proxy
 
-__all__ = ["NOT_THE_USERS", "user_frames"]
+import intact
 
-NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
-"""Where the files of torch and of this package lie."""
+__all__ = ["NOT_THE_USERS", "OURS", "user_frames"]
+
+OURS = str(Path(intact.__file__).parent)
+"""Where the files of this package lie."""
+
+NOT_THE_USERS = (str(Path(torch.__file__).parent), OURS)
+"""Where those of torch lie, too."""
 
 
 class _UserFrames:
