@@ -79,6 +79,19 @@ def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantVa
     )  # fmt: skip
 
 
+def no_option(name: str, known: Sequence[str], meant: str = "") -> QuantValueError:
+    """The error of an option that nobody has.
+
+    Args:
+        name: As the user wrote it.
+        known: The options that there are.
+        meant: The one that is meant, where that is known.
+    """
+    near = [meant] if meant else get_close_matches(name, known, _SHOWN)
+    fix = f"write {' or '.join(near)}" if near else "leave it out"
+    return QuantValueError(name, "no option of this name", f"one of {', '.join(known)}", fix)
+
+
 def nearest(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that are most like a pattern."""
     known = list(dict.fromkeys(name for name in names if name))[:_COMPARED]

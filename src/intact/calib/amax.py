@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from intact.calib.histogram import Histogram
 from intact.calib.methods import METHODS, GranuleCounts, Method, MethodOptions, require
 from intact.calib.range import Range
-from intact.errors import CalibrationError, QuantValueError, UnsupportedError
+from intact.errors import CalibrationError, UnsupportedError
 from intact.numerics import short_amax, short_range
+from intact.patterns import no_option
 from intact.spec import Format, QuantSpec
 
 Stats = Histogram | Range
@@ -175,9 +175,7 @@ def _options(given: Mapping[str, Any]) -> MethodOptions:
     known = [one.name for one in fields(MethodOptions)]
     for name in given:
         if name not in known:
-            near = get_close_matches(name, known, 3)
-            fix = f"write {' or '.join(near)}" if near else "leave it out"
-            raise QuantValueError(name, "no option of this name", f"one of {', '.join(known)}", fix)
+            raise no_option(name, known)
     return MethodOptions(**given)
 
 

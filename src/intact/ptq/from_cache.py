@@ -92,7 +92,7 @@ class _Plan:
         names = tensor_names(model)
         self.strangers = [name for name in cache.scales if name not in names]
         self.exclude = list(exclude)
-        graph.run_stages(model, [pipelines.BATCHNORM])
+        pipelines.BATCHNORM(model)
         missing: dict[str, None] = {}
         # Leaving readers in float moves pairs: the placement is asked again until all pairs have scales.
         while True:

@@ -12,7 +12,7 @@ from intact.engine.cpu.fuse import fuse
 from intact.engine.cpu.strings import without_strings
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
-from intact.engine.steps import STRING, Step
+from intact.engine.steps import Step
 from intact.engine.steps.base.wiring import reads, writes
 
 Kept = TypeVar("Kept")
@@ -58,7 +58,7 @@ class PreparedPlan:
     def itemsizes(self) -> dict[str, int]:
         """Bytes of an element of each tensor: codes are bytes, strings pointers."""
         return {
-            name: 1 if tensor.codes is not None else np.dtype(_stored_as(tensor.dtype)).itemsize
+            name: 1 if tensor.codes is not None else np.dtype(tensor.stored_dtype).itemsize
             for name, tensor in self.plan.tensors.items()
         }
 
@@ -76,7 +76,3 @@ class PreparedPlan:
         stand_ins = [peek(self.fused, name).shape for name in reads(step) if name in self.fused.constants]
         same = all(len(shape) < 4 or shape[0] == 1 for shape in stand_ins)
         return same and all(len(tensor.shape) == 4 for tensor in tensors)
-
-
-def _stored_as(dtype: str) -> str:
-    return "object" if dtype == STRING else dtype

@@ -69,10 +69,7 @@ def _normalize(model: Model) -> list[Note]:
 
 ONE_FORM = Pass("bring operators to one form", _normalize)
 
-BEFORE: tuple[Stage, ...] = (
-    ONE_FORM,
-    pipelines.FOUR_BITS,
-    *pipelines.COMPOUNDS,
+_IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     IDLE,
     BOUNDS,
     Pass("fold sizes", fold_sizes),
@@ -84,6 +81,8 @@ BEFORE: tuple[Stage, ...] = (
     Pass("part constant outputs", part_constant_outputs),
     pipelines.OUTPUTS,
 )
+
+BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.COMPOUNDS, *_IN_PLAIN_OPERATORS)
 """What is done before placement reads the graph."""
 
 AFTER: tuple[Stage, ...] = (
@@ -227,9 +226,8 @@ def _before(shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[An
             fix(model)  # what was one node has sizes of its own to work out
         return opened
 
-    rest = (stage for stage in BEFORE[2:] if stage not in pipelines.COMPOUNDS)
     opened = Pass("write out compounds", open_all)
-    return (ONE_FORM, silent("fix sizes", fix), pipelines.FOUR_BITS, opened, *rest)
+    return (ONE_FORM, silent("fix sizes", fix), pipelines.FOUR_BITS, opened, *_IN_PLAIN_OPERATORS)
 
 
 def _check_holds(plan: Plan) -> None:

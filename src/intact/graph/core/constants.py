@@ -15,16 +15,13 @@ from intact.graph.core.proto import own_graphs
 from intact.graph.core.run import Session
 from intact.graph.core.skeleton import SMALL
 from intact.graph.core.wording import first_line, root
+from intact.graph.ops import DRAWING
 from intact.limits import FOLDED
 from intact.numerics import float_product
 
 # Random operators have constant inputs and no constant output; the others take long, and make no parameters.
 _NEVER_CONSTANT = {
-    "RandomNormal",
-    "RandomUniform",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "Bernoulli",
+    *DRAWING,
     "Conv",
     "ConvTranspose",
     "DFT",

@@ -7,10 +7,10 @@ from collections.abc import Hashable
 import onnx_ir as ir
 
 from intact.graph.core.skeleton import SMALL
+from intact.graph.ops import DRAWING
 from intact.graph.ops.attributes import subgraphs
 
-_DRAWING = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
-_DRAWING |= {"Bernoulli", "Multinomial", "Dropout"}
+_DRAWING = DRAWING | {"Dropout"}
 
 
 def join_equals(model: ir.Model) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph import ops
 from intact.graph.core.notes import Note
 from intact.graph.core.proto import own_graphs
 from intact.graph.core.skeleton import to_skeleton
@@ -30,8 +31,6 @@ _DECIDE: dict[str, tuple[int, ...]] = {
 """Operator -> the inputs whose values say how large its outputs are."""
 
 _OF_SIZES = frozenset({"Shape", "Size"})
-_DRAWN = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-                    "RandomUniformLike"})  # fmt: skip
 
 
 @dataclass
@@ -65,7 +64,7 @@ def decided_by_values(model: ir.Model) -> Decided:
         sizes = not found.values.isdisjoint(read)
         if node in found.nodes or (sizes and known not in _OF_SIZES):
             found.values.update(node.outputs)
-        if sizes or known in _DRAWN or (known not in _OF_SIZES and not follows.isdisjoint(read)):
+        if sizes or known in ops.DRAWING or (known not in _OF_SIZES and not follows.isdisjoint(read)):
             follows.update(node.outputs)
     return found
 

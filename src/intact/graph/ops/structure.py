@@ -9,6 +9,11 @@ import onnx_ir as ir
 
 from intact.graph.ops.record import Kind, Operator
 
+DRAWING = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+})  # fmt: skip
+"""Operators that draw numbers: what they make is no constant, and no two of them make the same."""
+
 
 @dataclass(frozen=True)
 class Shaped(Operator, shared=True):

@@ -44,8 +44,6 @@ def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
     each product have every letter that is summed, and where a MatMul sums several, their sizes are known
     and equal.
     """
-    if not all(map(_is_float, node.inputs)):
-        return None
     ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
     equation = written_out(node.attributes["equation"].as_string(), ranks)
     if equation is not None and len(node.inputs) == 1:
@@ -298,4 +296,7 @@ def _merged(product: _Product, operand: int) -> list[int]:
     return [0] * (front + 1) + [one] if left else [0] * front + [one, product.width]
 
 
-EINSUM = Rewrite("write Einsum as products", _open_einsum, ("Einsum",), opset=13, infers=True)
+EINSUM = Rewrite(
+    "write Einsum as products", _open_einsum, ("Einsum",), opset=13, infers=True,
+    matches=lambda node: all(map(_is_float, node.inputs)),
+)  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from math import inf
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from intact.calib.methods import MethodOptions
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
 from intact.numerics import SHORT_BITS
-from intact.patterns import checked_patterns
+from intact.patterns import checked_patterns, no_option
 from intact.placement import Profile, profile_of
 from intact.pool import JobPool
 from intact.ptq.scope.given_grids import KEYS as GRID_KEYS
@@ -262,9 +261,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in known:
             names = [*known, *(one.name for one in fields(Settings) if one.init and one.name != "options")]
-            near = [_LIKE[name]] if name in _LIKE else get_close_matches(name, names, 3)
-            fix = f"write {' or '.join(near)}" if near else "leave it out"
-            raise QuantValueError(name, "no option of this name", f"one of {', '.join(names)}", fix)
+            raise no_option(name, names, _LIKE.get(name, ""))
 
 
 def _checked_bits16(value: object) -> Bits16:

@@ -71,12 +71,16 @@ def calibrated(state: State) -> State | None:
     )  # fmt: skip
 
 
+def _weight_readers(state: State) -> list[tuple[str, int]]:
+    """(node name, input index) of those who read weights that are quantized."""
+    return [r for target in state.targets if target.site.role == "weight" for r in target.readers]
+
+
 def _corrected_layers(state: State) -> dict[str, tuple[int, ...]]:
     """Shapes of the weights of layers whose biases may be corrected; none where their means were too many."""
     if not state.settings.bias_correction:
         return {}
-    readers = [r for target in state.targets if target.site.role == "weight" for r in target.readers]
-    shapes = constant_shapes(state.model, readers)
+    shapes = constant_shapes(state.model, _weight_readers(state))
     nodes = [node for node in state.model.graph if node.name in shapes]
     size = sum(_mean_size(node, shapes[node.name or ""]) for node in nodes)
     return shapes if size * 8 * HELD_MOST <= _MEANS_BYTES else {}
@@ -93,8 +97,7 @@ def _rounded_layers(state: State) -> dict[str, tuple[int, ...]]:
     """The same of layers whose weights are rounded with regard to each other in any case."""
     if not state.settings.rounding:
         return {}
-    readers = [r for target in state.targets if target.site.role == "weight" for r in target.readers]
-    return narrow_layers(state.model, readers, _MEANS_BYTES / HELD_LEAST)
+    return narrow_layers(state.model, _weight_readers(state), _MEANS_BYTES / HELD_LEAST)
 
 
 def _held_runs(source: Source) -> tuple[int, Iterator[Feeds]]:

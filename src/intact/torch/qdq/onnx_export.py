@@ -152,7 +152,7 @@ def _traced_instead(
 
 def _lowered(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
-        graph.run_stages(model, [CHOSEN])  # or a scale for each column of each matrix has no axis
+        CHOSEN(model)  # or a scale for each column of each matrix has no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
         graph.raise_opset(model, opset)
     graph.emit_qdq(model, opset, fold_weights=False, share=False)

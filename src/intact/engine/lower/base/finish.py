@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of, is_float32
 from intact.engine.lower.base.of_sizes import shape_arithmetic
-from intact.engine.lower.base.order import Part, SizesPart, in_order, values_read
+from intact.engine.lower.base.order import Ordered, Part, SizesPart, in_order, values_read
 from intact.engine.plan import Plan
 from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
 from intact.engine.steps.base.wiring import constants, reads, renamed, writes
@@ -71,7 +71,7 @@ def _steps(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
     return written, [_step(written, one) for one in order]
 
 
-def _step(builder: PlanBuilder, one: Step | Part | SizesPart) -> Step:
+def _step(builder: PlanBuilder, one: Ordered) -> Step:
     if isinstance(one, SizesPart):
         return shape_arithmetic(builder, one.nodes, one.ys)
     return _subgraph(builder, one) if isinstance(one, Part) else one

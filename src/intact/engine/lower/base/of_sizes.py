@@ -11,10 +11,7 @@ from intact.engine.steps import Dim, ShapeArithmetic
 from intact.graph import DOUBTFUL, Node, Value, cut, is_op, ops
 from intact.graph.ops.attributes import subgraphs
 
-_NEVER = frozenset({
-    "Bernoulli", "DequantizeLinear", "Multinomial", "QuantizeLinear", "RandomNormal", "RandomNormalLike",
-    "RandomUniform", "RandomUniformLike",
-})  # fmt: skip
+_NEVER = ops.DRAWING | {"DequantizeLinear", "QuantizeLinear"}
 """Operators of pairs, which the plan rounds, and those that draw numbers."""
 
 

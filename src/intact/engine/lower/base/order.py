@@ -52,7 +52,11 @@ class SizesPart:
     ys: tuple[str, ...]
 
 
-def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part | SizesPart]]:
+Ordered = Step | Part | SizesPart
+"""What a plan's order is made of: steps, and nodes that become one."""
+
+
+def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Ordered]]:
     """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
 
     Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
@@ -74,8 +78,8 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part | Size
 
 
 def _joined(
-    builder: PlanBuilder, order: Sequence[Step | Part | SizesPart], tries: Iterator[int]
-) -> tuple[PlanBuilder, list[Step | Part | SizesPart]] | None:
+    builder: PlanBuilder, order: Sequence[Ordered], tries: Iterator[int]
+) -> tuple[PlanBuilder, list[Ordered]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
     places = [i for i, one in enumerate(order) if isinstance(one, Part)]
     # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
@@ -93,7 +97,7 @@ def _joined(
     return None
 
 
-def _between(order: Sequence[Step | Part | SizesPart], last: Step | Part | SizesPart) -> list[Step]:
+def _between(order: Sequence[Ordered], last: Ordered) -> list[Step]:
     """The steps through which the last part depends on the first one of `order`."""
     first, *rest = order
     steps = [one for one in rest if isinstance(one, Step)]
@@ -144,7 +148,7 @@ def _copy(builder: PlanBuilder) -> PlanBuilder:
     )  # fmt: skip
 
 
-def _ordered(builder: PlanBuilder) -> list[Step | Part | SizesPart]:
+def _ordered(builder: PlanBuilder) -> list[Ordered]:
     order = _Order(builder)
     # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
     # then go into it together. Taken earlier, some of them would need a part of their own.
@@ -157,7 +161,7 @@ class _Order:
     """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
 
     def __init__(self, builder: PlanBuilder) -> None:
-        self.builder, self.found = builder, list[Step | Part | SizesPart]()
+        self.builder, self.found = builder, list[Ordered]()
         graph = builder.model.graph
         needed = _needed_nodes(builder)
         self._left = [node for node in needed if node not in builder.of_sizes]
