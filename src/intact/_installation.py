@@ -6,11 +6,14 @@ from pathlib import Path
 
 from intact.errors import DISTRIBUTION, ClashingInstallationError
 
+PACKAGE_FOLDER = Path(__file__).parent
+"""Where the files of this package lie."""
+
 _OURS = ("intact/numerics/", "../../intact/numerics/")
 """What the list of files of an installation of this package has, under any name."""
 
 
-def require_own_folder(package: Path = Path(__file__).parent) -> None:
+def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
     """Refuse to run where the distribution `intact` of somebody else is installed into the same folder.
 
     The files of both are mixed then, and which ones are left depends on the order of installation.

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch.fx import proxy
 
-import intact
+from intact._installation import PACKAGE_FOLDER
 
 __all__ = ["NOT_THE_USERS", "OURS", "user_frames"]
 
-OURS = str(Path(intact.__file__).parent)
+OURS = str(PACKAGE_FOLDER)
 """Where the files of this package lie."""
 
 NOT_THE_USERS = (str(Path(torch.__file__).parent), OURS)
