@@ -19,9 +19,9 @@ from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes, loose_outputs
 from intact.engine.steps import FallbackSubgraph, Shape, Step
+from intact.engine.steps.base.onnx_step import OnnxStep
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import writes
-from intact.engine.steps.calls.fallback import OnnxStep
 from intact.errors import IntactError, QuantValueError
 
 

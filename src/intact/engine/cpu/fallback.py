@@ -12,8 +12,8 @@ from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesDiffer, fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, ShapeArithmetic, Step, Tensor
+from intact.engine.steps.base.onnx_step import OnnxStep
 from intact.engine.steps.base.wiring import writes
-from intact.engine.steps.calls.fallback import OnnxStep
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from intact.engine.steps.base.epilogue import Epilogue
 from intact.engine.steps.base.step import Halo, Step, Traits
 from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
 from intact.engine.steps.calls.call import Call
-from intact.engine.steps.calls.fallback import FallbackSubgraph
+from intact.engine.steps.calls.onnx import FallbackSubgraph
 from intact.engine.steps.calls.shape_arithmetic import ShapeArithmetic
 from intact.engine.steps.elements.add import Add
 from intact.engine.steps.elements.binary import Binary
@@ -33,15 +33,19 @@ from intact.engine.steps.elements.table import Table
 from intact.engine.steps.moves.concat import Concat
 from intact.engine.steps.moves.expand import Expand
 from intact.engine.steps.moves.gather import Gather
+from intact.engine.steps.moves.gather_elements import GatherElements
+from intact.engine.steps.moves.gather_rows import GatherRows
 from intact.engine.steps.moves.grid_sample import GridSample
+from intact.engine.steps.moves.interpolate import Interpolate
 from intact.engine.steps.moves.pad import Pad
 from intact.engine.steps.moves.reshape import Reshape
 from intact.engine.steps.moves.resize import Resize
-from intact.engine.steps.moves.scatter import GatherRows, ScatterElements, ScatterRows
+from intact.engine.steps.moves.scatter_elements import ScatterElements
+from intact.engine.steps.moves.scatter_rows import ScatterRows
 from intact.engine.steps.moves.slice import Slice
+from intact.engine.steps.moves.stack_planes import StackPlanes
 from intact.engine.steps.moves.transpose import Transpose
-from intact.engine.steps.moves.volume import StackPlanes
-from intact.engine.steps.products.chosen import ChosenLinear
+from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
 from intact.engine.steps.products.conv_transpose import ConvTranspose
 from intact.engine.steps.products.float_conv import FloatConv
@@ -51,7 +55,9 @@ from intact.engine.steps.products.float_matmul import FloatMatMul
 from intact.engine.steps.products.linear import Linear
 from intact.engine.steps.products.matmul import MatMul
 from intact.engine.steps.products.recurrent import Recurrent
-from intact.engine.steps.reductions.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
+from intact.engine.steps.reductions.arg_max import ArgMax
+from intact.engine.steps.reductions.cum_sum import CumSum
+from intact.engine.steps.reductions.fold import Fold
 from intact.engine.steps.reductions.layer_norm import LayerNorm
 from intact.engine.steps.reductions.pool import Pool
 from intact.engine.steps.reductions.reduce import Reduce

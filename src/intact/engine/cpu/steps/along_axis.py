@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.steps import ArgMax, CumSum, Fold, GatherElements, Interpolate
-from intact.engine.steps.moves.gather import check_rows
+from intact.engine.steps.base.indices import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep
 

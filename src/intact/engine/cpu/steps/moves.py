@@ -17,7 +17,7 @@ from intact.engine.steps import (
     StackPlanes,
     Transpose,
 )
-from intact.engine.steps.moves.gather import check_rows
+from intact.engine.steps.base.indices import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep, View
 

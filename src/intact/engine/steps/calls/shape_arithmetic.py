@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.dims import Dim, value_of
+from intact.engine.steps.base.onnx_step import OnnxStep
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const, Writes
-from intact.engine.steps.calls.fallback import OnnxStep
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.errors import QuantValueError
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,3 @@ class Gather(Step):
             QuantValueError: One is out of range; names `where`.
         """
         check_rows(index, shape[self.axis], where)
-
-
-def check_rows(index: NDArray[Any], size: int, where: str) -> None:
-    """Refuse indices of rows that a tensor of `size` rows does not have; negative ones count from the end.
-
-    Raises:
-        QuantValueError: One is out of range; names `where`.
-    """
-    if index.size and not -size <= (low := int(index.min())) <= (high := int(index.max())) < size:
-        got = low if low < -size else high
-        raise QuantValueError(where, f"index {got}", f"{-size} to {size - 1}", "give rows that are there")
-
-
-def check_index_sizes(name: str, index: Shape, x: Shape, axis: int) -> None:
-    """Refuse more indices than x has elements along any other axis than the one that they count.
-
-    Raises:
-        QuantValueError: There are more; names the tensor of indices.
-    """
-    for other, (size, wanted) in enumerate(zip(x, index, strict=True)):
-        if other != axis and wanted > size:
-            raise mismatch(name, f"size {wanted} in dimension {other}", f"{size} at most")

@@ -1,18 +1,13 @@
-"""What no kernel covers."""
+"""What steps have in common that hold an ONNX model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from intact.engine.steps.base.checker import Checker
-from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Tensor
-from intact.engine.steps.base.wiring import Const, Reads, Writes
 
 if TYPE_CHECKING:
     from intact.graph import Session
@@ -49,32 +44,3 @@ class OnnxStep:
         from intact.graph import Session
 
         return Session(self.check_model(constants, tensors), threads=threads)
-
-
-@dataclass(frozen=True)
-class FallbackSubgraph(OnnxStep, Step):
-    """What no kernel covers, run by ONNX Runtime between native steps.
-
-    Attributes:
-        model: Constant, uint8: a serialized ONNX model whose inputs and outputs carry these names. It reads
-            floats: codes that come in or go out pass through Dequantize and Quantize steps.
-        reason: Why it is not native.
-    """
-
-    kind = "onnx"
-    native = False
-    xs: Annotated[tuple[str, ...], Reads()]
-    ys: Annotated[tuple[str, ...], Writes()]
-    model: Annotated[str, Const("uint8", 1)]
-    reason: str = field(default="")
-
-    def check(self, checker: Checker) -> None:
-        checker.that(bool(self.ys), "no outputs", "some")
-
-    def evaluate(self, run: Run) -> None:
-        """On one thread, with graph optimizations off."""
-        made = self.session(run.constants, run.tensors, threads=1).run(
-            {name: run.array(name) for name in self.xs}
-        )
-        for name in self.ys:
-            run.bind(name, made[name])

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
+from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
-from intact.engine.steps.moves.gather import check_rows
 
 
 @dataclass(frozen=True)

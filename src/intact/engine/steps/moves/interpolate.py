@@ -1,0 +1,51 @@
+"""Values between elements, along an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.indices import check_rows
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Const, Read, Write
+from intact.numerics.along_axis import interpolate
+
+
+@dataclass(frozen=True)
+class Interpolate(Step):
+    """Sums of elements of x times weights, along an axis (N57).
+
+    Attributes:
+        places: Which elements each one of y reads, one row for each.
+        weights: By what they are multiplied.
+    """
+
+    kind = "interpolate"
+    traits = Traits(follows=True)
+    x: Read
+    y: Write
+    axis: int
+    places: Annotated[str, Const("int64", 2)]
+    weights: Annotated[str, Const("float32", 2)]
+
+    def check(self, checker: Checker) -> None:
+        checker.axis(self.x, self.axis)
+        checker.one_rank(self.x, self.y)
+        checker.that(checker.dtype(self.x) == "float32", checker.dtype(self.x), "float32")
+        checker.one_dtype(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        """As many as there are rows of places."""
+        made, given = sizes.of(self.places), sizes.of(self.weights)
+        if made != given or made[1] == 0:
+            raise mismatch(self.weights, f"shape {given}", f"one weight for each place, {made}")
+        return tuple(made[0] if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+
+    def evaluate(self, run: Run) -> None:
+        x, places = run.array(self.x), run.array(self.places)
+        check_rows(places, x.shape[self.axis], f"constant '{self.places}'")
+        run.bind(self.y, interpolate(x, self.axis, places, run.array(self.weights)))

@@ -1,0 +1,63 @@
+"""Elements written where indices along an axis say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.indices import check_index_sizes, check_rows, check_scattered
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+from intact.numerics.floats.picks import scatter_elements
+
+
+@dataclass(frozen=True)
+class ScatterElements(Step):
+    """x with ``x[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0 (N58).
+
+    Attributes:
+        index: int32 or int64, with as many axes as x and no more elements along the others. Negative ones
+            count from the end; what is out of range is an error.
+        updates: Of its shape, and of the dtype, or the grid, of x.
+        reduction: What becomes of both: one of `numerics.picks.REDUCTIONS`; of codes "none".
+    """
+
+    kind = "scatter_elements"
+    traits = Traits(strided=True)
+    x: Operand
+    index: Operand
+    updates: Operand
+    y: Write
+    axis: int
+    reduction: str = "none"
+
+    def check(self, checker: Checker) -> None:
+        checker.one_rank(self.x, self.index, self.updates, self.y)
+        checker.axis(self.x, self.axis)
+        check_scattered(checker, self.x, self.index, self.updates, self.y, self.reduction)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
+        check_index_sizes(self.index, index, x, self.axis)
+        if updates != index:
+            raise mismatch(self.updates, f"shape {updates}", f"that of '{self.index}', {index}")
+        return x
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index)
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
+        run.bind(self.y, scatter_elements(x, index, run.array(self.updates), self.axis, self.reduction))
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices that x, of a shape, does not have.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, shape[self.axis], where)

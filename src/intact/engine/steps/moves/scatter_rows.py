@@ -1,0 +1,60 @@
+"""Rows written where tuples of indices say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.indices import check_scattered, check_tuples
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Write
+from intact.numerics.floats.picks import scatter_rows
+
+
+@dataclass(frozen=True)
+class ScatterRows(Step):
+    """Rows of x [rows, width] that tuples of indices choose become updates [n, width] (N58).
+
+    Attributes:
+        index: int32 or int64 [n, axes]. Negative ones count from the end; what is out of range is an error.
+        sizes: The axes that the rows of x are, one behind the other.
+        reduction: As in `ScatterElements`.
+    """
+
+    kind = "scatter_rows"
+    x: Operand
+    index: Operand
+    updates: Operand
+    y: Write
+    sizes: tuple[int, ...]
+    reduction: str = "none"
+
+    def check(self, checker: Checker) -> None:
+        ranks = checker.rank(self.x, self.index, self.updates, self.y)
+        checker.that(set(ranks) == {2}, ranks, "matrices")
+        checker.that(bool(self.sizes) and min(self.sizes) >= 0, self.sizes, "sizes of axes")
+        check_scattered(checker, self.x, self.index, self.updates, self.y, self.reduction)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
+        if index[1] != len(self.sizes) or x[0] != prod(self.sizes):
+            raise mismatch(self.index, f"shape {index}, with x {x}", f"tuples for sizes {self.sizes}")
+        if updates != (index[0], x[1]):
+            raise mismatch(self.updates, f"shape {updates}", f"{(index[0], x[1])}")
+        return x
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index)
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
+        run.bind(self.y, scatter_rows(x, index, run.array(self.updates), self.sizes, self.reduction))
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """As that of `ScatterElements`."""
+        check_tuples(index, self.sizes, where)

@@ -1,0 +1,42 @@
+"""One number for the elements along an axis, of any type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes
+from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Read, Write
+from intact.numerics.along_axis import FOLDED, fold
+
+
+@dataclass(frozen=True)
+class Fold(Step):
+    """One number for the elements along an axis, which stays with size 1 (N60).
+
+    Attributes:
+        function: One of `numerics.along_axis.FOLDED` of the dtype.
+    """
+
+    kind = "fold"
+    traits = Traits(strided=True)
+    x: Read
+    y: Write
+    axis: int
+    function: str
+
+    def check(self, checker: Checker) -> None:
+        checker.axis(self.x, self.axis)
+        dtype = checker.dtype(self.x)
+        known = self.function in FOLDED.get(dtype, ())
+        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLDED}")
+        checker.one_dtype(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return tuple(1 if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, fold(run.array(self.x), self.axis, self.function))
