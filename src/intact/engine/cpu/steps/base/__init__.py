@@ -1,0 +1,1 @@
+"""What binders of several kinds have in common."""

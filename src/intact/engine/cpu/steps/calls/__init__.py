@@ -1,0 +1,1 @@
+"""How steps that code outside the kernels runs become native."""

@@ -1,0 +1,1 @@
+"""How steps that work on each element by itself become native."""

@@ -1,0 +1,26 @@
+"""A function of one code."""
+
+from __future__ import annotations
+
+from intact.engine.cpu.binding import Binding, binds
+from intact.engine.steps import Table
+from intact.errors import FileFormatError
+from intact.kernels import pointwise
+from intact.kernels.program import NativeStep
+
+
+@binds(Table)
+def bind_table(step: Table, binding: Binding) -> list[NativeStep]:
+    """A function of one code.
+
+    Raises:
+        FileFormatError: Of a code that can occur it gives one that y's grid does not have.
+    """
+    low, high = binding.codes(step.x).byte_range
+    made = binding.array(step.table)[low : high + 1]
+    least, most = binding.codes(step.y).byte_range
+    if made.min() < least or made.max() > most:
+        got, want = f"a table of {made.min()} to {made.max()}", f"bytes from {least} to {most}"
+        raise FileFormatError(f"step '{step.name}'", got, want, "build the plan from the model again")
+    table = binding.constant(step.table)
+    return [pointwise.lookup(binding.view(step.x), table, binding.view(step.y), binding.kernels)]

@@ -1,0 +1,1 @@
+"""How steps that move elements become native."""

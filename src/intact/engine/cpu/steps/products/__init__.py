@@ -1,0 +1,1 @@
+"""How sums of products become native."""

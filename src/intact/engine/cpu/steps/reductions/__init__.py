@@ -1,0 +1,1 @@
+"""How steps that work along axes become native."""
