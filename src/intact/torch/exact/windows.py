@@ -97,7 +97,7 @@ def resized(
     antialias: bool,
 ) -> Tensor:  # fmt: skip
     """ONNX's Resize of all axes behind the first two, those that shrink first."""
-    from intact.engine.lower.rules.moves.resize import samples  # which reads ONNX
+    from intact.engine.lower.rules.moves.interpolate import samples  # which reads ONNX
     from intact.graph import ops
 
     said = ops.Resize(

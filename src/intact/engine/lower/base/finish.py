@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of, is_float32
-from intact.engine.lower.base.of_sizes import shape_arithmetic
 from intact.engine.lower.base.order import Ordered, Part, SizesPart, in_order, values_read
+from intact.engine.lower.base.shape_arithmetic import shape_arithmetic
 from intact.engine.plan import Plan
 from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
 from intact.engine.steps.base.wiring import constants, reads, renamed, writes

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.fused import Fused, fused_nodes
-from intact.engine.lower.rules.elements.additions import lower_add
-from intact.engine.lower.rules.elements.float_steps import lower_function, lower_layer_norm, lower_softmax
-from intact.engine.lower.rules.elements.parts import lower_batchnorm
-from intact.engine.lower.rules.products.float_products import FLOAT_ROOTS, lower_float_sum
-from intact.engine.lower.rules.products.gemm import ROOTS, lower_sum
+from intact.engine.lower.rules.elements.add import lower_add
+from intact.engine.lower.rules.elements.function import lower_function
+from intact.engine.lower.rules.reductions.batch_normalization import lower_batch_norm
+from intact.engine.lower.rules.reductions.layer_norm import lower_layer_norm
+from intact.engine.lower.rules.reductions.softmax import lower_softmax
+from intact.engine.lower.rules.table import LAYERS, lower_layer_in_codes, lower_layer_in_floats
 from intact.graph import Node, Value, is_op
 from intact.placement import PROFILES, Fusion
 from intact.placement.activations import Activation, activation_behind
@@ -60,7 +61,7 @@ def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
         fused = fused_nodes(fusion, nodes)
         if fused is None or fused.root.domain:
             continue
-        if fused.root.op_type in ROOTS:
+        if fused.root.op_type in LAYERS:
             if not any(value in builder.constants for value in fused.root.inputs[:2]):
                 fused = fused.factors()  # no more of a product of two: an Add may be a Softmax's mask
             yield Group(fused.nodes, _sum(fused))
@@ -74,11 +75,9 @@ def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
     def run(builder: PlanBuilder) -> list[Node]:
         try:
             with builder.attempt():
-                return lower_sum(builder, fused)
+                return lower_layer_in_codes(builder, fused)
         except NoMatch as why:
-            if fused.root.op_type not in FLOAT_ROOTS:
-                raise
-            left = lower_float_sum(builder, fused)
+            left = lower_layer_in_floats(builder, fused)
             builder.reasons.setdefault(fused.root, str(why))
             return left
 
@@ -117,7 +116,7 @@ def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
         uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
         if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, *ends):
             nodes = [node, uses[0].node]
-            yield Group(nodes, _complete(nodes, lower_batchnorm))
+            yield Group(nodes, _complete(nodes, lower_batch_norm))
 
 
 def _activations(builder: PlanBuilder) -> Iterator[Group]:

@@ -7,28 +7,10 @@ from contextlib import contextmanager
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of
 from intact.engine.lower.base.grids import Grids
-from intact.engine.lower.base.of_sizes import nodes_of_sizes
+from intact.engine.lower.base.shape_arithmetic import nodes_of_sizes
+from intact.engine.lower.rules.calls.call import lower_call
 from intact.engine.lower.rules.claims import Group, claim
-from intact.engine.lower.rules.custom import lower_call
-from intact.engine.lower.rules.elements.additions import ADDITIONS
-from intact.engine.lower.rules.elements.curves import CURVES
-from intact.engine.lower.rules.elements.elementwise import ELEMENTS
-from intact.engine.lower.rules.elements.float_steps import REALS
-from intact.engine.lower.rules.elements.pairs import PAIRS
-from intact.engine.lower.rules.elements.parts import PARTS, with_tokens
-from intact.engine.lower.rules.moves.gathers import GATHERS
-from intact.engine.lower.rules.moves.moves import MOVES, Rule
-from intact.engine.lower.rules.moves.picks import PICKS
-from intact.engine.lower.rules.moves.rearrange import REARRANGE
-from intact.engine.lower.rules.moves.resize import RESIZES
-from intact.engine.lower.rules.products.float_products import FLOAT_ROOTS, lower_float_root
-from intact.engine.lower.rules.products.gemm import ROOTS, lower_root
-from intact.engine.lower.rules.products.recurrent import RECURRENT
-from intact.engine.lower.rules.reductions.along_axis import ALONG_AXIS
-from intact.engine.lower.rules.reductions.compositions import COMPOSITIONS
-from intact.engine.lower.rules.reductions.ordered import ORDERS
-from intact.engine.lower.rules.reductions.pools import POOLS
-from intact.engine.lower.rules.reductions.spectra import SPECTRA
+from intact.engine.lower.rules.table import RULES, lower_alone_in_floats
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
@@ -128,7 +110,7 @@ def _define_outputs(builder: PlanBuilder, node: Node) -> None:
 
 def _single(node: Node) -> Group:
     def run(builder: PlanBuilder) -> list[Node]:
-        rules = SINGLES.get(node.op_type, []) if not node.domain else [lower_call]
+        rules = RULES.get(node.op_type, ()) if not node.domain else (lower_call,)
         why = f"no kernel for {node.op_type}" if not rules else ""
         for rule in rules:
             try:
@@ -136,7 +118,7 @@ def _single(node: Node) -> Group:
                     rule(builder, node)
                     if node in builder.decided:  # what the rule took from the graph is but declared
                         raise NoMatch("values of the inputs decide the sizes of its output")
-                if rule is lower_float_root:
+                if rule is lower_alone_in_floats:
                     builder.reasons.setdefault(node, why)
                 return []
             except NoMatch as error:
@@ -144,25 +126,3 @@ def _single(node: Node) -> Group:
         raise NoMatch(why)
 
     return Group([node], run)
-
-
-def _merged() -> dict[str, list[Rule]]:
-    found: dict[str, list[Rule]] = {"Concat": [with_tokens]}
-    roots = dict.fromkeys(ROOTS, lower_root)
-    for table in (roots, MOVES, REARRANGE, RESIZES, ADDITIONS, POOLS, PAIRS):
-        for op_type, rule in table.items():
-            found.setdefault(op_type, []).append(rule)
-    for op_type, rule in ELEMENTS.items():
-        found.setdefault(op_type, []).append(rule)
-    for op_type in FLOAT_ROOTS:
-        found[op_type].append(lower_float_root)
-    for op_type, rules in REALS.items():
-        found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, SPECTRA, COMPOSITIONS):
-        for op_type, rule in others.items():
-            found.setdefault(op_type, []).append(rule)
-    return found
-
-
-SINGLES = _merged()
-"""Operator -> the rules that are tried for it, in this order."""

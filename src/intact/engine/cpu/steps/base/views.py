@@ -93,5 +93,6 @@ def dense(x: View, shape: Shape) -> View:
 
 
 def is_dense(x: View) -> bool:
+    """Whether elements lie row by row, without gaps."""
     strides = dense_strides(x.sizes, x.itemsize)
     return all(size == 1 or a == b for size, a, b in zip(x.sizes, x.strides, strides, strict=True))

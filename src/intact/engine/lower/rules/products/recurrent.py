@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, in_range
-from intact.engine.lower.base.operand import codes_read
+from intact.engine.lower.base.rule import who
 from intact.engine.lower.base.weights import gates_of, prove, prove_joined
-from intact.engine.lower.rules.moves.moves import Rule, who
+from intact.engine.lower.rules.elements.split_quantize import codes_read
 from intact.engine.steps import Epilogue, FloatLinear, Linear, Recurrent
 from intact.graph import Node, Value, ops
 from intact.graph.ops.recurrent import Recurrent as Operator
@@ -176,7 +176,3 @@ def _made(builder: PlanBuilder, value: Value) -> str:
     if not value.name or not (value.uses() or value.is_graph_output()):
         return ""
     return builder.write(builder.output(value), value)
-
-
-RECURRENT: dict[str, Rule] = dict.fromkeys(sorted(ops.RECURRENT), lower_recurrent)
-"""Operator -> how it becomes steps."""

@@ -1,0 +1,70 @@
+"""Constant weights and biases of layers in floats."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, is_float32
+from intact.graph import Node, Value
+
+Floats = NDArray[np.float32]
+
+
+def float_weight(builder: PlanBuilder, value: Value | None) -> Floats:
+    """A constant weight of float32, not empty.
+
+    Raises:
+        NoMatch: It is computed, or something else.
+    """
+    array = builder.constant(value, "its weight")
+    if array.dtype != np.float32 or array.size == 0:
+        raise NoMatch(f"its weight is {array.dtype} of shape {array.shape}")
+    return np.asarray(array, np.float32)
+
+
+def bias_vector(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
+    """A constant that is one number for each output, or one for all; None where there is none."""
+    if value is None:
+        return None
+    array = builder.constant(value, "its bias")
+    if array.dtype != np.float32 or array.size not in (1, outputs) or prod(array.shape[:-1]) != 1:
+        raise NoMatch(f"its bias is {array.dtype} of shape {array.shape}")
+    return np.ascontiguousarray(np.broadcast_to(array.reshape(-1), (outputs,)))
+
+
+def bias_row(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
+    """As `bias_vector`, but None for what is none too."""
+    try:
+        return bias_vector(builder, value, outputs)
+    except NoMatch:
+        return None
+
+
+def scaled(array: Floats, factor: float) -> Floats:
+    """An array times a factor, formed in float64 and rounded once."""
+    return array if factor == 1 else np.asarray(array * np.float64(factor), np.float32)
+
+
+def hold_input(builder: PlanBuilder, node: Node, index: int, key: str, array: Floats | None) -> str:
+    """A constant under the name of the input that it is made of: layers that share that share it."""
+    value = node.inputs[index] if array is not None else None
+    return builder.hold(f"{value.name}.{key}", array) if value is not None and array is not None else ""
+
+
+def operand_or_constant(builder: PlanBuilder, value: Value | None) -> str:
+    """A tensor of floats, or a constant in its place."""
+    return builder.either(value) if value in builder.constants else builder.real(value)
+
+
+def write_floats(builder: PlanBuilder, value: Value) -> str:
+    """Define what a layer in floats makes.
+
+    Raises:
+        NoMatch: It is no float32.
+    """
+    if not is_float32(value):
+        raise NoMatch(f"'{value.name}' is no float32")
+    return builder.write_plain(value, "float32")

@@ -1,0 +1,98 @@
+"""Rules, and what they have in common: what a node reads, what it makes, and what its steps are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.files.limits import DTYPES
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, new_sizes
+from intact.engine.lower.base.fused import Fused
+from intact.engine.steps import STRING, Dim, Tensor
+from intact.graph import Node, Value, set_shape
+
+Rule = Callable[[PlanBuilder, Node], None]
+"""Writes the steps of one node, or raises NoMatch."""
+
+LayerRule = Callable[[PlanBuilder, Fused], list[Node]]
+"""Writes the step of a layer, or raises NoMatch; returns the nodes of it that it could not take in."""
+
+
+def data(builder: PlanBuilder, value: Value | None) -> Tensor:
+    """The tensor that an operator moves: codes that are codes in the graph too, or numbers of any type."""
+    tensor = builder.tensors.get((value.name if value is not None else "") or "")
+    if tensor is None or tensor.codes is None:
+        tensor = builder.tensors[builder.real(value)]
+    if tensor.dtype not in DTYPES:
+        raise NoMatch(f"it moves {tensor.dtype}")
+    return tensor
+
+
+def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
+    """A tensor of numbers of any type, or the constant that stands in its place."""
+    array = builder.constants(value)
+    if array is None or value is None:
+        tensor = builder.tensors[builder.real(value)]
+    else:
+        dtype = STRING if array.dtype.kind == "O" else array.dtype.name
+        tensor = Tensor(builder.hold(value.name or "", array), dtype, array.shape)
+    if tensor.dtype not in DTYPES:
+        raise NoMatch(f"no kernel knows {tensor.dtype}")
+    return tensor
+
+
+def moved(builder: PlanBuilder, value: Value, like: Tensor) -> str:
+    """Define what such an operator makes of a tensor."""
+    if like.codes is not None:
+        return builder.write_codes(value, like.codes)
+    return builder.write_plain(value, like.dtype)
+
+
+def tell(value: Value, sizes: Sequence[Dim]) -> None:
+    """Say the sizes of what an operator keeps of its input, where the graph has names of its own for several:
+    behind sizes that data decide, nobody else tells these."""
+    if len(new_sizes(dims_of(value), tuple(sizes))) > 1:
+        set_shape(value, sizes)
+
+
+def between(builder: PlanBuilder, name: str, like: Tensor, shape: tuple[Dim, ...]) -> str:
+    """Define what one of several steps makes of a tensor, and the graph does not have."""
+    return builder.scratch(name, like.dtype, shape, like.codes)
+
+
+def who(node: Node) -> tuple[str, tuple[str, ...]]:
+    """Name and nodes of a step that does `node` alone."""
+    return node.name or "", (node.name or "",)
+
+
+def has(node: Node, index: int) -> bool:
+    """Whether `node` has this input."""
+    return index < len(node.inputs) and node.inputs[index] is not None
+
+
+def numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
+    """What an input of integers always is.
+
+    Raises:
+        NoMatch: It is computed.
+    """
+    array: NDArray[np.generic] = builder.constant(node.inputs[index], f"its input {index}")
+    return [int(n) for n in array.reshape(-1)]
+
+
+def between_floats(builder: PlanBuilder, value: Value, index: int) -> str:
+    """Define the floats, of the shape of `value`, between two of the steps that make it."""
+    return builder.scratch(f"{value.name}.{index}", "float32", dims_of(value))
+
+
+def scalar(builder: PlanBuilder, node: Node, key: str, number: float) -> str:
+    """A constant without axes: a tensor that has none keeps none."""
+    return builder.hold(f"{node.name}.{key}", np.array(number, np.float32))
+
+
+def present(value: Value | None) -> Value:
+    """An operand that no valid file leaves out."""
+    assert value is not None, "both operands of an Add are there"
+    return value

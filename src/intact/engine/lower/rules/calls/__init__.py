@@ -1,0 +1,1 @@
+"""Operators that code outside the kernels runs."""

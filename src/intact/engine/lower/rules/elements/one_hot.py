@@ -1,0 +1,45 @@
+"""OneHot, as comparisons with the places along the new axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.rule import plain, who
+from intact.engine.lower.rules.elements.elementwise import operation_step, write_operation
+from intact.engine.steps import Reshape, Tensor
+from intact.graph import Node, ops
+
+
+def lower_one_hot(builder: PlanBuilder, node: Node) -> None:
+    """Where the index, of which negative ones count from the end, is the place along the new axis."""
+    index, values = plain(builder, node.inputs[0]), plain(builder, node.inputs[2])
+    depth = int(builder.constant(node.inputs[1], "its depth").reshape(-1)[0])
+    if values.name not in builder.arrays or index.dtype not in ("int32", "int64") or depth < 1:
+        raise NoMatch("its values or its depth are computed")
+    shape = dims_of(node.outputs[0])
+    axis = ops.OneHot.of(node).axis % len(shape)
+    held = _constants(builder, node, index.dtype)
+    wide = (*index.shape[:axis], 1, *index.shape[axis:])
+    negative = operation_step(builder, node, "less", index, held("zero", 0), shape=index.shape)
+    moved = operation_step(builder, node, "add", index, held("depth", depth), shape=index.shape)
+    counted = operation_step(builder, node, "where", negative, moved, index, shape=index.shape)
+    column = builder.scratch(f"{node.outputs[0].name}.column", index.dtype, wide)
+    builder.add(Reshape(*who(node), counted.name, column))
+    places = held("places", np.arange(depth).reshape(-1, *[1] * (len(shape) - axis - 1)))
+    there = operation_step(builder, node, "equal", builder.tensors[column], places, shape=shape)
+    off, on = builder.arrays[values.name].reshape(-1)
+    each = _constants(builder, node, values.dtype)
+    write_operation(builder, node, "where", [there, each("on", on), each("off", off)])
+
+
+def _constants(builder: PlanBuilder, node: Node, dtype: str) -> Callable[[str, object], Tensor]:
+    """What makes constants of a dtype for a node."""
+
+    def held(name: str, numbers: object) -> Tensor:
+        array = np.asarray(numbers, dtype)
+        return Tensor(builder.hold(f"{node.name}.{name}", array), dtype, array.shape)
+
+    return held

@@ -1,0 +1,1 @@
+"""Functions of floats as several steps, each named by its operator."""

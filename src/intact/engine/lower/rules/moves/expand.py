@@ -1,0 +1,47 @@
+"""Expand: constant places to read where sizes are known, a step of its own where they are free."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.rule import between, data, moved, plain, who
+from intact.engine.lower.rules.moves.resize import check_count, take_places
+from intact.engine.steps import Dim, Expand, Reshape
+from intact.graph import Node
+
+
+def lower_expand(builder: PlanBuilder, node: Node) -> None:
+    """Axes of size 1 that are read as often as wanted."""
+    wanted = dims_of(node.outputs[0])
+    if any(isinstance(dim, str) for dim in wanted):
+        _broadcast(builder, node, wanted)
+        return
+    x = data(builder, node.inputs[0])
+    shape = x.shape
+    more = len(wanted) - len(shape)
+    if more > 0:
+        shape = (*[1] * more, *shape)
+        wide = between(builder, f"{node.outputs[0].name}.wide", x, shape)
+        builder.add(Reshape(*who(node), x.name, wide), node)
+        x = builder.tensors[wide]
+    places = {}
+    for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
+        if size == new:
+            continue
+        if size != 1 or not isinstance(new, int):
+            raise NoMatch(f"the size of axis {axis} is not known")
+        check_count(axis, new)
+        places[axis] = np.zeros(new, np.int64)
+    take_places(builder, node, x, places)
+
+
+def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> None:
+    """To sizes that are free, of a tensor or a constant."""
+    table = node.inputs[0]
+    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    shape = (*[1] * (len(wanted) - len(x.shape)), *x.shape)
+    for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
+        if size != new and not (size == 1 and builder.is_told(new)):
+            raise NoMatch(f"the size of axis {axis} is not known")
+    builder.add(Expand(*who(node), x.name, moved(builder, node.outputs[0], x)), node)

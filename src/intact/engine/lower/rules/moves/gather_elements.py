@@ -1,0 +1,20 @@
+"""GatherElements."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import data, moved, plain, who
+from intact.engine.steps import GatherElements
+from intact.graph import Node, ops
+
+
+def lower_gather_elements(builder: PlanBuilder, node: Node) -> None:
+    """One step; x may be a constant."""
+    held = node.inputs[0] in builder.constants
+    x = plain(builder, node.inputs[0]) if held else data(builder, node.inputs[0])
+    index = plain(builder, node.inputs[1])
+    axis = ops.GatherElements.of(node).axis % max(len(x.shape), 1)
+    if not x.shape:
+        raise NoMatch("it has no axis")
+    y = moved(builder, node.outputs[0], x)
+    builder.add(GatherElements(*who(node), x.name, index.name, y, axis), node)

@@ -1,0 +1,117 @@
+"""GatherND: by constants, and by computed tuples."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import between, data, moved, plain, who
+from intact.engine.lower.rules.moves.gather import take_rows
+from intact.engine.steps import Dim, GatherRows, Reshape, Tensor
+from intact.graph import Node, ops
+
+
+def lower_constant_gather_nd(builder: PlanBuilder, node: Node) -> None:
+    """By constants: rows of what has the axes that they index as one."""
+    x, index = data(builder, node.inputs[0]), builder.constant(node.inputs[1], "its index")
+    batch = ops.GatherND.of(node).batch_dims
+    count = batch + index.shape[-1]
+    sizes = tuple(n for n in x.shape[:count] if isinstance(n, int))
+    if len(sizes) < count or 4 in (len(x.shape) - count + 1, len(x.shape) - count):
+        raise NoMatch("the sizes that it indexes are not known, or it picks images")
+    chosen = _rows(index.astype(np.int64), sizes, batch)
+    if prod(sizes) == 0 and chosen.size:
+        raise NoMatch("there is nothing to pick")
+    take_rows(builder, node, x, sizes, chosen)
+
+
+def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArray[np.int64]:
+    """The number of each row that a GatherND picks.
+
+    Raises:
+        NoMatch: One is out of range.
+    """
+    limits = np.array(sizes[batch:], np.int64)
+    if ((index < -limits) | (index >= limits)).any():
+        raise NoMatch("an index is out of range")
+    within = np.where(index < 0, index + limits, index)
+    places = [within[..., i] for i in range(len(limits))]
+    shape = index.shape[:-1]
+    before = [
+        np.arange(n).reshape(-1, *[1] * (len(shape) - axis - 1)) for axis, n in enumerate(sizes[:batch])
+    ]
+    found = np.zeros(shape, np.int64)
+    for size, place in zip(sizes, [*before, *places], strict=True):
+        found = found * size + place
+    return found.reshape(-1)
+
+
+def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
+    """By computed tuples: x as rows of what the tuples do not index, one part for each place of the batch."""
+    table, value = node.inputs[0], node.outputs[0]
+    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    index, batch = plain(builder, node.inputs[1]), ops.GatherND.of(node).batch_dims
+    count, name = index.shape[-1], value.name
+    if not isinstance(count, int) or count < 1:
+        raise NoMatch("the length of its tuples is not known")
+    sizes = known_sizes(x.shape[batch : batch + count])
+    front = product_of_sizes((*x.shape[:batch], *sizes), f"{name}.front")
+    rows = under_shape(
+        builder, node, x, "rows", (front, product_of_sizes(x.shape[batch + count :], f"{name}.row"))
+    )
+    tuples = index_tuples(builder, node, index)
+    picked = between(builder, f"{name}.picked", x, (tuples.shape[0], rows.shape[1]))
+    builder.add(GatherRows(*who(node), rows.name, tuples.name, picked, sizes), node)
+    y = moved(builder, value, x)
+    builder.add(Reshape(*who(node), picked, y))
+
+
+def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
+    """The size of several axes as one; a name of its own where one of them is not known."""
+    known = [n for n in dims if isinstance(n, int)]
+    named = [n for n in dims if not isinstance(n, int)]
+    if not named:
+        return prod(known)
+    return named[0] if len(named) == 1 and prod(known) == 1 else name
+
+
+def known_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
+    """Sizes that are numbers.
+
+    Raises:
+        NoMatch: One is not known.
+    """
+    known = tuple(n for n in sizes if isinstance(n, int))
+    if len(known) < len(sizes):
+        raise NoMatch("the sizes that it indexes are not known")
+    return known
+
+
+def index_tuples(builder: PlanBuilder, node: Node, index: Tensor) -> Tensor:
+    """Indices [n, numbers of each tuple]."""
+    array = builder.arrays.get(index.name)
+    count = index.shape[-1]
+    if array is not None:
+        flat = array.reshape(prod(array.shape[:-1]), array.shape[-1])
+        return Tensor(builder.hold(f"{node.name}.tuples", flat), index.dtype, flat.shape)
+    if len(index.shape) == 2:
+        return index
+    return under_shape(
+        builder, node, index, "tuples", (product_of_sizes(index.shape[:-1], f"{index.name}.count"), count)
+    )
+
+
+def under_shape(builder: PlanBuilder, node: Node, x: Tensor, what: str, shape: tuple[Dim, ...]) -> Tensor:
+    """A tensor, or a constant, under another shape."""
+    array = builder.arrays.get(x.name)
+    if array is not None:
+        if not all(isinstance(n, int) for n in shape):
+            raise NoMatch("the size of a constant's rows is not known")
+        flat = array.reshape(known_sizes(shape))
+        return Tensor(builder.hold(f"{node.name}.{what}", flat), x.dtype, flat.shape)
+    y = between(builder, f"{node.outputs[0].name}.{what}", x, shape)
+    builder.add(Reshape(*who(node), x.name, y))
+    return builder.tensors[y]

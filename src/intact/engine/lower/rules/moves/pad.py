@@ -1,0 +1,105 @@
+"""Pad: with a constant, or with elements of what it pads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import between, data, has, moved, who
+from intact.engine.lower.rules.moves.resize import check_count, known_size, take_places
+from intact.engine.steps import Pad, Slice, Tensor
+from intact.graph import Node, ops
+
+
+def lower_pad(builder: PlanBuilder, node: Node) -> None:
+    """Constants around a tensor, or a Resize that reads its elements again."""
+    said = ops.Pad.of(node).mode
+    mode = _MODES.get(said)
+    if said == "constant":
+        pad_with_constant(builder, node)
+        return
+    if mode is None:
+        raise NoMatch(f"its mode is '{said}'")
+    x = data(builder, node.inputs[0])
+    shape, places = x.shape, {}
+    for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
+        if before < 0 or after < 0:
+            raise NoMatch("its pads are negative")
+        if before or after:
+            size = known_size(shape, axis)
+            if mode != "edge" and max(before, after) >= size:
+                raise NoMatch(f"it pads axis {axis} with more than there is")
+            check_count(axis, before + size + after)
+            places[axis] = np.pad(np.arange(size), (before, after), mode)
+    take_places(builder, node, x, places)
+
+
+_MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+
+
+def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
+    """A Pad of mode "constant". What it takes away, where its pads are negative, goes first.
+
+    Raises:
+        NoMatch: Its pads or its fill are computed.
+    """
+    x = data(builder, node.inputs[0])
+    fill, x = _fill(builder, node, x)
+    pads = pads_of(builder, node, len(x.shape))
+    if any(n < 0 for pair in pads for n in pair):
+        x = _cut(builder, node, x, pads)
+        pads = tuple((max(before, 0), max(after, 0)) for before, after in pads)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Pad(*who(node), x.name, y, pads, fill), node)
+
+
+def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
+    """The constant that a Pad fills with, "" for real 0, and x with the codes that occur behind it."""
+    codes = x.codes
+    given: NDArray[np.generic] = np.zeros(0)
+    if has(node, 2):
+        given = builder.constant(node.inputs[2], "its fill").reshape(-1)
+    if codes is None:
+        if not given.size or not given[0]:
+            return "", x
+        return builder.hold(f"{node.name}.fill", given[:1].astype(x.dtype)), x
+    low, high = codes.held  # the zero point occurs now, if it did not
+    code = int(given[0]) if given.size else 0  # of a file that pads codes, without a fill that is code 0
+    if code == codes.zero_point:
+        return "", replace(x, codes=replace(codes, low=low, high=high))
+    code_dtype = np.int8 if codes.signed else np.uint8
+    codes = replace(codes, low=min(codes.low, code), high=max(codes.high, code))
+    return builder.hold(f"{node.name}.fill", np.array([code], code_dtype)), replace(x, codes=codes)
+
+
+def _cut(builder: PlanBuilder, node: Node, x: Tensor, pads: tuple[tuple[int, int], ...]) -> Tensor:
+    """What negative pads leave."""
+    less = [(max(-before, 0), max(-after, 0)) for before, after in pads]
+    sizes = list(x.shape)
+    for axis, (before, after) in enumerate(less):
+        size = sizes[axis]
+        if not before and not after:
+            continue
+        if not isinstance(size, int) or size < before + after:
+            raise NoMatch(f"it takes away more of axis {axis} than is known to be there")
+        sizes[axis] = size - before - after
+    y = between(builder, f"{node.outputs[0].name}.cut", x, tuple(sizes))
+    starts = tuple(before for before, _ in less)
+    builder.add(Slice(*who(node), x.name, y, starts, (1,) * len(starts)))
+    return builder.tensors[y]
+
+
+def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int], ...]:
+    """What a Pad adds in front of and behind each axis; below 0 what it takes away.
+
+    Raises:
+        NoMatch: It is computed.
+    """
+    found = ops.Pad.of(node).sides(node, builder.constants, rank)
+    if found is None:
+        raise NoMatch("its pads are not constant")
+    return tuple(found)

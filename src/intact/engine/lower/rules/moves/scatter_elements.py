@@ -1,0 +1,59 @@
+"""ScatterElements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.grids import Grid
+from intact.engine.lower.base.rule import data, moved, plain, who
+from intact.engine.lower.rules.moves.gather import check_range
+from intact.engine.steps import ScatterElements, Tensor
+from intact.graph import Node, Value, ops
+from intact.numerics.floats.picks import COMBINED, REDUCTIONS
+
+
+def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
+    """One step; what it writes has the type, or the grid, of what it writes onto."""
+    x, updates = tensors_alike(builder, node.inputs[0], node.inputs[2])
+    index, said = plain(builder, node.inputs[1]), ops.ScatterElements.of(node)
+    if not x.shape:
+        raise NoMatch("it has no axis")
+    axis, made = said.axis % len(x.shape), with_codes_of_both(x, updates)
+    check_range(builder, index, x.shape[axis])
+    reduction = known_reduction(said.reduction, x)
+    y = moved(builder, node.outputs[0], made)
+    scatter = ScatterElements(*who(node), x.name, index.name, updates.name, y, axis, reduction)
+    builder.add(scatter, node)
+
+
+def tensors_alike(builder: PlanBuilder, *values: Value | None) -> list[Tensor]:
+    """Tensors or constants of one type: codes of one grid, stored alike, or numbers."""
+    found = [plain(builder, v) if v in builder.constants else data(builder, v) for v in values]
+    grids = {None if t.codes is None else (Grid.of(t.codes), t.codes.offset) for t in found}
+    if len(grids) > 1:
+        raise NoMatch("what it scatters has another grid than what it scatters onto")
+    if len({t.dtype for t in found}) > 1:
+        raise NoMatch("what it scatters has another type than what it scatters onto")
+    return found
+
+
+def with_codes_of_both(x: Tensor, updates: Tensor) -> Tensor:
+    """x with the codes that occur in it or in its updates."""
+    if x.codes is None or updates.codes is None:
+        return x
+    low, high = min(x.codes.low, updates.codes.low), max(x.codes.high, updates.codes.high)
+    return replace(x, codes=replace(x.codes, low=low, high=high))
+
+
+def known_reduction(name: str, x: Tensor) -> str:
+    """What becomes of an element and its update.
+
+    Raises:
+        NoMatch: No kernel has it of this dtype.
+    """
+    if name != "none" and x.dtype not in COMBINED:
+        raise NoMatch(f"no kernel has '{name}' of {x.dtype}")
+    if name not in REDUCTIONS:
+        raise NoMatch(f"its reduction is '{name}'")
+    return name

@@ -1,0 +1,60 @@
+"""Slice, and Split as several of them."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.rule import data, has, moved, numbers, who
+from intact.engine.steps import Slice
+from intact.graph import Node, ops, set_shape
+
+
+def lower_slice(builder: PlanBuilder, node: Node) -> None:
+    """Constant starts and steps; of sizes that are not known as much as the graph says."""
+    x = data(builder, node.inputs[0])
+    shape = x.shape
+    starts = numbers(builder, node, 1)
+    computed = node.inputs[2] not in builder.constants
+    ends = [0] * len(starts) if computed else numbers(builder, node, 2)
+    axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
+    steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
+    first, hops, made = [0] * len(shape), [1] * len(shape), list(dims_of(node.outputs[0]))
+    for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
+        size = shape[axis]
+        if (
+            (not isinstance(size, int) or computed)
+            and start >= 0
+            and hop == 1
+            and builder.is_told(made[axis])
+        ):
+            first[axis] = start
+        elif computed:
+            raise NoMatch(f"how much it takes of axis {axis} is computed")
+        elif isinstance(size, int):
+            taken = range(*slice(start, end, hop).indices(size))
+            first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
+            made[axis] = len(taken)
+        elif start < 0 or hop < 0 or end < 2**31 - 1:
+            raise NoMatch(f"it cuts axis {axis}, whose size is not known")
+        else:
+            first[axis], hops[axis] = start, hop
+    set_shape(node.outputs[0], made)  # what inference could not tell: the step takes as many
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Slice(*who(node), x.name, y, tuple(first), tuple(hops)), node)
+
+
+def lower_split(builder: PlanBuilder, node: Node) -> None:
+    """A Slice for each output that is read."""
+    x = data(builder, node.inputs[0])
+    axis = ops.Split.of(node).axis % len(x.shape)
+    start = 0
+    for output in node.outputs:
+        shape = dims_of(output)
+        size = shape[axis]
+        if not isinstance(size, int):
+            raise NoMatch(f"it splits axis {axis}, whose size is not known")
+        if output.uses() or output.is_graph_output():
+            starts = tuple(start if a == axis else 0 for a in range(len(shape)))
+            y = moved(builder, output, x)
+            step = Slice(output.name or "", (node.name or "",), x.name, y, starts, (1,) * len(shape))
+            builder.add(step, node)
+        start += size

@@ -1,0 +1,92 @@
+"""Conv, in codes and in floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from intact.engine.lower.base.builder import PlanBuilder
+from intact.engine.lower.base.float_weights import bias_vector, float_weight, hold_input, write_floats
+from intact.engine.lower.base.fused import Fused
+from intact.engine.lower.base.images import Image, add_over_images, lower_over_images
+from intact.engine.lower.base.operand import CodesRead
+from intact.engine.lower.base.weighted_layer import lower_weighted
+from intact.engine.lower.base.weights import Weight, weight_of
+from intact.engine.lower.base.wide_weights import split_weight
+from intact.engine.lower.base.window import window
+from intact.engine.lower.rules.elements.split_quantize import codes_read
+from intact.engine.lower.rules.moves.stack_planes import (
+    VolumeWindow,
+    as_planes,
+    as_volumes,
+    plane_dims,
+    stacked,
+    volume_window,
+)
+from intact.engine.lower.rules.products.float_conv import write_float_conv_of_volumes
+from intact.engine.steps import Conv, Epilogue, FloatConv, Step
+from intact.graph import Node, ops
+
+
+def lower_conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """A Conv of codes over sequences, images or volumes."""
+    node = fused.root
+    weight = weight_of(builder, node.inputs[1], 0)
+    said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
+    if len(kernel) == 3:
+        read = CodesRead(*builder.wanted_codes(node.inputs[0]))
+    else:
+        read = codes_read(builder, node.inputs[0], of_images=True)
+    groups = said.group
+    read, weight = split_weight(builder, node, read, weight, 1, groups)
+    volumes = volume_window(node, said, kernel, rows=groups > 1) if len(kernel) == 3 else None
+    shape = window(node, said, kernel) if volumes is None else volumes.over
+
+    def step(image: Image) -> Step:
+        made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
+        return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
+
+    if volumes is not None:
+        return _over_volumes(builder, fused, read, weight, volumes, step)
+    return lower_over_images(builder, fused, read, weight, step)
+
+
+def _over_volumes(
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, window: VolumeWindow,
+    make: Callable[[Image], Step],
+) -> list[Node]:  # fmt: skip
+    """A convolution over volumes is one over their planes, each beside its neighbours in depth."""
+    x = read.x
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+
+    def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        who = name, done
+        planes, before = as_planes(builder, x, *who)
+        image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
+        residual, more = as_planes(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
+        made, behind = as_volumes(builder, y, *who)
+        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
+        return [*before, *stack, *more, step, *behind]
+
+    return lower_weighted(builder, fused, read, weight, window.filters(weight.codes), steps)
+
+
+def lower_conv_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """A Conv of floats over sequences, images or volumes."""
+    node = fused.root
+    weight = float_weight(builder, node.inputs[1])
+    said, value = ops.Conv.of(node), node.outputs[0]
+    if weight.ndim == 5:
+        return write_float_conv_of_volumes(builder, node, weight)
+    shape = window(node, said, weight.shape[2:])
+    filters = np.moveaxis(weight, 1, -1)
+    name, done = node.name or "", (node.name or "",)
+    bias = bias_vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
+    x, held = builder.real(node.inputs[0]), hold_input(builder, node, 2, "bias", bias)
+    y, laid = write_floats(builder, value), (shape.strides, shape.dilations, shape.pads, said.group)
+    w = hold_input(builder, node, 1, "filters", filters if filters.ndim == 4 else filters[:, None])
+    add_over_images(builder, node, x, y, lambda a, b: FloatConv(name, done, a, b, w, held, *laid))
+    return [node]

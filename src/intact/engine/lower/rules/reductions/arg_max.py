@@ -1,0 +1,26 @@
+"""ArgMax and ArgMin."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import plain, tell, who
+from intact.engine.steps import ArgMax, Reshape
+from intact.graph import Node, ops
+from intact.numerics.along_axis import ORDERED
+
+
+def lower_arg_max(builder: PlanBuilder, node: Node) -> None:
+    """One step, which keeps the axis; a Reshape takes it away."""
+    x, value = plain(builder, node.inputs[0]), node.outputs[0]
+    said = (ops.ArgMax if node.op_type == "ArgMax" else ops.ArgMin).of(node)
+    if x.dtype not in ORDERED or not x.shape:
+        raise NoMatch(f"no kernel orders {x.dtype}")
+    axis = said.axis % len(x.shape)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+    kept = builder.scratch(f"{value.name}.kept", "int64", shape) if not said.keepdims else ""
+    tell(value, [n for a, n in enumerate(shape) if said.keepdims or a != axis])
+    y = builder.write_plain(value, "int64")
+    smallest, last = node.op_type == "ArgMin", bool(said.select_last_index)
+    builder.add(ArgMax(*who(node), x.name, kept or y, axis, smallest, last), node)
+    if kept:
+        builder.add(Reshape(*who(node), kept, y))

@@ -1,0 +1,19 @@
+"""LogSoftmax."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import PlanBuilder
+from intact.engine.lower.base.chain import Shape, StepChain
+from intact.graph import Node, ops
+
+
+def lower_log_softmax(builder: PlanBuilder, node: Node) -> None:
+    """What is below the largest one, less the logarithm of the sum of its exponentials."""
+    x = builder.real(node.inputs[0])
+    shape = builder.tensors[x].shape
+    axis = ops.LogSoftmax.of(node).axis % len(shape)
+    kept: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    chain = StepChain(builder, node)
+    below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, kept), shape)
+    total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, kept)
+    chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)

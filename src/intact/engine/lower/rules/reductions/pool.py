@@ -1,0 +1,285 @@
+"""Pools; those of sequences [n, c, l] are over images [n, c, 1, l], between two Reshapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, check_ratio, dims_of, is_float32
+from intact.engine.lower.base.grids import Grid
+from intact.engine.lower.base.images import as_image, image_dims
+from intact.engine.lower.base.rule import data, moved
+from intact.engine.lower.base.window import LoweredWindow, pads_of_window, window
+from intact.engine.lower.rules.moves.stack_planes import (
+    as_planes,
+    as_volumes,
+    plane_dims,
+    stacked,
+    volume_window,
+)
+from intact.engine.steps import Binary, FloatConv, Pool, Reshape, Step
+from intact.engine.steps.base.dims import Dim
+from intact.engine.steps.base.window import Pair
+from intact.graph import Node, ops
+from intact.numerics.windows import Window
+
+
+def lower_max_pool(builder: PlanBuilder, node: Node) -> None:
+    """MaxPool and GlobalMaxPool of codes, and MaxPool of floats."""
+    tensor = data(builder, node.inputs[0])
+    if tensor.codes is None and (tensor.dtype != "float32" or node.op_type == "GlobalMaxPool"):
+        raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
+    volumes = len(tensor.shape) == 5 and node.op_type == "MaxPool"
+    if len(tensor.shape) not in (3, 4) and not volumes:
+        raise NoMatch("it is no pool of sequences, images or volumes")
+    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+        raise NoMatch("its indices are used")
+    y = moved(builder, node.outputs[0], tensor)
+    if node.op_type == "MaxPool" and ops.MaxPool.of(node).storage_order:
+        raise NoMatch("its storage order is by columns")
+    if volumes:
+        _max_of_volumes(builder, node, tensor.name, y)
+        return
+    pool = _global("max") if node.op_type == "GlobalMaxPool" else _windowed(node)
+    _over_images(builder, node, tensor.name, y, pool)
+
+
+def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
+    """A pool over each plane, and one over what that leaves of the planes that a window has in depth, which
+    lie between each other's rows: the largest of the largest.
+
+    Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
+    so far has that plane anyway.
+    """
+    said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
+    flat = volume_window(node, said, (1, *kernel[1:]), rows=True).over
+    window = volume_window(node, said, (kernel[0], 1, 1), rows=True)
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+    assert isinstance(depth, int), "planes were counted"
+    hop, (front, behind) = window.stride, window.pads
+    if max(front, behind) >= window.kernel:
+        raise NoMatch("a window lies in its pads alone")
+    if depth + front + behind <= (window.kernel - 1) * window.dilation:
+        raise NoMatch("its window is deeper than the volume")
+    along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(said.ceil_mode))
+    (places,) = along.positions((depth,))
+    reach = (places - 1) * hop + (window.kernel - 1) * window.dilation + 1 - front
+    window = replace(window, pads=(front, max(behind, reach - depth)), repeats=True)
+    if window.dilation > 1 and any(window.pads):
+        raise NoMatch("planes of its window are apart, and it reaches beyond the ends")
+    planes, before = as_planes(builder, x, *who)
+    made, after = as_volumes(builder, y, *who)
+    _check_pads((kernel[1], kernel[2]), flat)
+    tensor, (count, channels, *_) = builder.tensors[made], builder.tensors[planes].shape
+    sizes = (count, channels, *tensor.shape[2:])
+    pooled = made if window.alone else builder.scratch(f"{y}.pooled", tensor.dtype, sizes, tensor.codes)
+    over = kernel[1], kernel[2]
+    pool = Pool(
+        *who, planes, pooled, "max", over, flat.strides, flat.dilations, flat.pads, bool(said.ceil_mode)
+    )
+    image, stack = stacked(builder, pooled, depth, window, *who)
+    column = window.kernel, 1
+    deep = [] if window.alone else [Pool(*who, image, made, "max", column, column)]
+    for step in (*before, pool, *stack, *deep, *after):
+        builder.add(step, node)
+
+
+def _check_pads(kernel: Pair, shape: LoweredWindow) -> None:
+    """Refuse a window that may lie in its pads alone."""
+    reach = [(k - 1) * d for k, d in zip(kernel, shape.dilations, strict=True)] * 2
+    if any(pad > most for pad, most in zip(shape.pads, reach, strict=True)):
+        raise NoMatch("a window lies in its pads alone")
+
+
+Make = Callable[[Node, str, str], Pool]
+
+
+def _over_images(builder: PlanBuilder, node: Node, x: str, y: str, make: Make) -> None:
+    """The pool, from an image or a sequence to an image, a sequence, or what is left of one."""
+    who = node.name or "", (node.name or "",)
+    tensor, made = builder.tensors[x], builder.tensors[y]
+    image, before = as_image(builder, x, *who) if len(tensor.shape) == 3 else (x, [])
+    for step in before:
+        builder.add(step)
+    shape = builder.tensors[image].shape
+    if len(made.shape) == 4:
+        builder.add(make(node, image, y), node)
+        return
+    sizes = image_dims(made.shape) if len(made.shape) == 3 else (*shape[:2], 1, 1)
+    pooled = builder.scratch(f"{y}.pooled", made.dtype, sizes, made.codes)
+    builder.add(make(node, image, pooled), node)
+    builder.add(Reshape(*who, pooled, y))
+
+
+def _global(mode: Literal["average", "max"]) -> Make:
+    """Of whole planes."""
+    return lambda node, x, y: Pool(node.name or "", (node.name or "",), x, y, mode)
+
+
+def _windowed(node: Node) -> Make:
+    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    shape = window(node, said, said.kernel_shape)
+    height, width = (1, *said.kernel_shape)[-2:]
+    _check_pads((height, width), shape)
+    return lambda node, x, y: Pool(
+        node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
+        (height, width), shape.strides, shape.dilations, shape.pads,
+        bool(said.ceil_mode), isinstance(said, ops.AveragePool) and bool(said.count_include_pad),
+    )  # fmt: skip
+
+
+def lower_average_pool(builder: PlanBuilder, node: Node) -> None:
+    """AveragePool, GlobalAveragePool, and ReduceMean over whole planes, of codes."""
+    x, codes = builder.wanted_codes(node.inputs[0])
+    rank = len(builder.tensors[x].shape)
+    volumes = rank == 5 and node.op_type == "AveragePool"
+    if not volumes and rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
+        raise NoMatch("it is no pool of images, sequences or volumes")
+    value = node.outputs[0]
+    output = builder.output(value)
+    if output.grid is None:
+        raise NoMatch("its output goes on in float")
+    check_ratio(Grid.of(codes), output.grid)
+    # The mean of codes that are never below the zero point is not below it either.
+    zero = output.grid.zero_point
+    low = zero if codes.low >= codes.zero_point else None
+    high = zero if codes.high <= codes.zero_point else None
+    if node.op_type == "ReduceMean":
+        _check_axes(builder, node)
+    y = builder.write(output, value, low, high)
+    if volumes:
+        average_over_volumes(builder, node, x, y, partial(_average_of_planes, node))
+        return
+    pool = _windowed(node) if node.op_type == "AveragePool" else _global("average")
+    _over_images(builder, node, x, y, pool)
+
+
+def _average_of_planes(node: Node, x: str, y: str, kernel: Pair, shape: LoweredWindow) -> Pool:
+    _check_pads(kernel, shape)
+    counts_pads = bool(ops.AveragePool.of(node).count_include_pad)
+    return Pool(
+        node.name or "", (node.name or "",), x, y, "average", kernel, shape.strides, shape.dilations,
+        shape.pads, False, counts_pads,
+    )  # fmt: skip
+
+
+def _check_axes(builder: PlanBuilder, node: Node) -> None:
+    """Refuse a mean over anything but the whole planes."""
+    axes = ops.ReduceMean.of(node).axes_of(node, builder.constants)
+    if axes is None:
+        raise NoMatch("its axes is not a constant")
+    if sorted(a % 4 for a in axes) != [2, 3]:
+        raise NoMatch("it is a mean over other axes than height and width")
+
+
+def average_over_volumes(
+    builder: PlanBuilder, node: Node, x: str, y: str, make: Callable[[str, str, Pair, LoweredWindow], Step]
+) -> None:
+    """An AveragePool of volumes as one of planes, with those that its window has in depth between their rows.
+
+    Args:
+        x, y: Tensors of volumes.
+        make: The pool of images: what it reads and makes, its kernel and window.
+    Raises:
+        NoMatch: How many elements a window counts depends on its depth.
+    """
+    said, who = ops.AveragePool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
+    window = volume_window(node, said, kernel, rows=True)
+    if said.ceil_mode or (any(window.pads) and not said.count_include_pad):
+        raise NoMatch("its windows reach over the ends of a volume, and count what is inside")
+    planes, before = as_planes(builder, x, *who)
+    image, stack = stacked(builder, planes, depth, window, *who)
+    made, after = as_volumes(builder, y, *who)
+    pool = make(image, made, (kernel[1] * window.kernel, kernel[2]), window.over)
+    for step in (*before, *stack, pool, *after):
+        builder.add(step, node)
+
+
+def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
+    """Sums, by a convolution of each channel, divided by how many elements each of them counts."""
+    x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
+    shape, made = builder.tensors[x].shape, dims_of(value)
+    if len(shape) == 5:
+        _average_of_volumes(builder, node, x, said)
+        return
+    laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
+    channels = shape[1] if len(shape) in (3, 4) else None
+    if not isinstance(channels, int) or not channels or not is_float32(value):
+        raise NoMatch("it is no pool of images or sequences of a known number of channels")
+    who = node.name or "", (node.name or "",)
+    if flat := len(shape) == 3:
+        x, before = as_image(builder, x, *who)
+        for step in before:
+            builder.add(step)
+        shape, made = image_dims(shape), image_dims(made)
+    plain = not said.ceil_mode and (bool(said.count_include_pad) or not any(laid.pads))
+    weight = builder.hold(f"{node.name}.window", np.ones((channels, *kernel, 1), np.float32))
+
+    def sums(y: str, pads: tuple[int, int, int, int]) -> str:
+        conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, pads, channels)
+        builder.add(conv, node)
+        return y
+
+    pooled = builder.scratch(f"{value.name}.sums", "float32", made)
+    counts: NDArray[np.float32] = np.array(prod(kernel), np.float32)
+    pads = laid.pads
+    if not plain:
+        counts, pads = _counted(said, kernel, shape[2:], made[2:], laid)
+    held = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))
+    if flat:
+        y = builder.scratch(f"{value.name}.means", "float32", made)
+    else:
+        y = builder.write(builder.output(value), value)
+    builder.add(Binary(*who, "div", sums(pooled, pads), held, y))
+    if flat:
+        builder.add(Reshape(*who, y, builder.write_plain(value, "float32")))
+
+
+def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, said: ops.AveragePool) -> None:
+    """The same over planes; each window counts all elements under it."""
+    channels, value = builder.tensors[x].shape[1], node.outputs[0]
+    if not isinstance(channels, int) or not channels or not is_float32(value):
+        raise NoMatch("it is no pool of volumes of a known number of channels")
+    if not said.count_include_pad and any(pads_of_window(node, said, said.kernel_shape)):
+        raise NoMatch("its windows reach over the rim of a volume, and count what is inside")
+    part = np.float32(1 / prod(said.kernel_shape))
+
+    def pool(image: str, made: str, kernel: Pair, laid: LoweredWindow) -> FloatConv:
+        weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+        who = node.name or "", (node.name or "",)
+        return FloatConv(*who, image, made, weight, "", laid.strides, laid.dilations, laid.pads, channels)
+
+    average_over_volumes(builder, node, x, builder.write_plain(value, "float32"), pool)
+
+
+def _counted(
+    said: ops.AveragePool,
+    kernel: Sequence[int],
+    sizes: Sequence[Dim],
+    outputs: Sequence[Dim],
+    laid: LoweredWindow,
+) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
+    """How many elements each window counts, float32 [1, 1, *outputs], and the pads that all of them want."""
+    found, ends = [], []
+    for axis, (n, out, k) in enumerate(zip(sizes, outputs, kernel, strict=True)):
+        if not isinstance(n, int) or not isinstance(out, int):
+            raise NoMatch("windows reach over a rim whose place is not known")
+        stride, hop, before, behind = (
+            laid.strides[axis], laid.dilations[axis], laid.pads[axis], laid.pads[axis + 2],
+        )  # fmt: skip
+        places = np.arange(out)[:, None] * stride - before + np.arange(k) * hop
+        rim = (before, behind) if said.count_include_pad else (0, 0)
+        found.append(((places >= -rim[0]) & (places < n + rim[1])).sum(axis=1))
+        ends.append(max(behind, int(places.max(initial=0)) - n + 1))
+    counts = np.outer(*found).astype(np.float32)[None, None]
+    if not counts.all():
+        raise NoMatch("a window lies in its pads alone")
+    return counts, (laid.pads[0], laid.pads[1], ends[0], ends[1])

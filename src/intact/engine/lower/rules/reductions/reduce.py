@@ -1,0 +1,64 @@
+"""Reductions of floats."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.chain import Shape, StepChain
+from intact.engine.lower.base.rule import Rule
+from intact.engine.steps import Reduce
+from intact.graph import Node, ops
+
+_REDUCTIONS = {
+    "GlobalAveragePool": "mean", "GlobalMaxPool": "max", "ReduceMax": "max", "ReduceMean": "mean",
+    "ReduceMin": "min", "ReduceSum": "sum",
+}  # fmt: skip
+
+
+def lower_reduce(builder: PlanBuilder, node: Node) -> None:
+    """One number for the floats along any axes."""
+    value, source = node.outputs[0], builder.either(node.inputs[0])
+    rank = len(builder.tensors[source].shape)
+    axes: tuple[int, ...] = tuple(range(2, rank))
+    keepdims = True
+    if node.op_type.startswith("Reduce"):
+        said = ops.Reduction.of(node)
+        keepdims = bool(said.keepdims)
+        given = said.axes_of(node, builder.constants)
+        if given is None:
+            raise NoMatch("its axes is not a constant")
+        everything = () if said.noop_with_empty_axes else range(rank)
+        axes = tuple(sorted({axis % rank for axis in given} or everything))
+    y = builder.write(builder.output(value), value)
+    who = node.name or "", (node.name or "",)
+    builder.add(Reduce(*who, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
+
+
+def reduced_axes(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
+    """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
+    x, said = builder.real(node.inputs[0]), ops.Reduction.of(node)
+    shape = builder.tensors[x].shape
+    given = said.axes_of(node, builder.constants)
+    if given is None:
+        raise NoMatch("its axes is not a constant")
+    everything = () if said.noop_with_empty_axes else range(len(shape))
+    axes = tuple(sorted({axis % len(shape) for axis in given} or everything))
+    kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return x, shape, axes, bool(said.keepdims), kept
+
+
+def sum_of(before: str, behind: str) -> Rule:
+    """A sum of squares or magnitudes, and a function of it; "" for none."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        x, shape, axes, keepdims, _ = reduced_axes(builder, node)
+        chain = StepChain(builder, node)
+        if before == "square":
+            x = chain.binary("mul", x, x, shape)
+        elif before == "magnitude":
+            x = chain.binary("max", x, chain.binary("mul", x, chain.number("minus", -1.0), shape), shape)
+        made = dims_of(chain.value)
+        found = chain.reduce("sum", x, axes, keepdims, made, "" if behind else chain.y)
+        if behind:
+            chain.function(behind, found, made, chain.y)
+
+    return rule

@@ -1,0 +1,24 @@
+"""ReduceLogSumExp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intact.engine.lower.base.builder import PlanBuilder, dims_of
+from intact.engine.lower.base.chain import StepChain
+from intact.engine.lower.rules.reductions.reduce import reduced_axes
+from intact.graph import Node
+
+
+def lower_reduce_log_sum_exp(builder: PlanBuilder, node: Node) -> None:
+    """Of what is left below the largest one, so that no exponential overflows."""
+    x, shape, axes, keepdims, kept = reduced_axes(builder, node)
+    chain, made = StepChain(builder, node), dims_of(node.outputs[0])
+    most = float(np.finfo(np.float32).max)
+    largest = chain.reduce("max", x, axes, True, kept)
+    # Finite, so that infinities come out of exp and log as they are, and not as inf - inf.
+    largest = chain.binary("min", largest, chain.number("most", most), kept)
+    largest = chain.binary("max", largest, chain.number("least", -most), kept)
+    below = chain.binary("sub", x, largest, shape)
+    total = chain.reduce("sum", chain.function("exp", below, shape), axes, keepdims, made)
+    chain.binary("add", chain.function("log", total, made), chain.reshape(largest, made), made, chain.y)

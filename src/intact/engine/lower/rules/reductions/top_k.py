@@ -1,0 +1,34 @@
+"""TopK."""
+
+from __future__ import annotations
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import between, data, moved, numbers, who
+from intact.engine.steps import Dim, Tensor, TopK
+from intact.graph import Node, Value, ops, set_shape
+from intact.numerics.along_axis import ORDERED
+
+
+def lower_top_k(builder: PlanBuilder, node: Node) -> None:
+    """Of a known number of elements. They come in order, also where any order would do."""
+    x, said = data(builder, node.inputs[0]), ops.TopK.of(node)
+    k = numbers(builder, node, 1)
+    if x.dtype not in ("codes", *ORDERED) or not x.shape:
+        raise NoMatch(f"no kernel orders {x.dtype}")
+    if len(k) != 1 or k[0] < 0:
+        raise NoMatch(f"it asks for {k} elements")
+    axis = said.axis % len(x.shape)
+    shape = tuple(k[0] if a == axis else n for a, n in enumerate(x.shape))
+    places = Tensor("", "int64", shape)
+    y, where = (
+        _written(builder, value, like, shape) for value, like in zip(node.outputs, (x, places), strict=True)
+    )
+    builder.add(TopK(*who(node), x.name, y, where, axis, k[0], bool(said.largest)), node)
+
+
+def _written(builder: PlanBuilder, value: Value, like: Tensor, shape: tuple[Dim, ...]) -> str:
+    """What becomes one of the outputs; a tensor of its own where nobody reads it."""
+    if not value.name or not (value.uses() or value.is_graph_output()):
+        return between(builder, f"{value.name or 'unread'}.left", like, shape)
+    set_shape(value, shape)
+    return moved(builder, value, like)
