@@ -6,7 +6,12 @@ codes pass through it. A record stands in the file of its kind: adding one there
 # ruff: noqa: F403
 
 from intact.graph.ops.arithmetic import *
+from intact.graph.ops.attributes import copied as copied
+from intact.graph.ops.attributes import plain as plain
+from intact.graph.ops.attributes import subgraphs as subgraphs
+from intact.graph.ops.float_functions import *
 from intact.graph.ops.functions import *
+from intact.graph.ops.logic import *
 from intact.graph.ops.lookup import *
 from intact.graph.ops.moves import *
 from intact.graph.ops.norms import *
@@ -17,6 +22,7 @@ from intact.graph.ops.record import Look as Look
 from intact.graph.ops.record import Operator as Operator
 from intact.graph.ops.recurrent import *
 from intact.graph.ops.reductions import *
+from intact.graph.ops.signals import *
 from intact.graph.ops.structure import *
 from intact.graph.ops.weighted import *
 from intact.graph.ops.window import Windowed as Windowed

@@ -75,3 +75,20 @@ class Mod(Arithmetic):
 @dataclass(frozen=True)
 class Where(Arithmetic):
     """Inputs: condition, where it holds, where not."""
+
+
+@dataclass(frozen=True)
+class Sums(Arithmetic, shared=True):
+    """Of any number of tensors, in no order that ONNX says."""
+
+    exact: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Mean(Sums):
+    pass
+
+
+@dataclass(frozen=True)
+class Sum(Sums):
+    pass

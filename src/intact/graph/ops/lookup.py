@@ -10,19 +10,25 @@ from numpy.typing import NDArray
 
 from intact.graph.ops import (
     arithmetic,
+    float_functions,
     functions,
+    logic,
     moves,
     norms,
     pools,
     qoperators,
     recurrent,
     reductions,
+    signals,
     structure,
     weighted,
 )
 from intact.graph.ops.record import Kind, Look, Operator
 
-_FILES = (arithmetic, functions, moves, norms, pools, qoperators, recurrent, reductions, structure, weighted)
+_FILES = (
+    arithmetic, float_functions, functions, logic, moves, norms, pools, qoperators, recurrent, reductions,
+    signals, structure, weighted,
+)  # fmt: skip
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:

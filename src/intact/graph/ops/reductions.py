@@ -39,6 +39,11 @@ class ReduceMin(Reduction):
 
 
 @dataclass(frozen=True)
+class ReduceProd(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
 class ReduceMean(Reduction):
     pass
 

@@ -38,6 +38,14 @@ class Cast(Shaped):
 
 
 @dataclass(frozen=True)
+class CastLike(Shaped):
+    """Inputs: data, a tensor of the type that it makes. Quantized files name it as a float step."""
+
+    data: ClassVar[tuple[int, ...] | None] = None
+    exact: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class ConstantOfShape(Shaped):
     """Inputs: sizes."""
 
@@ -68,6 +76,16 @@ class GridSample(Shaped):
 @dataclass(frozen=True)
 class Range(Shaped):
     """Inputs: start, end, step."""
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Shaped):
+    """Inputs: data, lengths. Pairs do not pass it: the engine moves codes for constant lengths alone."""
+
+    data: ClassVar[tuple[int, ...] | None] = None
+    exact: ClassVar[bool] = False
+    batch_axis: int = 1
+    time_axis: int = 0
 
 
 @dataclass(frozen=True)

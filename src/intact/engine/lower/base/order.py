@@ -24,8 +24,7 @@ from intact.engine.steps import (
 )  # fmt: skip
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import UnsupportedError
-from intact.graph import Node, Value, is_op
-from intact.graph.ops.attributes import subgraphs
+from intact.graph import Node, Value, is_op, ops
 from intact.limits import FALLBACK_PARTS
 
 _CHEAP = (Binary, Clip, Concat, Elementwise, Function, Pad, Reshape, Resize, Slice, Transpose)
@@ -284,7 +283,7 @@ def values_read(node: Node) -> list[Value]:
 
 def _captured(node: Node) -> list[Value]:
     """Values of the main graph that the subgraphs of `node` read."""
-    graphs = subgraphs(node)
+    graphs = ops.subgraphs(node)
     inner = {n for g in graphs for n in g.all_nodes()}
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}

@@ -9,7 +9,6 @@ import numpy as np
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.steps import Dim, ShapeArithmetic
 from intact.graph import DOUBTFUL, Node, Value, cut, is_op, ops
-from intact.graph.ops.attributes import subgraphs
 
 _NEVER = ops.DRAWING | {"DequantizeLinear", "QuantizeLinear"}
 """Operators of pairs, which the plan rounds, and those that draw numbers."""
@@ -28,7 +27,7 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
                 found[node] = None
             continue
         read = [value for value in node.inputs if value is not None and value not in builder.constants]
-        if read and all(value.producer() in found for value in read) and not subgraphs(node):
+        if read and all(value.producer() in found for value in read) and not ops.subgraphs(node):
             found[node] = None
     return frozenset(found)
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.grids import FloatGrid, Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Note, Value, is_op, ops, replace
-from intact.graph.ops.attributes import copied
 from intact.numerics import dequantize, quantize
 
 STAYS = "intact.stays"
@@ -137,7 +136,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
         if x not in made:
             made[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
-                dtype=model.dtype, shape=x.shape, **copied(first),
+                dtype=model.dtype, shape=x.shape, **ops.copied(first),
             )  # fmt: skip
         node.replace_input_with(index, made[x])
     _fill_with_code(walk, node, first)
@@ -204,7 +203,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         insert = Inserter(walk.model.graph, node, walk.names, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
-            dtype=output.dtype, shape=output.shape, **copied(pair),
+            dtype=output.dtype, shape=output.shape, **ops.copied(pair),
         )  # fmt: skip
         producer = real.producer()
         assert producer is not None

@@ -8,8 +8,7 @@ from typing import Any
 from intact.engine.custom import Operator, find
 from intact.engine.lower.base.builder import NoMatch, Output, PlanBuilder, dtype_of, is_float32
 from intact.engine.steps import Call
-from intact.graph import Node
-from intact.graph.ops.attributes import plain
+from intact.graph import Node, ops
 
 
 def lower_call(builder: PlanBuilder, node: Node) -> None:
@@ -39,7 +38,7 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
             name,
             xs,
             tuple(ys),
-            json.dumps(plain(node), sort_keys=True),
+            json.dumps(ops.plain(node), sort_keys=True),
         ),
         node,
     )

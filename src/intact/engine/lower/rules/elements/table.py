@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.grids import Grid
-from intact.engine.steps import Codes, Reinterpret, Table
+from intact.engine.lower.rules.elements.reinterpret import keeps_codes, write_reinterpret
+from intact.engine.steps import Codes, Table
 from intact.graph import Node, Value, float_value_of, ops
 
 
@@ -44,25 +45,18 @@ def lower_table(
     if np.isnan(floats).any():
         raise NoMatch("it is not a number for some codes")
     made = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
-    done = tuple(n.name or "" for n in nodes)
-    if _stay(inside, made, codes, written.grid):
-        y = builder.write(written, output, codes.low, codes.high)
-        builder.add(Reinterpret(nodes[0].name or "", done, x, y), *nodes)
+    if keeps_codes(inside, made, codes, written.grid):
+        write_reinterpret(builder, nodes, x, builder.write(written, output, codes.low, codes.high))
         return
     y = builder.write(written, output, int(made.min()), int(made.max()))
     table = builder.hold(f"{nodes[0].name}.table", _bytes(builder, inside, made, codes, y))
+    done = tuple(n.name or "" for n in nodes)
     builder.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
 
 
 def codes_of(codes: Codes) -> NDArray[np.int64]:
     """Every code that can occur."""
     return np.arange(codes.low, codes.high + 1)
-
-
-def _stay(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
-    """Whether codes stay what they are: a factor that the scales share."""
-    same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
-    return same and bool((inside == made).all())
 
 
 def _bytes(

@@ -8,14 +8,14 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import data, moved, numbers, who
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Slice
-from intact.graph import Node
-from intact.graph.ops.attributes import integer
+from intact.graph import Node, ops
 
 
 def lower_reverse_sequence(builder: PlanBuilder, node: Node) -> None:
     """By constant lengths: all rows whole at once, else row by row."""
     x, lengths = data(builder, node.inputs[0]), numbers(builder, node, 1)
-    time, batch = integer(node, "time_axis", 0), integer(node, "batch_axis", 1)
+    said = ops.ReverseSequence.of(node)
+    time, batch = said.time_axis, said.batch_axis
     sizes = tuple(n for n in x.shape[:2] if isinstance(n, int))
     if {time, batch} != {0, 1} or len(sizes) < 2:
         raise NoMatch("its axes are not the first two, or their sizes are not known")

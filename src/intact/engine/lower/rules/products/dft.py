@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, has, numbers, plain, who
 from intact.engine.steps import FloatLinear, Reshape, Transpose
-from intact.graph import Node
-from intact.graph.ops.attributes import integer
+from intact.graph import Node, ops
 
 MOST_WAVES = 2**21  # numbers of a matrix; above, a fast transform wins
 
@@ -25,7 +24,8 @@ def lower_dft(builder: PlanBuilder, node: Node) -> None:
     if not isinstance(size, int) or not isinstance(parts, int) or axis == rank - 1 or size < 1:
         raise NoMatch("the size of what it transforms is not known")
     length = numbers(builder, node, 1)[0] if has(node, 1) else size
-    inverse, onesided = integer(node, "inverse", 0), integer(node, "onesided", 0)
+    said = ops.DFT.of(node)
+    inverse, onesided = said.inverse, said.onesided
     if length < 1 or (inverse and onesided):
         raise NoMatch(f"it transforms {length} elements" if length < 1 else "it is the inverse of one side")
     waves = waves_of(size, length, parts, bool(inverse), length // 2 + 1 if onesided else length)

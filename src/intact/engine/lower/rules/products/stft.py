@@ -8,8 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import between, has, numbers, plain, who
 from intact.engine.lower.rules.products.dft import MOST_WAVES, waves_of
 from intact.engine.steps import FloatConv, Reshape, Transpose
-from intact.graph import Node
-from intact.graph.ops.attributes import integer
+from intact.graph import Node, ops
 
 
 def lower_stft(builder: PlanBuilder, node: Node) -> None:
@@ -23,7 +22,7 @@ def lower_stft(builder: PlanBuilder, node: Node) -> None:
     length = numbers(builder, node, 3)[0] if has(node, 3) else -1 if window is None else window.size
     if step < 1 or length < 1 or (window is not None and window.shape != (length,)):
         raise NoMatch(f"its frames have {length} elements, at steps of {step}")
-    waves = waves_of(length, length, 1, False, length // 2 + 1 if integer(node, "onesided", 1) else length)
+    waves = waves_of(length, length, 1, False, length // 2 + 1 if ops.STFT.of(node).onesided else length)
     if waves.size > MOST_WAVES:
         raise NoMatch(f"its matrix would have {waves.size} numbers")
     if window is not None:
