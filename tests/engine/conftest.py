@@ -15,6 +15,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
+from intact.engine.steps import FallbackSubgraph
 from intact.graph import Session
 
 FLOAT = TensorProto.FLOAT
@@ -193,6 +194,17 @@ def given(g: Qdq, **arrays: NDArray[Any]) -> list[str]:
     return names
 
 
+def given_x(g: Qdq, x: NDArray[Any]) -> str:
+    """The one input of a graph, and what it holds."""
+    return given(g, x=x)[0]
+
+
+def spread_floats(spread: float = 3.0) -> NDArray[np.float32]:
+    """Floats of a normal distribution, zeros of either sign, a tiny one, and two far away."""
+    numbers = np.random.default_rng(0).standard_normal(2000) * spread
+    return np.concatenate([numbers, [0, -0.0, 1e-30, 80, -80]]).astype(np.float32)
+
+
 def few(dtype: Any, *shape: int, low: int = 0, high: int = 9) -> NDArray[Any]:
     """Small whole numbers, so that some are equal."""
     return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
@@ -204,3 +216,10 @@ def exactly(found: Lowered) -> Lowered:
     for name, want in found.expected.items():
         np.testing.assert_array_equal(found.values[name], want, strict=True)
     return found
+
+
+def reason_of_fallback(g: Qdq, output: str) -> str:
+    """Why the one node of a graph that no kernel covers is left to ONNX Runtime."""
+    (step,) = (step for step in lower(g.proto(output)).steps if step.kind == "onnx")
+    assert isinstance(step, FallbackSubgraph)
+    return step.reason

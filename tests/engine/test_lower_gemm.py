@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+from intact.graph import Session
+
 
 def last(graph, real, scale=0.1, zero=0, dtype="int8"):
     """`real` as codes, which the graph puts out."""
@@ -377,3 +381,26 @@ def test_a_channel_of_int32_bias_alone_keeps_its_multiplier(qdq, lowered):
     found = lowered(g, last(g, g.node("Conv", x, w, bias), 0.01)).agree()
     multiplier = found.plan.constants[found.step("conv").epilogue.multiplier]
     assert multiplier[0] > 0 and multiplier[1] == 0
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_a_gemm_of_beta_0_does_not_read_what_it_adds(qdq, codes):
+    g = qdq()
+    x = g.input("x", [4, 16])
+    weight = g.weight(8, 16) if codes else g.floats(8, 16)
+    bias = g.constant(np.array([np.nan, np.inf, 1, 2, 3, 4, 5, 6], np.float32))
+    data = g.proto(
+        g.node("Gemm", g.pair(x) if codes else x, weight, bias, transB=1, beta=0.0)
+    ).SerializeToString()
+    plan = lower(data)
+    x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
+    (want,) = Session(data).run({"x": x}).values()
+    (got,) = Engine(plan, threads=1).run({"x": x}).values()
+    assert not any(step.kind == "onnx" for step in plan.steps) and np.isfinite(want).all()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_factor_that_widens_the_channels_is_its_own_step(qdq, lowered):
+    g = qdq()
+    y = g.node("Mul", g.conv(g.pair(g.input("x", [1, 3, 4, 4])), 3, 1), g.floats(4, 1, 1))
+    assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "conv", "binary"]

@@ -120,3 +120,22 @@ def test_places_that_are_not_there_are_refused(qdq, lowered):
     found.plan.constants[step.places] = found.plan.constants[step.places] + 3
     with pytest.raises(QuantValueError, match="give rows that are there"):
         Engine(found.plan, threads=1).run(found.feeds)
+
+
+RESIZES = {
+    "upsample": ({"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, (1, 1, 2, 3)),
+    "half pixel": ({}, (1, 1, 2, 1.5)),
+    "shrink": ({"nearest_mode": "ceil"}, (1, 1, 0.5, 0.75)),
+    "align corners": (
+        {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"},
+        (1, 1, 1.7, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESIZES)
+def test_resize_takes_the_nearest(qdq, lowered, name):
+    g, (attributes, scales) = qdq(), RESIZES[name]
+    x = g.pair(g.input("x", [1, 2, 6, 4]))
+    y = g.node("Resize", x, "", g.constant(np.float32(scales)), mode="nearest", **attributes)
+    assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "resize"]

@@ -1,0 +1,30 @@
+"""ScatterND runs natively, as ONNX Runtime has it."""
+
+import numpy as np
+import pytest
+from tests.engine.conftest import exactly, few, given, reason_of_fallback
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("tuples", [(6, 1), (2, 3, 2), (4, 3), (0, 2)], ids=str)
+@pytest.mark.parametrize("how", ["given", "constant"])
+def test_scattered_rows(qdq, lowered, how, tuples, reduction):
+    g = qdq()
+    shape = (6, 3, 4)
+    count = tuples[-1]
+    rows = np.random.default_rng(0).permutation(np.prod(shape[:count]))[: int(np.prod(tuples[:-1]))]
+    index = np.stack(np.unravel_index(rows, shape[:count]), axis=-1).reshape(tuples)
+    index = index - np.array(shape[:count]) * (how == "constant")  # from the end
+    x, u = few("float32", *shape), few("float32", *tuples[:-1], *shape[count:], low=1)
+    if how == "given":
+        x, index, u = given(g, x=x, index=index, u=u)
+    else:
+        (x,), index, u = given(g, x=x), g.constant(index), g.constant(u)
+    exactly(lowered(g, g.node("ScatterND", x, index, u, reduction=reduction)))
+
+
+def test_rows_of_as_many_as_are_not_known_are_left_to_onnx_runtime(qdq):
+    g = qdq()
+    index, updates = g.constant(np.zeros((1, 1), np.int64)), g.floats(1, 4, 5, 6)
+    y = g.node("ScatterND", g.input("x", ["n", 4, 5, 6]), index, updates)
+    assert "the sizes that it indexes are not known" in reason_of_fallback(g, y)
