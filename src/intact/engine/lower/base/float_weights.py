@@ -43,7 +43,7 @@ def bias_row(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats 
         return None
 
 
-def scaled(array: Floats, factor: float) -> Floats:
+def scale_array(array: Floats, factor: float) -> Floats:
     """An array times a factor, formed in float64 and rounded once."""
     return array if factor == 1 else np.asarray(array * np.float64(factor), np.float32)
 

@@ -43,7 +43,7 @@ def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
     return tensor
 
 
-def moved(builder: PlanBuilder, value: Value, like: Tensor) -> str:
+def define_like(builder: PlanBuilder, value: Value, like: Tensor) -> str:
     """Define what such an operator makes of a tensor."""
     if like.codes is not None:
         return builder.write_codes(value, like.codes)

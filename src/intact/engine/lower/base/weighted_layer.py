@@ -81,18 +81,18 @@ def take_tail(builder: PlanBuilder, fused: Fused, tail: Tail) -> list[Node]:
     """Take in as much of `fused` as the epilogue can say, in order; the others."""
     for node in fused.affine:
         if not take_affine(builder, tail, node):
-            return _left(fused, tail)
+            return _rest(fused, tail)
     add, last = fused.residual, fused.activation
     if add is not None and not take_residual(builder, tail, add):
-        return _left(fused, tail)
+        return _rest(fused, tail)
     if len(last) == 1 and (take_bounds(builder, tail, last[0]) or take_slope(builder, tail, last[0])):
         return []
     if last and (function := function_of(last, fused.function)) is not None:
         tail.activation = function
         tail.nodes += last
         tail.output = last[-1].outputs[0]
-    return _left(fused, tail)
+    return _rest(fused, tail)
 
 
-def _left(fused: Fused, tail: Tail) -> list[Node]:
+def _rest(fused: Fused, tail: Tail) -> list[Node]:
     return [node for node in fused.nodes if node not in tail.nodes]

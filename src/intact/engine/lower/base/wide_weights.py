@@ -48,7 +48,9 @@ def split_weight(
     index = np.concatenate([group * size + channels for group in range(groups)])
     names = {}
     for x in filter(None, (read.x, read.low)):
-        names[x] = _repeated(builder, node, x, index, axis % len(builder.tensors[x].shape), groups * size)
+        names[x] = _repeat_channels(
+            builder, node, x, index, axis % len(builder.tensors[x].shape), groups * size
+        )
     read = replace(read, x=names[read.x], low=names.get(read.low, ""))
     return read, Weight(parts, weight.scale)
 
@@ -67,7 +69,7 @@ def _parts(codes: NDArray[np.signedinteger]) -> tuple[NDArray[np.int64], NDArray
         channels.append(np.arange(size) if wide.size * _FEW > size else wide)
 
 
-def _repeated(
+def _repeat_channels(
     builder: PlanBuilder, node: Node, x: str, index: NDArray[np.int64], axis: int, size: int
 ) -> str:
     """The tensor of x with the channels of `index`."""

@@ -68,7 +68,7 @@ def _define_plain(builder: PlanBuilder, value: Value) -> None:
 def _lower(builder: PlanBuilder, group: Group) -> None:
     """Let the rule of a group write its step; node by node where it cannot, or leaves some over."""
     try:
-        with builder.attempt(), _named(group.nodes[-1]):
+        with builder.attempt(), _name_errors(group.nodes[-1]):
             left = group.rule(builder)
     except NoMatch as why:
         if len(group.nodes) == 1:
@@ -81,7 +81,7 @@ def _lower(builder: PlanBuilder, group: Group) -> None:
 
 
 @contextmanager
-def _named(node: Node) -> Iterator[None]:
+def _name_errors(node: Node) -> Iterator[None]:
     """Say at which node a rule met what no valid file says."""
     try:
         yield

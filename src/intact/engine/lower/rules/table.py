@@ -14,7 +14,7 @@ from intact.engine.lower.rules.elements.cast import lower_cast
 from intact.engine.lower.rules.elements.clip import lower_clip, lower_integer_clip
 from intact.engine.lower.rules.elements.dequantize import lower_dequantize_linear
 from intact.engine.lower.rules.elements.elementwise import lower_is_inf, lower_mod, operation
-from intact.engine.lower.rules.elements.function import lower_function_alone, named_function
+from intact.engine.lower.rules.elements.function import function_rule, lower_function_alone
 from intact.engine.lower.rules.elements.max import integer_extreme, lower_extreme
 from intact.engine.lower.rules.elements.one_hot import lower_one_hot
 from intact.engine.lower.rules.elements.quantize import lower_quantize_linear
@@ -127,16 +127,16 @@ def lower_alone_in_floats(builder: PlanBuilder, node: Node) -> None:
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(sorted(ops.WITH_CURVE), (lower_function_alone,)),
     "Abs": (operation("abs"), lower_function_alone, lower_abs),
-    "Acos": (named_function("acos"),),
-    "Acosh": (named_function("acosh"),),
+    "Acos": (function_rule("acos"),),
+    "Acosh": (function_rule("acosh"),),
     "Add": (lower_add_alone, operation("add"), lower_function_alone, lower_binary),
     "And": (operation("and"),),
     "ArgMax": (lower_arg_max,),
     "ArgMin": (lower_arg_max,),
-    "Asin": (named_function("asin"),),
-    "Asinh": (named_function("asinh"),),
-    "Atan": (named_function("atan"),),
-    "Atanh": (named_function("atanh"),),
+    "Asin": (function_rule("asin"),),
+    "Asinh": (function_rule("asinh"),),
+    "Atan": (function_rule("atan"),),
+    "Atanh": (function_rule("atanh"),),
     "AveragePool": (lower_average_pool, lower_float_average_pool),
     "BatchNormalization": (lower_batch_norm_alone,),
     "Cast": (lower_cast,),
@@ -147,8 +147,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Concat": (lower_concat_with_tokens, lower_concat),
     "Conv": (lower_alone_in_codes, lower_alone_in_floats),
     "ConvTranspose": (lower_alone_in_codes, lower_alone_in_floats),
-    "Cos": (named_function("cos"),),
-    "Cosh": (named_function("cosh"),),
+    "Cos": (function_rule("cos"),),
+    "Cosh": (function_rule("cosh"),),
     "CumSum": (lower_cum_sum,),
     "DFT": (lower_dft,),
     "DepthToSpace": (lower_depth_to_space,),
@@ -220,8 +220,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "ScatterND": (lower_scatter_nd,),
     "Selu": (lower_function_alone, lower_selu),
     "Sign": (lower_sign,),
-    "Sin": (named_function("sin"),),
-    "Sinh": (named_function("sinh"),),
+    "Sin": (function_rule("sin"),),
+    "Sinh": (function_rule("sinh"),),
     "Slice": (lower_slice,),
     "Softmax": (lower_wide_softmax, lower_softmax_alone),
     "SpaceToDepth": (lower_space_to_depth,),

@@ -69,13 +69,13 @@ class Call(Step):
             QuantValueError: The body made something else than it should.
         """
         operator = self._operator()
-        given = [array if grid is None else _quantized(array, grid) for array, grid in inputs]
+        given = [array if grid is None else _with_grid(array, grid) for array, grid in inputs]
         keywords = {**operator.defaults, **json.loads(self.attributes)}
         if operator.codes:
             keywords["outputs"] = tuple(_grid(codes) for codes in grids if codes is not None)
         made = operator.body(*given, **keywords)
         arrays = [np.asarray(made)] if operator.outputs == 1 else [np.asarray(one) for one in made]
-        return [_checked(self, array, grid) for array, grid in zip(arrays, grids, strict=True)]
+        return [_check_output(self, array, grid) for array, grid in zip(arrays, grids, strict=True)]
 
     def _operator(self) -> Operator:
         found = find(self.operator)
@@ -87,7 +87,7 @@ class Call(Step):
         return found
 
 
-def _quantized(array: NDArray[Any], codes: Codes) -> Quantized:
+def _with_grid(array: NDArray[Any], codes: Codes) -> Quantized:
     return Quantized(array, np.float32(codes.scale), codes.zero_point)
 
 
@@ -96,7 +96,7 @@ def _grid(codes: Codes) -> OutputGrid:
     return OutputGrid(np.float32(codes.scale), codes.zero_point, dtype, codes.low, codes.high)
 
 
-def _checked(step: Call, array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+def _check_output(step: Call, array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
     if codes is None:
         return array
     low, high = (int(array.min()), int(array.max())) if array.size else (codes.low, codes.high)

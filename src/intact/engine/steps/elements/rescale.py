@@ -27,10 +27,10 @@ class Rescale(Step):
         checker.codes(self.x, self.y)
 
     def evaluate(self, run: Run) -> None:
-        run.write_codes(self.y, rescaled(run, self.x, self.y))
+        run.write_codes(self.y, rescale_to(run, self.x, self.y))
 
 
-def rescaled(run: Run, x: str, y: str) -> NDArray[np.int32]:
+def rescale_to(run: Run, x: str, y: str) -> NDArray[np.int32]:
     """The codes of x on the grid of y."""
     out = run.codes(y)
     return numerics.rescale(run.array(x), run.codes(x).affine, out.affine, out.spec)

@@ -13,7 +13,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Reads, Write
-from intact.engine.steps.elements.rescale import rescaled
+from intact.engine.steps.elements.rescale import rescale_to
 
 
 @dataclass(frozen=True)
@@ -51,5 +51,5 @@ class Concat(Step):
         if run.grid(self.y) is None:
             run.bind(self.y, np.concatenate([run.array(name) for name in self.xs], axis=self.axis))
             return
-        parts = [rescaled(run, name, self.y) for name in self.xs]
+        parts = [rescale_to(run, name, self.y) for name in self.xs]
         run.write_codes(self.y, np.concatenate(parts, axis=self.axis))

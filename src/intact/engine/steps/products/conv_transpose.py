@@ -44,13 +44,13 @@ class ConvTranspose(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)
-        return x[0], out, *transposed_sizes(self, x[2:], kernel)
+        return x[0], out, *conv_transpose_sizes(self, x[2:], kernel)
 
     def evaluate(self, run: Run) -> None:
         """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
         zero_point, kernel = run.codes(self.x).zero_point, filters(run, self.weight)
         x = run.array(self.x)
-        transposed_sizes(self, x.shape[2:], kernel.shape[2:])
+        conv_transpose_sizes(self, x.shape[2:], kernel.shape[2:])
         sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], self.strides, strict=True)]
         x = _spread(x, zero_point, self.strides)
         room = [d * (k - 1) for d, k in zip(self.dilations, kernel.shape[2:], strict=True)]
@@ -64,7 +64,7 @@ class ConvTranspose(Step):
             (a, b) if n > 0 else (max(a + n + b, 0), 0) for n, (a, b) in zip(sizes, around, strict=True)
         ]
         acc = numerics.conv(
-            _framed(x, around, zero_point), kernel[:, :, ::-1, ::-1], zero_point,
+            _frame(x, around, zero_point), kernel[:, :, ::-1, ::-1], zero_point,
             bias=self.epilogue.added(run), dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
         self.epilogue.evaluate(run, self.y, acc, axis=1)
@@ -93,7 +93,7 @@ class _Transposed(Protocol):
     def output_padding(self) -> Pair: ...
 
 
-def transposed_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int]) -> Shape:
+def conv_transpose_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int]) -> Shape:
     """Height and width of what a transposed convolution makes of an image of `sizes`.
 
     Raises:
@@ -130,7 +130,7 @@ def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:
     return wide
 
 
-def _framed(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
+def _frame(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
     """`x` with a frame of real 0; a negative width cuts."""
     padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
     cut = [slice(max(-a, 0), b if b < 0 else None) for a, b in around]

@@ -18,7 +18,7 @@ from intact.engine.steps.base.step import Halo, Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.engine.steps.products.conv_transpose import halo_of_transposed, transposed_sizes
+from intact.engine.steps.products.conv_transpose import conv_transpose_sizes, halo_of_transposed
 from intact.engine.steps.products.float_linear import check_filters_of_floats
 
 
@@ -52,11 +52,11 @@ class FloatConvTranspose(Step):
         x, (out, *kernel, depth) = sizes.of(self.x), sizes.of(self.weight)
         if x[1] != depth * self.groups:
             raise mismatch(self.x, f"{x[1]} channels", f"{depth * self.groups}, as its weight has")
-        spatial = transposed_sizes(self, x[2:], kernel)
+        spatial = conv_transpose_sizes(self, x[2:], kernel)
         return x[0], out, *spatial
 
     def evaluate(self, run: Run) -> None:
-        transposed_sizes(self, run.array(self.x).shape[2:], run.array(self.weight).shape[1:-1])
+        conv_transpose_sizes(self, run.array(self.x).shape[2:], run.array(self.weight).shape[1:-1])
         y = numerics.float_conv_transpose(
             run.array(self.x), np.moveaxis(run.array(self.weight), -1, 1),
             run.array(self.bias) if self.bias else None, stride=self.strides, padding=by_axis(self.pads),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.cpu.binding import Binding
-from intact.engine.cpu.steps.base.epilogue import bound_epilogue
+from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.steps import Conv
 from intact.kernels import depthwise
@@ -29,7 +29,7 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
         zero = 256 * zero + zero_of(binding.codes(step.low))
     correction = -zero * weight.astype(np.int64).sum(axis=(1, 2, 3))
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
-    epilogue = bound_epilogue(
+    epilogue = bind_epilogue(
         step.epilogue, step.y, binding, channels=len(weight), correction=correction, residual=residual
     )
     x, y = binding.image(step.x), binding.image(step.y)

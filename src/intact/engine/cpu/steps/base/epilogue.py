@@ -16,7 +16,7 @@ from intact.kernels.program import View
 from intact.numerics import NO_OFFSET
 
 
-def bound_epilogue(
+def bind_epilogue(
     epilogue: Epilogue, y: str, binding: Binding, *, channels: int, repeats: int = 1,
     correction: NDArray[Any] | int = 0, residual: View | None = None,
 ) -> BoundEpilogue:  # fmt: skip

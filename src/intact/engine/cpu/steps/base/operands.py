@@ -36,7 +36,7 @@ def spread(binding: Binding, name: str, shape: Shape) -> Real:
     return replace(found, view=found.view.part(found.view.offset, shape, still))
 
 
-def turned(found: Real, order: Sequence[int]) -> Real:
+def transpose_operand(found: Real, order: Sequence[int]) -> Real:
     """Its axes in another order."""
     sizes, strides = ([axes[i] for i in order] for axes in (found.view.sizes, found.view.strides))
     return replace(found, view=found.view.part(found.view.offset, sizes, strides))

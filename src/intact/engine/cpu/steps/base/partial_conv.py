@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.binding import Binding
-from intact.engine.cpu.steps.base.epilogue import bound_epilogue
+from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.shapes import checksum
 from intact.engine.steps import Conv, ConvTranspose, Linear
@@ -54,7 +54,7 @@ class PartialConv:
 def native_conv(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     """The native_conv convolution, in the form that is chosen."""
     tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding)
-    layer, direct = _layer(part, step, binding), _suited(forms, part)
+    layer, direct = _layer(part, step, binding), _best_kernel(forms, part)
     if _tiles_possible(part):
         default = tiled if _tiles_pay(part, direct, binding) else direct
         choice = binding.chooser.choose(layer, [tiled, *forms], default)
@@ -95,7 +95,7 @@ def _direct_forms(binding: Binding) -> list[str]:
     return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
 
 
-def _suited(kernels: Sequence[str], part: PartialConv) -> str:
+def _best_kernel(kernels: Sequence[str], part: PartialConv) -> str:
     """The first of the kernels that the layer's size suits: the cost model's choice."""
     pixels, window = prod(part.y.sizes[:3]), prod(part.weight.shape[1:]) * (1 if part.low is None else 2)
     channels = part.weight.shape[0] // part.groups
@@ -206,7 +206,7 @@ def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilo
     def make() -> BoundEpilogue:
         zeros = _zeros(part, step, binding, _low_of(step) or step.x)
         repeats = part.repeats
-        return bound_epilogue(
+        return bind_epilogue(
             step.epilogue, step.y, binding, channels=channels, repeats=repeats, correction=zeros
         )
 

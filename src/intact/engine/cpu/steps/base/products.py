@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding
-from intact.engine.cpu.steps.base.epilogue import bound_epilogue
+from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.operands import spread
 from intact.engine.steps import MatMul, Shape
 from intact.kernels.float_steps import Product, Real
@@ -12,7 +12,7 @@ from intact.kernels.float_steps import Product, Real
 def product_of(step: MatMul, binding: Binding, a: Real, y: Real) -> Product:
     """The product of a and the step's b."""
     b = spread(binding, step.b, matrices_under(binding, step.b, binding.shape(step.y)))
-    return Product(a, b, y, bound_epilogue(step.epilogue, step.y, binding, channels=1))
+    return Product(a, b, y, bind_epilogue(step.epilogue, step.y, binding, channels=1))
 
 
 def matrices_under(binding: Binding, name: str, shape: Shape) -> Shape:

@@ -34,7 +34,7 @@ def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[N
     from_codes, to_codes = binding.grid(x_name), binding.grid(y_name)
     if from_codes is None or to_codes is None or _same_bytes(from_codes, to_codes):
         return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
-    zero, grid, table = zero_of(from_codes), grid_of(to_codes), _rescaled(from_codes, to_codes)
+    zero, grid, table = zero_of(from_codes), grid_of(to_codes), _rescale_table(from_codes, to_codes)
     with np.errstate(over="ignore"):
         nearest = np.float32(from_codes.scale / to_codes.scale)
     for multiplier in (
@@ -50,7 +50,7 @@ def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[N
     return [pointwise.lookup(x, binding.hold(table), y, binding.kernels)]
 
 
-def _rescaled(codes: Codes, y: Codes) -> NDArray[np.uint8]:
+def _rescale_table(codes: Codes, y: Codes) -> NDArray[np.uint8]:
     """The byte of y for each byte (N28)."""
     bytes_of = numerics.rescale(np.arange(256) - codes.offset, codes.affine, y.affine, y.spec) + y.offset
     return np.clip(bytes_of, *y.byte_range).astype(np.uint8)

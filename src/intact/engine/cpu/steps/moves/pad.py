@@ -15,10 +15,10 @@ def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
     x, y = binding.view(step.x), binding.view(step.y)
     starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
     target = part_of(y, starts, x.sizes)
-    return [*_filled(step, binding, x, y), *move(binding, step.x, x, step.y, target)]
+    return [*_fill(step, binding, x, y), *move(binding, step.x, x, step.y, target)]
 
 
-def _filled(step: Pad, binding: Binding, x: View, y: View) -> list[NativeStep]:
+def _fill(step: Pad, binding: Binding, x: View, y: View) -> list[NativeStep]:
     codes = binding.tensor(step.y).codes
     if codes is not None:
         byte = int(binding.array(step.fill)[0]) + codes.offset if step.fill else zero_of(codes)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.binding import Binding, binds, dtype_of
-from intact.engine.cpu.steps.base.epilogue import bound_epilogue
+from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.indices import check_constant_index
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.steps import ChosenLinear
@@ -55,7 +55,7 @@ def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View)
         index,
         y,
         binding.packed(step.weight, f"{kernel}.to{high}.chosen{step.groups}", pack),
-        bound_epilogue(step.epilogue, step.y, binding, channels=len(weight), correction=correction),
+        bind_epilogue(step.epilogue, step.y, binding, channels=len(weight), correction=correction),
         kernel=kernel,
         threads=binding.threads,
         zero=zero,

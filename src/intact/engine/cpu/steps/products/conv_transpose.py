@@ -18,10 +18,10 @@ from intact.numerics.floats.transposed import phases
 @binds(ConvTranspose)
 def bind_conv_transpose(step: ConvTranspose, binding: Binding) -> list[NativeStep]:
     """One convolution for each phase of the strides, which writes the outputs of that phase."""
-    return [native_conv(part, step, binding) for part in _transposed_parts(step, binding)]
+    return [native_conv(part, step, binding) for part in _parts(step, binding)]
 
 
-def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[PartialConv]:
+def _parts(step: ConvTranspose, binding: Binding) -> Iterator[PartialConv]:
     x, y, weight = binding.image(step.x), binding.image(step.y), binding.weight(step.weight)
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
     axes = [phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
@@ -44,10 +44,10 @@ def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[Partial
                 label=f".{taps_label(h.taps)}." + "+".join(taps_label(one.taps) for one in together),
                 repeats=number,
             )
-            yield part if h.taps and w.taps else _untouched(part, binding)
+            yield part if h.taps and w.taps else _zero_part(part, binding)
 
 
-def _untouched(part: PartialConv, binding: Binding) -> PartialConv:
+def _zero_part(part: PartialConv, binding: Binding) -> PartialConv:
     """Outputs that no tap reaches: one tap of weight 0, on a pixel of their own: x may have none."""
     (n, h, w, _), channels = part.y.sizes, part.x.sizes[3]
     still = binding.hold(np.zeros(channels + SLACK, np.uint8)).part(0, (n, h, w, channels), (0, 0, 0, 1))

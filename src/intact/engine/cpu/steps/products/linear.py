@@ -17,7 +17,7 @@ def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
     """
     before: list[NativeStep] = []
 
-    def gathered(name: str) -> View:
+    def as_rows(name: str) -> View:
         view = binding.view(name)
         if (rows := _rows(view)) is not None:
             return rows
@@ -25,8 +25,8 @@ def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
         before.append(moves.copy(view, dense))
         return _dense_rows(dense)
 
-    x, low = gathered(step.x), gathered(step.low) if step.low else None
-    residual = gathered(step.epilogue.residual) if step.epilogue.residual else None
+    x, low = as_rows(step.x), as_rows(step.low) if step.low else None
+    residual = as_rows(step.epilogue.residual) if step.epilogue.residual else None
     weight = binding.weight(step.weight)[:, None, None, :]
     y = binding.view(step.y)
     if (rows := _rows(y)) is not None:

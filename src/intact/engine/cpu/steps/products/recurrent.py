@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.cpu.steps.base.operands import operand_of, turned
+from intact.engine.cpu.steps.base.operands import operand_of, transpose_operand
 from intact.engine.steps import Recurrent
 from intact.kernels import float_gemm, recurrent
 from intact.kernels.float_steps import Real
@@ -28,7 +28,7 @@ def bind_recurrent(step: Recurrent, binding: Binding) -> list[NativeStep]:
         if not name:
             return None
         found = operand_of(binding, name)
-        return turned(found, order) if step.batch_first else found
+        return transpose_operand(found, order) if step.batch_first else found
 
     x = real(step.x, (1, 0, 2))
     assert x is not None

@@ -66,7 +66,7 @@ def _largest(step: Pool, binding: Binding, window: PixelWindow) -> list[NativeSt
     between = binding.temporary(dtype, (n, y.sizes[1], width, channels))
     return [
         make(x, between, _along(window, 0), binding.kernels),
-        make(between, y, _turned(_along(window, 1)), binding.kernels),
+        make(between, y, _along_rows(_along(window, 1)), binding.kernels),
     ]
 
 
@@ -89,12 +89,12 @@ def _of_few_channels(
     )
     return [
         make(lines, dense(first, (n, high, 1, width * channels)), _along(window, 0), binding.kernels),
-        moves.copy(_transposed(first), turned, binding.kernels),
+        moves.copy(_transpose(first), turned, binding.kernels),
         make(
             dense(turned, (n, width, 1, high * channels)), dense(last, (n, wide, 1, high * channels)),
             _along(window, 1), binding.kernels,
         ),
-        moves.copy(_transposed(last), y, binding.kernels),
+        moves.copy(_transpose(last), y, binding.kernels),
     ]  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def _rows_are_dense(x: View, itemsize: int) -> bool:
     return x.strides[2] == x.sizes[3] * itemsize and (x.sizes[3] == 1 or x.strides[3] == itemsize)
 
 
-def _transposed(image: View) -> View:
+def _transpose(image: View) -> View:
     sizes, strides = ([axes[i] for i in (0, 2, 1, 3)] for axes in (image.sizes, image.strides))
     return image.part(image.offset, sizes, strides)
 
@@ -114,7 +114,7 @@ def _along(window: PixelWindow, axis: int) -> PixelWindow:
     return PixelWindow((kernel, 1), (stride, 1), (dilation, 1), (before, 0, behind, 0))
 
 
-def _turned(window: PixelWindow) -> PixelWindow:
+def _along_rows(window: PixelWindow) -> PixelWindow:
     """A window over columns, as one along rows."""
     (kernel, _), (stride, _), (dilation, _) = window.kernel, window.strides, window.dilations
     return PixelWindow((1, kernel), (1, stride), (1, dilation), (0, window.pads[0], 0, window.pads[2]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.cpu.steps.base.operands import operand_of, turned
+from intact.engine.cpu.steps.base.operands import operand_of, transpose_operand
 from intact.engine.steps import Reduce
 from intact.kernels import float_steps
 from intact.kernels.program import NativeStep
@@ -15,5 +15,7 @@ def bind_reduce(step: Reduce, binding: Binding) -> list[NativeStep]:
     x, y = operand_of(binding, step.x), operand_of(binding, step.y)
     kept = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
     inner = sorted(step.axes)
-    written = turned(y, kept) if step.keepdims else y
-    return [float_steps.reduce(turned(x, [*kept, *inner]), written, step.function, binding.kernels)]
+    written = transpose_operand(y, kept) if step.keepdims else y
+    return [
+        float_steps.reduce(transpose_operand(x, [*kept, *inner]), written, step.function, binding.kernels)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.cpu.steps.base.operands import operand_of, spread, turned
+from intact.engine.cpu.steps.base.operands import operand_of, spread, transpose_operand
 from intact.engine.steps import Softmax
 from intact.kernels import float_steps
 from intact.kernels.program import NativeStep
@@ -15,6 +15,6 @@ def bind_softmax(step: Softmax, binding: Binding) -> list[NativeStep]:
     shape = binding.shape(step.y)
     axis = step.axis % len(shape)
     order = [*(i for i in range(len(shape)) if i != axis), axis]
-    x, y = (turned(operand_of(binding, name), order) for name in (step.x, step.y))
-    mask = turned(spread(binding, step.mask, shape), order) if step.mask else None
+    x, y = (transpose_operand(operand_of(binding, name), order) for name in (step.x, step.y))
+    mask = transpose_operand(spread(binding, step.mask, shape), order) if step.mask else None
     return [float_steps.softmax(x, y, step.gain, mask, binding.kernels)]

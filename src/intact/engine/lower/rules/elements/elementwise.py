@@ -20,7 +20,7 @@ def operation(name: str) -> Rule:
     return rule
 
 
-def _attributed(name_of: Callable[[Node], str]) -> Rule:
+def _operation_of(name_of: Callable[[Node], str]) -> Rule:
     """The same, of an operation that the attributes say."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
@@ -66,7 +66,7 @@ def operation_step(
     return builder.tensors[y]
 
 
-lower_is_inf = _attributed(_infinite)
+lower_is_inf = _operation_of(_infinite)
 """IsInf: of either sign, or of one."""
-lower_mod = _attributed(lambda node: "fmod" if ops.Mod.of(node).fmod else "mod")
+lower_mod = _operation_of(lambda node: "fmod" if ops.Mod.of(node).fmod else "mod")
 """Mod, with the sign of the divisor or of the dividend."""

@@ -41,7 +41,7 @@ def lower_function_alone(builder: PlanBuilder, node: Node) -> None:
     lower_function(builder, [node], ops.called(node), variable[0], node.outputs[0])
 
 
-def named_function(function: str) -> Rule:
+def function_rule(function: str) -> Rule:
     """One of `numerics.FUNCTIONS`."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:

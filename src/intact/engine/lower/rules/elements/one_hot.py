@@ -21,14 +21,14 @@ def lower_one_hot(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("its values or its depth are computed")
     shape = dims_of(node.outputs[0])
     axis = ops.OneHot.of(node).axis % len(shape)
-    held = _constants(builder, node, index.dtype)
+    hold = _constants(builder, node, index.dtype)
     wide = (*index.shape[:axis], 1, *index.shape[axis:])
-    negative = operation_step(builder, node, "less", index, held("zero", 0), shape=index.shape)
-    moved = operation_step(builder, node, "add", index, held("depth", depth), shape=index.shape)
+    negative = operation_step(builder, node, "less", index, hold("zero", 0), shape=index.shape)
+    moved = operation_step(builder, node, "add", index, hold("depth", depth), shape=index.shape)
     counted = operation_step(builder, node, "where", negative, moved, index, shape=index.shape)
     column = builder.scratch(f"{node.outputs[0].name}.column", index.dtype, wide)
     builder.add(Reshape(*who(node), counted.name, column))
-    places = held("places", np.arange(depth).reshape(-1, *[1] * (len(shape) - axis - 1)))
+    places = hold("places", np.arange(depth).reshape(-1, *[1] * (len(shape) - axis - 1)))
     there = operation_step(builder, node, "equal", builder.tensors[column], places, shape=shape)
     off, on = builder.arrays[values.name].reshape(-1)
     each = _constants(builder, node, values.dtype)
@@ -38,8 +38,8 @@ def lower_one_hot(builder: PlanBuilder, node: Node) -> None:
 def _constants(builder: PlanBuilder, node: Node, dtype: str) -> Callable[[str, object], Tensor]:
     """What makes constants of a dtype for a node."""
 
-    def held(name: str, numbers: object) -> Tensor:
+    def hold(name: str, numbers: object) -> Tensor:
         array = np.asarray(numbers, dtype)
         return Tensor(builder.hold(f"{node.name}.{name}", array), dtype, array.shape)
 
-    return held
+    return hold

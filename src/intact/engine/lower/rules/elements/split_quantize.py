@@ -31,7 +31,7 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
     high, low = split_codes(grid.format, grid.scale, grid.zero_point)
     if not np.isfinite(np.float32(high.scale)):
         raise NoMatch(f"its input is in steps of {grid.scale}, whose high bytes no float32 scales")
-    x, pads = _unpadded(builder, quantize) if of_images else (None, (0, 0, 0, 0))
+    x, pads = _without_pad(builder, quantize) if of_images else (None, (0, 0, 0, 0))
     base = value.name if x is None else f"{value.name}.unpadded"
     names = f"{base}.high", f"{base}.low"
     if names[0] not in builder.tensors:
@@ -40,7 +40,7 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
     return CodesRead(names[0], whole, names[1], pads)
 
 
-def _unpadded(builder: PlanBuilder, quantize: Node) -> tuple[str | None, Pads]:
+def _without_pad(builder: PlanBuilder, quantize: Node) -> tuple[str | None, Pads]:
     """What a Pad with zeros in front of a pair pads, and by how much; None where there is none."""
     source = quantize.inputs[0]
     if source is not None and is_op(source.producer(), "Pad"):

@@ -74,7 +74,7 @@ def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[An
     operands: list[NDArray[Any]] = []
     for index, value in enumerate(node.inputs):
         if value is None:
-            operands.append(np.asarray(_left_out(node, index), np.float32))
+            operands.append(np.asarray(_default_operand(node, index), np.float32))
         else:
             operands.append(known[value] if value in known else _number(builder, value))
     if (step := float_value_of(node, operands)) is not None:
@@ -85,7 +85,7 @@ def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[An
     return np.asarray(made, np.float32)
 
 
-def _left_out(node: Node, index: int) -> float:
+def _default_operand(node: Node, index: int) -> float:
     """What an operand is that is not given: the ends of Clip."""
     if node.op_type != "Clip":
         raise NoMatch("an operand in the middle is left out")

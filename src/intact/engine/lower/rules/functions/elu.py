@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.chain import StepChain
-from intact.engine.lower.rules.elements.function import named_function
+from intact.engine.lower.rules.elements.function import function_rule
 from intact.graph import Node, ops
 
 
@@ -27,7 +27,7 @@ def lower_celu(builder: PlanBuilder, node: Node) -> None:
     """``max(x, 0) + alpha * elu(min(x, 0) / alpha)``."""
     alpha = ops.Celu.of(node).alpha
     if alpha == 1:
-        named_function("elu")(builder, node)
+        function_rule("elu")(builder, node)
         return
     if not alpha > 0:
         raise NoMatch(f"its alpha is {alpha}")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, check_ratio, dims_of, is_float32
 from intact.engine.lower.base.grids import Grid
-from intact.engine.lower.base.rule import data, moved, plain, who
+from intact.engine.lower.base.rule import data, define_like, plain, who
 from intact.engine.steps import Binary, Concat, Pad
 from intact.graph import Node, Value, is_op, ops
 
@@ -30,7 +30,9 @@ def lower_concat_with_tokens(builder: PlanBuilder, node: Node) -> None:
     size = builder.tensors[x].shape[axis]
     if not isinstance(size, int):
         raise NoMatch(f"the size of axis {axis} is not known")
-    before, after = (_joined(parts[s], axis, len(shape)) for s in (slice(free[0]), slice(free[0] + 1, None)))
+    before, after = (
+        _join_constants(parts[s], axis, len(shape)) for s in (slice(free[0]), slice(free[0] + 1, None))
+    )
     wide = np.maximum(before.shape, after.shape)
     middle = np.zeros([1] * len(shape), np.float32)
     around = ((before, before.shape[axis]), (middle, size), (after, after.shape[axis]))
@@ -57,7 +59,7 @@ def _token(builder: PlanBuilder, value: Value | None, axis: int, rank: int) -> N
     return np.repeat(array, size, axis) if isinstance(size, int) and size != array.shape[axis] else array
 
 
-def _joined(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:
+def _join_constants(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:
     """Constants side by side; without any, nothing along the axis."""
     arrays = [part for part in parts if part is not None]
     if not arrays:
@@ -85,7 +87,7 @@ def lower_concat(builder: PlanBuilder, node: Node) -> None:
         parts = [plain(builder, v) for v in node.inputs]
         if any(part.dtype != first.dtype for part in parts):
             raise NoMatch("it joins codes and floats")
-        y = moved(builder, value, first)
+        y = define_like(builder, value, first)
         builder.add(Concat(*who(node), tuple(part.name for part in parts), y, axis), node)
         return
     grid = Grid.of(codes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.rule import between, data, moved, who
+from intact.engine.lower.base.rule import between, data, define_like, who
 from intact.engine.steps import Dim, Reshape, Transpose
 from intact.graph import Node, ops
 
@@ -15,9 +15,9 @@ def lower_depth_to_space(builder: PlanBuilder, node: Node) -> None:
     if not isinstance(c, int):
         raise NoMatch("its channels are not known")
     if said.mode == "DCR":
-        _reordered(builder, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
+        _reorder(builder, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
     else:
-        _reordered(builder, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
+        _reorder(builder, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
 
 
 def lower_space_to_depth(builder: PlanBuilder, node: Node) -> None:
@@ -27,7 +27,7 @@ def lower_space_to_depth(builder: PlanBuilder, node: Node) -> None:
     if not isinstance(h, int) or not isinstance(w, int):
         raise NoMatch("its height or width is not known")
     perm = (0, 3, 5, 1, 2, 4) if said.mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    _reordered(builder, node, (n, c, h // b, b, w // b, b), perm)
+    _reorder(builder, node, (n, c, h // b, b, w // b, b), perm)
 
 
 def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
@@ -37,12 +37,12 @@ def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
     return n, c, h, w
 
 
-def _reordered(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
+def _reorder(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
     """A Reshape to `split`, a Transpose, and a Reshape to what the graph says."""
     x, name = data(builder, node.inputs[0]), node.outputs[0].name
     cut = between(builder, f"{name}.split", x, split)
     turned = between(builder, f"{name}.turned", x, tuple(split[i] for i in perm))
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Reshape(*who(node), x.name, cut), node)
     builder.add(Transpose(*who(node), cut, turned, perm))
     builder.add(Reshape(*who(node), turned, y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.rule import between, data, moved, plain, who
+from intact.engine.lower.base.rule import between, data, define_like, plain, who
 from intact.engine.lower.rules.moves.resize import check_count, take_places
 from intact.engine.steps import Dim, Expand, Reshape
 from intact.graph import Node
@@ -44,4 +44,4 @@ def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> Non
     for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
         if size != new and not (size == 1 and builder.is_told(new)):
             raise NoMatch(f"the size of axis {axis} is not known")
-    builder.add(Expand(*who(node), x.name, moved(builder, node.outputs[0], x)), node)
+    builder.add(Expand(*who(node), x.name, define_like(builder, node.outputs[0], x)), node)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, moved, plain, tell, who
+from intact.engine.lower.base.rule import between, data, define_like, plain, tell, who
 from intact.engine.steps import Dim, Gather, Reshape, Slice, Tensor
 from intact.graph import Node, ops, set_shape
 
@@ -29,7 +29,7 @@ def lower_gather_of_one(builder: PlanBuilder, node: Node) -> None:
     cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
     tell(node.outputs[0], (*shape[:axis], *index.shape, *shape[axis + 1 :]))
     row = between(builder, f"{node.outputs[0].name}.row", x, cut)
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Slice(*who(node), x.name, row, starts, (1,) * len(shape)), node)
     builder.add(Reshape(*who(node), row, y))
 
@@ -45,7 +45,7 @@ def lower_gather(builder: PlanBuilder, node: Node) -> None:
     check_range(builder, index, x.shape[axis])
     if index.name in builder.arrays:  # where indices are computed of sizes, nobody knew what they make
         set_shape(value, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
-    y = moved(builder, value, x)
+    y = define_like(builder, value, x)
     builder.add(Gather(*who(node), x.name, index.name, y, axis), node)
 
 
@@ -69,7 +69,7 @@ def take_rows(
     rest, name = x.shape[len(sizes) :], node.outputs[0].name
     rows = between(builder, f"{name}.rows", x, (prod(sizes), *rest))
     picked = between(builder, f"{name}.picked", x, (chosen.size, *rest))
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     held = builder.hold(f"{node.name}.rows", chosen)
     builder.add(Reshape(*who(node), x.name, rows), node)
     builder.add(Gather(*who(node), rows, held, picked))

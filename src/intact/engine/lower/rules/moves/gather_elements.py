@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import data, moved, plain, who
+from intact.engine.lower.base.rule import data, define_like, plain, who
 from intact.engine.steps import GatherElements
 from intact.graph import Node, ops
 
@@ -16,5 +16,5 @@ def lower_gather_elements(builder: PlanBuilder, node: Node) -> None:
     axis = ops.GatherElements.of(node).axis % max(len(x.shape), 1)
     if not x.shape:
         raise NoMatch("it has no axis")
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(GatherElements(*who(node), x.name, index.name, y, axis), node)

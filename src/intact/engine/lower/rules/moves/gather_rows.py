@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, moved, plain, who
+from intact.engine.lower.base.rule import between, data, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Dim, GatherRows, Reshape, Tensor
 from intact.graph import Node, ops
@@ -57,7 +57,7 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
     count, name = index.shape[-1], value.name
     if not isinstance(count, int) or count < 1:
         raise NoMatch("the length of its tuples is not known")
-    sizes = known_sizes(x.shape[batch : batch + count])
+    sizes = require_sizes(x.shape[batch : batch + count])
     front = product_of_sizes((*x.shape[:batch], *sizes), f"{name}.front")
     rows = under_shape(
         builder, node, x, "rows", (front, product_of_sizes(x.shape[batch + count :], f"{name}.row"))
@@ -65,7 +65,7 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
     tuples = index_tuples(builder, node, index)
     picked = between(builder, f"{name}.picked", x, (tuples.shape[0], rows.shape[1]))
     builder.add(GatherRows(*who(node), rows.name, tuples.name, picked, sizes), node)
-    y = moved(builder, value, x)
+    y = define_like(builder, value, x)
     builder.add(Reshape(*who(node), picked, y))
 
 
@@ -78,7 +78,7 @@ def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
     return named[0] if len(named) == 1 and prod(known) == 1 else name
 
 
-def known_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
+def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
     """Sizes that are numbers.
 
     Raises:
@@ -110,7 +110,7 @@ def under_shape(builder: PlanBuilder, node: Node, x: Tensor, what: str, shape: t
     if array is not None:
         if not all(isinstance(n, int) for n in shape):
             raise NoMatch("the size of a constant's rows is not known")
-        flat = array.reshape(known_sizes(shape))
+        flat = array.reshape(require_sizes(shape))
         return Tensor(builder.hold(f"{node.name}.{what}", flat), x.dtype, flat.shape)
     y = between(builder, f"{node.outputs[0].name}.{what}", x, shape)
     builder.add(Reshape(*who(node), x.name, y))

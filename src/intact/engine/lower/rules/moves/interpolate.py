@@ -26,7 +26,7 @@ def lower_interpolation(builder: PlanBuilder, node: Node, said: ops.Resize) -> N
     if builder.tensors[x].dtype != "float32":
         raise NoMatch(f"it interpolates {builder.tensors[x].dtype}")
     shape = builder.tensors[x].shape
-    changed = sorted(changed_axes(builder, node, said, shape), key=lambda found: found[3])
+    changed = sorted(axes_to_resize(builder, node, said, shape), key=lambda found: found[3])
     if not changed:
         builder.add(Reshape(*who(node), x, builder.write_plain(node.outputs[0], "float32")), node)
     for axis, size, wanted, scale in changed:
@@ -49,11 +49,11 @@ def samples(
     """Which of `size` elements each of `wanted` is a sum of, and their weights: [wanted, terms] each."""
     at = coordinates(said, np.float64, size, wanted, scale)
     smooth = bool(said.antialias) and scale < 1
-    places, weights = _smoothed(at, size, said, scale) if smooth else SAMPLES[said.mode](at, size, said)
+    places, weights = _antialias(at, size, said, scale) if smooth else SAMPLES[said.mode](at, size, said)
     return places, weights.astype(np.float32)
 
 
-def changed_axes(
+def axes_to_resize(
     builder: PlanBuilder, node: Node, said: ops.Resize, shape: Shape
 ) -> list[tuple[int, int, int, float]]:
     """(axis, size, wanted size, scale) for each axis that does not stay as it is."""
@@ -121,7 +121,7 @@ def _keys(away: Reals, a: float) -> Reals:
     return np.where(away <= 1, near, np.where(away < 2, far, 0))
 
 
-def _smoothed(at: Reals, size: int, said: ops.Resize, scale: float) -> tuple[NDArray[np.int64], Reals]:
+def _antialias(at: Reals, size: int, said: ops.Resize, scale: float) -> tuple[NDArray[np.int64], Reals]:
     """Of all neighbours under the kernel made wide by 1 / scale, as ONNX Runtime and PyTorch have it: those
     beyond the ends count for the last one, or not at all."""
     reach = (2 if said.mode == "cubic" else 1) / scale

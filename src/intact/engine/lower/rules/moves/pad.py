@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, has, moved, who
-from intact.engine.lower.rules.moves.resize import check_count, known_size, take_places
+from intact.engine.lower.base.rule import between, data, define_like, has, who
+from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
 from intact.engine.steps import Pad, Slice, Tensor
 from intact.graph import Node, ops
 
@@ -30,7 +30,7 @@ def lower_pad(builder: PlanBuilder, node: Node) -> None:
         if before < 0 or after < 0:
             raise NoMatch("its pads are negative")
         if before or after:
-            size = known_size(shape, axis)
+            size = require_size(shape, axis)
             if mode != "edge" and max(before, after) >= size:
                 raise NoMatch(f"it pads axis {axis} with more than there is")
             check_count(axis, before + size + after)
@@ -53,7 +53,7 @@ def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
     if any(n < 0 for pair in pads for n in pair):
         x = _cut(builder, node, x, pads)
         pads = tuple((max(before, 0), max(after, 0)) for before, after in pads)
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Pad(*who(node), x.name, y, pads, fill), node)
 
 

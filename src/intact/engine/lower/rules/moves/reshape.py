@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import PlanBuilder, dims_of
-from intact.engine.lower.base.rule import data, has, moved, numbers, tell, who
+from intact.engine.lower.base.rule import data, define_like, has, numbers, tell, who
 from intact.engine.steps import Reshape
 from intact.graph import Node, is_op
 
@@ -19,5 +19,5 @@ def lower_reshape(builder: PlanBuilder, node: Node) -> None:
         else:
             axes, rest = {axis % rank for axis in given}, iter(x.shape)
             tell(node.outputs[0], [1 if axis in axes else next(rest) for axis in range(rank)])
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Reshape(*who(node), x.name, y), node)

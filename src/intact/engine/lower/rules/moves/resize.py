@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import data, moved, who
+from intact.engine.lower.base.rule import data, define_like, who
 from intact.engine.lower.rules.moves.interpolate import (
     SAMPLES,
     Reals,
-    changed_axes,
+    axes_to_resize,
     coordinates,
     lower_interpolation,
 )
@@ -27,10 +27,10 @@ Places = Mapping[int, NDArray[np.int64]]
 def take_places(builder: PlanBuilder, node: Node, x: Tensor, places: Places) -> None:
     """Write the step that reads these places of axes; without any a Reshape."""
     if not places:  # of a scalar, or as often as it is there
-        builder.add(Reshape(*who(node), x.name, moved(builder, node.outputs[0], x)), node)
+        builder.add(Reshape(*who(node), x.name, define_like(builder, node.outputs[0], x)), node)
         return
     indices = tuple(builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items())
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Resize(*who(node), x.name, y, tuple(places), indices), node)
 
 
@@ -44,7 +44,7 @@ def check_count(axis: int, count: int) -> None:
         raise NoMatch(f"it makes {count} elements along axis {axis}")
 
 
-def known_size(shape: tuple[Dim, ...], axis: int) -> int:
+def require_size(shape: tuple[Dim, ...], axis: int) -> int:
     """The size of an axis.
 
     Raises:
@@ -72,10 +72,10 @@ def lower_resize(builder: PlanBuilder, node: Node) -> None:
 def _take_nearest(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
     x = data(builder, node.inputs[0])
     axes, indices = list[int](), list[str]()
-    for axis, size, wanted, scale in changed_axes(builder, node, said, x.shape):
+    for axis, size, wanted, scale in axes_to_resize(builder, node, said, x.shape):
         axes.append(axis)
         indices.append(builder.hold(f"{node.name}.axis{axis}", _nearest(said, size, wanted, scale)))
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
 
 

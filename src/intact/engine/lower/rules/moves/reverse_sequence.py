@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import data, moved, numbers, who
+from intact.engine.lower.base.rule import data, define_like, numbers, who
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Slice
 from intact.graph import Node, ops
@@ -25,7 +25,7 @@ def lower_reverse_sequence(builder: PlanBuilder, node: Node) -> None:
     if steps and all(length == steps for length in lengths):
         starts, hops = ([at if axis == time else one for axis in range(rank)]
                         for at, one in ((steps - 1, 0), (-1, 1)))  # fmt: skip
-        y = moved(builder, node.outputs[0], x)
+        y = define_like(builder, node.outputs[0], x)
         builder.add(Slice(*who(node), x.name, y, tuple(starts), tuple(hops)), node)
         return
     if rank in (4, 5):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.grids import Grid
-from intact.engine.lower.base.rule import data, moved, plain, who
+from intact.engine.lower.base.rule import data, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import check_range
 from intact.engine.steps import ScatterElements, Tensor
 from intact.graph import Node, Value, ops
@@ -21,8 +21,8 @@ def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("it has no axis")
     axis, made = said.axis % len(x.shape), with_codes_of_both(x, updates)
     check_range(builder, index, x.shape[axis])
-    reduction = known_reduction(said.reduction, x)
-    y = moved(builder, node.outputs[0], made)
+    reduction = require_reduction(said.reduction, x)
+    y = define_like(builder, node.outputs[0], made)
     scatter = ScatterElements(*who(node), x.name, index.name, updates.name, y, axis, reduction)
     builder.add(scatter, node)
 
@@ -46,7 +46,7 @@ def with_codes_of_both(x: Tensor, updates: Tensor) -> Tensor:
     return replace(x, codes=replace(x.codes, low=low, high=high))
 
 
-def known_reduction(name: str, x: Tensor) -> str:
+def require_reduction(name: str, x: Tensor) -> str:
     """What becomes of an element and its update.
 
     Raises:

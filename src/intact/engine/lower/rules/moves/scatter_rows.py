@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, moved, plain, who
+from intact.engine.lower.base.rule import between, define_like, plain, who
 from intact.engine.lower.rules.moves.gather_rows import (
     index_tuples,
-    known_sizes,
     product_of_sizes,
+    require_sizes,
     under_shape,
 )
 from intact.engine.lower.rules.moves.scatter_elements import (
-    known_reduction,
+    require_reduction,
     tensors_alike,
     with_codes_of_both,
 )
@@ -28,8 +28,8 @@ def lower_scatter_nd(builder: PlanBuilder, node: Node) -> None:
     count, name = index.shape[-1], value.name
     if not isinstance(count, int) or count < 1:
         raise NoMatch("the length of its tuples is not known")
-    sizes = known_sizes(x.shape[:count])
-    made, reduction = with_codes_of_both(x, updates), known_reduction(ops.ScatterND.of(node).reduction, x)
+    sizes = require_sizes(x.shape[:count])
+    made, reduction = with_codes_of_both(x, updates), require_reduction(ops.ScatterND.of(node).reduction, x)
     tuples = index_tuples(builder, node, index)
     rows = under_shape(
         builder, node, x, "rows", (prod(sizes), product_of_sizes(x.shape[count:], f"{name}.row"))
@@ -38,5 +38,5 @@ def lower_scatter_nd(builder: PlanBuilder, node: Node) -> None:
     written = between(builder, f"{name}.written", made, rows.shape)
     scatter = ScatterRows(*who(node), rows.name, tuples.name, given.name, written, sizes, reduction)
     builder.add(scatter, node)
-    y = moved(builder, value, made)
+    y = define_like(builder, value, made)
     builder.add(Reshape(*who(node), written, y))

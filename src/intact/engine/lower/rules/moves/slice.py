@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.rule import data, has, moved, numbers, who
+from intact.engine.lower.base.rule import data, define_like, has, numbers, who
 from intact.engine.steps import Slice
 from intact.graph import Node, ops, set_shape
 
@@ -38,7 +38,7 @@ def lower_slice(builder: PlanBuilder, node: Node) -> None:
         else:
             first[axis], hops[axis] = start, hop
     set_shape(node.outputs[0], made)  # what inference could not tell: the step takes as many
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Slice(*who(node), x.name, y, tuple(first), tuple(hops)), node)
 
 
@@ -54,7 +54,7 @@ def lower_split(builder: PlanBuilder, node: Node) -> None:
             raise NoMatch(f"it splits axis {axis}, whose size is not known")
         if output.uses() or output.is_graph_output():
             starts = tuple(start if a == axis else 0 for a in range(len(shape)))
-            y = moved(builder, output, x)
+            y = define_like(builder, output, x)
             step = Slice(output.name or "", (node.name or "",), x.name, y, starts, (1,) * len(shape))
             builder.add(step, node)
         start += size

@@ -110,7 +110,7 @@ def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) ->
     return made, [Transpose(name, done, x, between, _TURNED), Reshape(name, done, between, made)]
 
 
-def stacked(
+def stack_window(
     builder: PlanBuilder, x: str, depth: Dim, window: VolumeWindow, name: str, done: tuple[str, ...]
 ) -> tuple[str, list[Step]]:
     """Planes x with those of their window beside them, and the step that makes it."""

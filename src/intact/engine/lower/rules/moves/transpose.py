@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import PlanBuilder
-from intact.engine.lower.base.rule import data, moved, who
+from intact.engine.lower.base.rule import data, define_like, who
 from intact.engine.steps import Transpose
 from intact.graph import Node, ops
 
@@ -12,5 +12,5 @@ def lower_transpose(builder: PlanBuilder, node: Node) -> None:
     """One step."""
     x = data(builder, node.inputs[0])
     perm = ops.Transpose.of(node).order(len(x.shape))
-    y = moved(builder, node.outputs[0], x)
+    y = define_like(builder, node.outputs[0], x)
     builder.add(Transpose(*who(node), x.name, y, perm), node)

@@ -22,7 +22,7 @@ from intact.engine.lower.rules.moves.stack_planes import (
     as_planes,
     as_volumes,
     plane_dims,
-    stacked,
+    stack_window,
     volume_window,
 )
 from intact.engine.lower.rules.products.float_conv import write_float_conv_of_volumes
@@ -65,7 +65,7 @@ def _over_volumes(
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         who = name, done
         planes, before = as_planes(builder, x, *who)
-        image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
+        image, stack = stack_window(builder, planes, builder.tensors[x].shape[2], window, *who)
         residual, more = as_planes(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
         made, behind = as_volumes(builder, y, *who)
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))

@@ -73,7 +73,9 @@ def _into_planes(
             residual = builder.scratch(f"{others}.taps", other.dtype, dims, other.codes)
             before += [*more, Reshape(*who, others, residual)]
         step = make(
-            Image(*who, planes, taps, w, replace(_repeated(builder, epilogue, depth), residual=residual))
+            Image(
+                *who, planes, taps, w, replace(_repeat_epilogue(builder, epilogue, depth), residual=residual)
+            )
         )
         return [*before, step, Reshape(*who, taps, made), *behind]
 
@@ -81,7 +83,7 @@ def _into_planes(
     return lower_weighted(builder, fused, read, weight, packed, steps)
 
 
-def _repeated(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
+def _repeat_epilogue(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
     """For so many times as many channels."""
 
     def each(name: str) -> str:

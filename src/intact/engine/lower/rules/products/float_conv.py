@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.float_weights import Floats, bias_vector, hold_input, write_floats
-from intact.engine.lower.rules.moves.stack_planes import as_planes, as_volumes, stacked, volume_window
+from intact.engine.lower.rules.moves.stack_planes import as_planes, as_volumes, stack_window, volume_window
 from intact.engine.steps import FloatConv
 from intact.graph import Node, ops
 
@@ -17,7 +17,7 @@ def write_float_conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats
     bias = bias_vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
     x, held = builder.real(node.inputs[0]), hold_input(builder, node, 2, "bias", bias)
     planes, before = as_planes(builder, x, *who)
-    image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
+    image, stack = stack_window(builder, planes, builder.tensors[x].shape[2], window, *who)
     made, behind = as_volumes(builder, write_floats(builder, node.outputs[0]), *who)
     w = hold_input(builder, node, 1, "filters", window.filters(weight))
     conv = FloatConv(*who, image, made, w, held, shape.strides, shape.dilations, shape.pads, said.group)

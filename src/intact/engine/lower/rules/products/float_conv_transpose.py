@@ -13,7 +13,7 @@ from intact.engine.lower.rules.moves.stack_planes import (
     VolumeWindow,
     as_planes,
     as_volumes,
-    stacked,
+    stack_window,
     volume_window,
 )
 from intact.engine.steps import Concat, FloatConvTranspose, Reshape, Slice, Step
@@ -92,7 +92,7 @@ class _Maker:
         )
         if self._groups > 1 and not over.alone:
             raise NoMatch("it has groups, and its windows overlap in depth")
-        image, stack = stacked(builder, planes, depth, over, *who)
+        image, stack = stack_window(builder, planes, depth, over, *who)
         filters = np.concatenate([over.filters(weight[:, :, phase.taps]) for phase in together])
         source = self._node.inputs[1]
         w = builder.hold(f"{source.name if source is not None else ''}.{key}", filters)

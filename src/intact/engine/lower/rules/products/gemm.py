@@ -7,7 +7,7 @@ from intact.engine.lower.base.float_weights import (
     bias_row,
     float_weight,
     operand_or_constant,
-    scaled,
+    scale_array,
     write_floats,
 )
 from intact.engine.lower.base.fused import Fused
@@ -32,11 +32,11 @@ def lower_gemm_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node, said, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
     a, b = node.inputs[:2]
     c = node.inputs[2] if len(node.inputs) > 2 and said.beta else None  # a C times 0 is not read: N51
-    x = _turned(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
+    x = _transpose(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
     weight, bias = None, None
     if b in builder.constants:
         weight = float_weight(builder, b)
-        weight = scaled(weight.T if said.transB else weight, said.alpha)
+        weight = scale_array(weight.T if said.transB else weight, said.alpha)
         bias = bias_row(builder, c, weight.shape[1])
     elif said.alpha != 1:
         raise NoMatch("it scales a product of two tensors")
@@ -50,15 +50,15 @@ def lower_gemm_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
         builder.add(Binary(name, (name,), "add", made, added, write_floats(builder, value)), node)
     if weight is not None:
         write_float_linear(
-            builder, [node], x, made, weight, None if bias is None else scaled(bias, said.beta)
+            builder, [node], x, made, weight, None if bias is None else scale_array(bias, said.beta)
         )
     else:
-        right = _turned(builder, node, builder.real(b), "b") if said.transB else builder.real(b)
+        right = _transpose(builder, node, builder.real(b), "b") if said.transB else builder.real(b)
         write_float_matmul(builder, node, x, right, made)
     return [node]
 
 
-def _turned(builder: PlanBuilder, node: Node, x: str, key: str) -> str:
+def _transpose(builder: PlanBuilder, node: Node, x: str, key: str) -> str:
     """A matrix transposed."""
     rows, columns = builder.tensors[x].shape
     y = builder.scratch(f"{node.name}.{key}.T", "float32", (columns, rows))

@@ -47,13 +47,13 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
         NoMatch: It has a form that no kernel knows, weights that are no constants, or nobody reads it.
     """
     layer = _read(builder, node)
-    projected = _projected(builder, node, layer)
+    projected = _project_inputs(builder, node, layer)
     name = node.name or ""
     weight = builder.hold(f"{name}.states", layer.states)
     bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
     h, c = (_state(builder, node, index) for index in (5, 6))
     lengths = _lengths(builder, _input(node, 4))
-    y, last_h, last_c = (*(_made(builder, value) for value in node.outputs), "", "")[:3]
+    y, last_h, last_c = (*(_output(builder, value) for value in node.outputs), "", "")[:3]
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
@@ -99,7 +99,7 @@ def _cell(said: Operator) -> str:
     return "lstm"
 
 
-def _projected(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
+def _project_inputs(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
     """The tensor of inputs times their weights, and biases: where the sums over states begin."""
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
@@ -171,7 +171,7 @@ def _lengths(builder: PlanBuilder, value: Value | None) -> str:
     return tensor.name
 
 
-def _made(builder: PlanBuilder, value: Value) -> str:
+def _output(builder: PlanBuilder, value: Value) -> str:
     """The tensor of an output; "" where nobody reads it."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return ""

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, check_ratio, dims_of, is_float32
 from intact.engine.lower.base.grids import Grid
 from intact.engine.lower.base.images import as_image, image_dims
-from intact.engine.lower.base.rule import data, moved
+from intact.engine.lower.base.rule import data, define_like
 from intact.engine.lower.base.window import LoweredWindow, pads_of_window, window
 from intact.engine.lower.rules.moves.stack_planes import (
     as_planes,
     as_volumes,
     plane_dims,
-    stacked,
+    stack_window,
     volume_window,
 )
 from intact.engine.steps import Binary, FloatConv, Pool, Reshape, Step
@@ -40,13 +40,13 @@ def lower_max_pool(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("it is no pool of sequences, images or volumes")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NoMatch("its indices are used")
-    y = moved(builder, node.outputs[0], tensor)
+    y = define_like(builder, node.outputs[0], tensor)
     if node.op_type == "MaxPool" and ops.MaxPool.of(node).storage_order:
         raise NoMatch("its storage order is by columns")
     if volumes:
         _max_of_volumes(builder, node, tensor.name, y)
         return
-    pool = _global("max") if node.op_type == "GlobalMaxPool" else _windowed(node)
+    pool = _global("max") if node.op_type == "GlobalMaxPool" else _window_pool(node)
     _over_images(builder, node, tensor.name, y, pool)
 
 
@@ -84,7 +84,7 @@ def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
     pool = Pool(
         *who, planes, pooled, "max", over, flat.strides, flat.dilations, flat.pads, bool(said.ceil_mode)
     )
-    image, stack = stacked(builder, pooled, depth, window, *who)
+    image, stack = stack_window(builder, pooled, depth, window, *who)
     column = window.kernel, 1
     deep = [] if window.alone else [Pool(*who, image, made, "max", column, column)]
     for step in (*before, pool, *stack, *deep, *after):
@@ -123,7 +123,7 @@ def _global(mode: Literal["average", "max"]) -> Make:
     return lambda node, x, y: Pool(node.name or "", (node.name or "",), x, y, mode)
 
 
-def _windowed(node: Node) -> Make:
+def _window_pool(node: Node) -> Make:
     said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
     shape = window(node, said, said.kernel_shape)
     height, width = (1, *said.kernel_shape)[-2:]
@@ -157,7 +157,7 @@ def lower_average_pool(builder: PlanBuilder, node: Node) -> None:
     if volumes:
         average_over_volumes(builder, node, x, y, partial(_average_of_planes, node))
         return
-    pool = _windowed(node) if node.op_type == "AveragePool" else _global("average")
+    pool = _window_pool(node) if node.op_type == "AveragePool" else _global("average")
     _over_images(builder, node, x, y, pool)
 
 
@@ -196,7 +196,7 @@ def average_over_volumes(
     if said.ceil_mode or (any(window.pads) and not said.count_include_pad):
         raise NoMatch("its windows reach over the ends of a volume, and count what is inside")
     planes, before = as_planes(builder, x, *who)
-    image, stack = stacked(builder, planes, depth, window, *who)
+    image, stack = stack_window(builder, planes, depth, window, *who)
     made, after = as_volumes(builder, y, *who)
     pool = make(image, made, (kernel[1] * window.kernel, kernel[2]), window.over)
     for step in (*before, *stack, pool, *after):
@@ -232,7 +232,7 @@ def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
     counts: NDArray[np.float32] = np.array(prod(kernel), np.float32)
     pads = laid.pads
     if not plain:
-        counts, pads = _counted(said, kernel, shape[2:], made[2:], laid)
+        counts, pads = _count_elements(said, kernel, shape[2:], made[2:], laid)
     held = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))
     if flat:
         y = builder.scratch(f"{value.name}.means", "float32", made)
@@ -260,7 +260,7 @@ def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, said: ops.Aver
     average_over_volumes(builder, node, x, builder.write_plain(value, "float32"), pool)
 
 
-def _counted(
+def _count_elements(
     said: ops.AveragePool,
     kernel: Sequence[int],
     sizes: Sequence[Dim],

@@ -33,7 +33,7 @@ def lower_reduce(builder: PlanBuilder, node: Node) -> None:
     builder.add(Reduce(*who, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
 
 
-def reduced_axes(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
+def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
     """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
     x, said = builder.real(node.inputs[0]), ops.Reduction.of(node)
     shape = builder.tensors[x].shape
@@ -50,7 +50,7 @@ def sum_of(before: str, behind: str) -> Rule:
     """A sum of squares or magnitudes, and a function of it; "" for none."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
-        x, shape, axes, keepdims, _ = reduced_axes(builder, node)
+        x, shape, axes, keepdims, _ = reduction_of(builder, node)
         chain = StepChain(builder, node)
         if before == "square":
             x = chain.binary("mul", x, x, shape)

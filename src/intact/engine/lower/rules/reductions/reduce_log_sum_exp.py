@@ -6,13 +6,13 @@ import numpy as np
 
 from intact.engine.lower.base.builder import PlanBuilder, dims_of
 from intact.engine.lower.base.chain import StepChain
-from intact.engine.lower.rules.reductions.reduce import reduced_axes
+from intact.engine.lower.rules.reductions.reduce import reduction_of
 from intact.graph import Node
 
 
 def lower_reduce_log_sum_exp(builder: PlanBuilder, node: Node) -> None:
     """Of what is left below the largest one, so that no exponential overflows."""
-    x, shape, axes, keepdims, kept = reduced_axes(builder, node)
+    x, shape, axes, keepdims, kept = reduction_of(builder, node)
     chain, made = StepChain(builder, node), dims_of(node.outputs[0])
     most = float(np.finfo(np.float32).max)
     largest = chain.reduce("max", x, axes, True, kept)

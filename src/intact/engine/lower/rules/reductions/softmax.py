@@ -20,14 +20,14 @@ def lower_wide_softmax(builder: PlanBuilder, node: Node) -> None:
     axis = ops.Softmax.of(node).axis % len(x.shape)
     one = tuple(1 if place == axis else size for place, size in enumerate(x.shape))
 
-    def folded(tensor: Tensor, function: str) -> Tensor:
+    def fold(tensor: Tensor, function: str) -> Tensor:
         y = builder.scratch(f"{value.name}.{function}", x.dtype, one)
         builder.add(Fold(*who(node), tensor.name, y, axis, function))
         return builder.tensors[y]
 
-    less = operation_step(builder, node, "sub", x, folded(x, "max"), shape=x.shape)
+    less = operation_step(builder, node, "sub", x, fold(x, "max"), shape=x.shape)
     powers = operation_step(builder, node, "exp", less, shape=x.shape)
-    write_operation(builder, node, "div", [powers, folded(powers, "sum")])
+    write_operation(builder, node, "div", [powers, fold(powers, "sum")])
 
 
 def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, moved, numbers, who
+from intact.engine.lower.base.rule import between, data, define_like, numbers, who
 from intact.engine.steps import Dim, Tensor, TopK
 from intact.graph import Node, Value, ops, set_shape
 from intact.numerics.along_axis import ORDERED
@@ -21,14 +21,15 @@ def lower_top_k(builder: PlanBuilder, node: Node) -> None:
     shape = tuple(k[0] if a == axis else n for a, n in enumerate(x.shape))
     places = Tensor("", "int64", shape)
     y, where = (
-        _written(builder, value, like, shape) for value, like in zip(node.outputs, (x, places), strict=True)
+        _write_output(builder, value, like, shape)
+        for value, like in zip(node.outputs, (x, places), strict=True)
     )
     builder.add(TopK(*who(node), x.name, y, where, axis, k[0], bool(said.largest)), node)
 
 
-def _written(builder: PlanBuilder, value: Value, like: Tensor, shape: tuple[Dim, ...]) -> str:
+def _write_output(builder: PlanBuilder, value: Value, like: Tensor, shape: tuple[Dim, ...]) -> str:
     """What becomes one of the outputs; a tensor of its own where nobody reads it."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return between(builder, f"{value.name or 'unread'}.left", like, shape)
     set_shape(value, shape)
-    return moved(builder, value, like)
+    return define_like(builder, value, like)
