@@ -7,7 +7,7 @@
 
 #include "kernels/float_steps/float_steps.h"
 #include "steps/matmul.h"
-#include "steps/real_views.h"
+#include "steps/common/real_views.h"
 
 namespace intact {
 

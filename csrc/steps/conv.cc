@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "runtime/balance.h"
-#include "steps/chosen_step.h"
-#include "steps/conv_step.h"
-#include "steps/conv_tiles.h"
-#include "steps/panel_constants.h"
-#include "steps/window.h"
+#include "steps/conv/conv_step.h"
+#include "steps/conv/conv_tiles.h"
+#include "steps/common/panel_constants.h"
+#include "steps/conv/window.h"
 
 namespace intact {
 namespace conv_panels {
@@ -389,11 +388,6 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
   if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
   return std::make_unique<conv_panels::ConvStep>(spec);
-}
-
-std::unique_ptr<Step> make_chosen(const ChosenSpec& spec) {
-  demand(spec.conv.kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
-  return std::make_unique<conv_panels::ChosenStep>(spec);
 }
 
 }  // namespace intact

@@ -9,7 +9,7 @@
 
 #include "kernels/gemm/packed.h"
 #include "runtime/step.h"
-#include "steps/epilogue.h"
+#include "steps/common/epilogue.h"
 
 namespace intact {
 
@@ -27,14 +27,6 @@ struct ConvSpec {
   EpilogueSpec epilogue;
   int threads = 1;  // that will share the work
   int32_t zero = 0;  // the byte of x around which most of its bytes are expected
-};
-
-// Rows [1, 1, m, in], each multiplied by the weights of as many groups as there are rows of y for it, those
-// that the index chooses: y [1, 1, n, out / groups]. Negative indices count from the end; a run with one out
-// of range fails.
-struct ChosenSpec {
-  ConvSpec conv;  // 1x1 weights in groups, which all read the same channels
-  View index;  // [n], i32 or i64
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.
@@ -57,8 +49,5 @@ bool fills(const GemmOps& kernel, int64_t pixels, int64_t window, int64_t channe
 
 // Throws std::invalid_argument for what run() could not do inside the views.
 std::unique_ptr<Step> make_conv(const ConvSpec& spec);
-
-// The same; for kernels of vectors alone.
-std::unique_ptr<Step> make_chosen(const ChosenSpec& spec);
 
 }  // namespace intact

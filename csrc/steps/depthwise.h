@@ -7,7 +7,7 @@
 
 #include "kernels/depthwise/depthwise.h"
 #include "runtime/step.h"
-#include "steps/epilogue.h"
+#include "steps/common/epilogue.h"
 
 namespace intact {
 

@@ -4,7 +4,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/chunks.h"
+#include "steps/common/chunks.h"
 
 namespace intact {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "runtime/step.h"
-#include "steps/float_cut.h"
+#include "steps/common/float_cut.h"
 
 namespace intact {
 

@@ -1,7 +1,7 @@
 #include "steps/float_matmul.h"
 
 #include "kernels/registry.h"
-#include "steps/walk.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {

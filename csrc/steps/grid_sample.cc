@@ -6,13 +6,13 @@
 #include <cstdint>
 
 #include "base/tuning.h"
-#include "steps/lines.h"
-#include "steps/walk.h"
+#include "steps/common/lines.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
 
-using namespace tuning::picks;
+using namespace tuning::indexing;
 
 constexpr int64_t kFloat = sizeof(float);
 

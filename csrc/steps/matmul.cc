@@ -7,7 +7,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/walk.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {

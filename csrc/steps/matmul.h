@@ -6,7 +6,7 @@
 
 #include "kernels/matmul/matmul.h"
 #include "runtime/step.h"
-#include "steps/epilogue.h"
+#include "steps/common/epilogue.h"
 
 namespace intact {
 

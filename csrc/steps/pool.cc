@@ -5,7 +5,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/views.h"
+#include "steps/common/views.h"
 
 namespace intact {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/row_reader.h"
-#include "steps/row_writer.h"
+#include "steps/common/row_reader.h"
+#include "steps/common/row_writer.h"
 
 namespace intact {
 namespace {

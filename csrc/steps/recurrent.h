@@ -8,7 +8,7 @@
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
-#include "steps/real_views.h"
+#include "steps/common/real_views.h"
 
 namespace intact {
 

@@ -8,10 +8,10 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/column_blocks.h"
-#include "steps/row_reader.h"
-#include "steps/row_writer.h"
-#include "steps/walk.h"
+#include "steps/common/column_blocks.h"
+#include "steps/common/row_reader.h"
+#include "steps/common/row_writer.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {

@@ -7,7 +7,7 @@
 #include "kernels/float_steps/float_steps.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/transpose/transpose.h"
-#include "steps/real_views.h"
+#include "steps/common/real_views.h"
 
 namespace intact {
 

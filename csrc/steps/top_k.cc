@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "base/tuning.h"
-#include "steps/lines.h"
-#include "steps/walk.h"
+#include "steps/common/lines.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
 
-using namespace tuning::picks;
+using namespace tuning::indexing;
 
 // What comes first has the greater key: a NaN the greatest, the two zeros one.
 template <class T, bool kLargest>

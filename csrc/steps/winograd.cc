@@ -5,8 +5,8 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/epilogue.h"
-#include "steps/panel_constants.h"
+#include "steps/common/epilogue.h"
+#include "steps/common/panel_constants.h"
 
 namespace intact {
 namespace {

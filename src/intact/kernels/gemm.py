@@ -94,7 +94,7 @@ def conv(
     Raises:
         ValueError: Views, weights and windows do not fit each other.
     """
-    return _native.conv(
+    return _native.step_conv(
         kernel or chosen_kernels()[FAMILY],
         x,
         y,
@@ -137,7 +137,7 @@ def chosen(
     Raises:
         ValueError: Views and weights do not fit each other.
     """
-    return _native.chosen(kernel, x, index, y, packed, epilogue.native, threads, zero)
+    return _native.step_chosen_linear(kernel, x, index, y, packed, epilogue.native, threads, zero)
 
 
 def is_tiled(kernel: str) -> bool:
@@ -207,7 +207,7 @@ def winograd(
     Arguments and errors are those of `conv`; `packed` is what `pack_winograd` returned. The work is cut
     for as many `threads`.
     """
-    return _native.winograd(
+    return _native.step_winograd(
         kernel or chosen_kernels()[WINOGRAD],
         x,
         y,

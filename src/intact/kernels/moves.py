@@ -22,7 +22,7 @@ def halo(image: View, value: int) -> NativeStep:
     return _native.step_halo(image, value)
 
 
-def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
+def gather(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
     """``y[i, j, k] = x[i, index[j], k]``, where i stands for the axes before `axis`, k for those behind it.
 
     Args:
@@ -30,7 +30,7 @@ def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
         index: int32 or int64, of any rank; negative ones count from the end. What is out of range fails.
         axis: Of x.
     """
-    return _native.step_pick(x, index, y, axis)
+    return _native.step_gather(x, index, y, axis)
 
 
 def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None) -> NativeStep:
@@ -159,6 +159,6 @@ def copy(x: View, y: View, kernels: Kernels | None = None) -> NativeStep:
     return _native.step_copy(kernels_or_chosen(kernels)["transpose"], x, y)
 
 
-def gather(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
+def resize(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
     """``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``; one list for each axis of y."""
-    return _native.step_gather(x, y, [list(map(int, axis)) for axis in indices])
+    return _native.step_resize(x, y, [list(map(int, axis)) for axis in indices])

@@ -71,4 +71,4 @@ def rescale(
 
 def lookup(x: View, table: View, y: View, kernels: Kernels | None = None) -> NativeStep:
     """``y = table[x]``; the table is a constant of 256 bytes."""
-    return _native.step_lookup(kernels_or_chosen(kernels)["pointwise"], x, table, y)
+    return _native.step_table(kernels_or_chosen(kernels)["pointwise"], x, table, y)

@@ -79,7 +79,7 @@ def test_gather_reads_where_the_indices_say(runner: Any, order: tuple[int, ...])
     indices = [rng.integers(0, n, m).tolist() for n, m in zip(x.shape, (3, 7, 9), strict=True)]
     run = runner(2)
     x_view, y_view = run.input(x, order), run.output((3, 7, 9), gap=1)
-    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), x[np.ix_(*indices)])
+    np.testing.assert_array_equal(run.run(moves.resize(x_view, y_view, indices)), x[np.ix_(*indices)])
     assert run.only_wrote(y_view)
 
 
@@ -89,7 +89,7 @@ def test_gather_copies_runs(runner: Any) -> None:
     run = runner()
     x_view, y_view = run.input(x), run.output((2, 6, 8, 80), halo=(1, 1, 1, 1))
     want = x.repeat(2, axis=1).repeat(2, axis=2)
-    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), want)
+    np.testing.assert_array_equal(run.run(moves.resize(x_view, y_view, indices)), want)
     assert run.only_wrote(y_view)
 
 
@@ -101,7 +101,7 @@ def test_gather_of_runs_and_of_single_columns(runner: Any, dtype: type) -> None:
     for gap in (0, 3):
         run = runner(2)
         x_view, y_view = run.input(x, gap=gap), run.output((3, len(columns)), dtype, gap=gap)
-        got = run.run(moves.gather(x_view, y_view, [[1, 0, 1], columns]))
+        got = run.run(moves.resize(x_view, y_view, [[1, 0, 1], columns]))
         np.testing.assert_array_equal(got, x[np.ix_([1, 0, 1], columns)])
         assert run.only_wrote(y_view)
 

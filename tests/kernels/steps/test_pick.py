@@ -24,7 +24,7 @@ def test_pick(
     index = np.asarray(rng.integers(-shape[0], shape[0], index_shape), wide)
     run = runner(2)
     y = run.output((*index_shape, *shape[1:]), dtype, gap=0)
-    got = run.run(moves.pick(run.input(x), run.input(index, order=tuple(range(index.ndim))[::-1]), y))
+    got = run.run(moves.gather(run.input(x), run.input(index, order=tuple(range(index.ndim))[::-1]), y))
     np.testing.assert_array_equal(got, x[index])
     assert run.only_wrote(y)
 
@@ -48,7 +48,7 @@ def test_pick_along_any_axis_however_they_lie(runner: Any, order: str, dtype: ty
             run = runner(2)
             y = run.output(want.shape, dtype, order=ordered(order, want.ndim))
             views = run.input(x, order=ordered(order, x.ndim)), run.input(index)
-            np.testing.assert_array_equal(run.run(moves.pick(*views, y, axis)), want, strict=True)
+            np.testing.assert_array_equal(run.run(moves.gather(*views, y, axis)), want, strict=True)
             assert run.only_wrote(y)
 
 
@@ -61,7 +61,7 @@ def ordered(order: str, rank: int) -> tuple[int, ...] | None:
 def test_an_index_out_of_range_fails_and_stays_within_the_rows(runner: Any) -> None:
     x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
     run = runner()
-    step = moves.pick(run.input(x), run.input(index), run.output((5, 3)))
+    step = moves.gather(run.input(x), run.input(index), run.output((5, 3)))
     with pytest.raises(IndexError, match=r"step 0 \(pick\)"):
         run.run(step)
     np.testing.assert_array_equal(run.result(0), x[[0, 0, 0, 0, 3]])
@@ -85,4 +85,4 @@ def test_pick_refuses(x: Any, index: Any, y: Any, message: str) -> None:
         strides = [prod(shape[i + 1 :]) * np.dtype(dtype).itemsize for i in range(len(shape))]
         views.append(View(block, 0, dtype, shape, strides))
     with pytest.raises(ValueError, match=message):
-        moves.pick(*views)
+        moves.gather(*views)

@@ -115,7 +115,7 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
     x, index = binding.view(step.x), binding.view(step.index)
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
-    return [moves.pick(x, index, binding.view(step.y), step.axis)]
+    return [moves.gather(x, index, binding.view(step.y), step.axis)]
 
 
 @binds(Expand)
@@ -171,5 +171,5 @@ def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
     indices = [range(size) for size in binding.shape(step.y)]
     chosen = dict(zip(step.axes, step.indices, strict=True))
     lists = [binding.array(chosen[i]).tolist() if i in chosen else list(r) for i, r in enumerate(indices)]
-    resized = moves.gather(binding.view(step.x), binding.view(step.y), lists)
+    resized = moves.resize(binding.view(step.x), binding.view(step.y), lists)
     return [resized, *regrid(binding, step.x, step.y)]

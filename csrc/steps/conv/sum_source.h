@@ -1,0 +1,46 @@
+// Where the sums of a tile come from and go to, tile by tile, of bytes or of the two bytes of codes of 16
+// bits. For conv.cc alone.
+#pragma once
+
+#include "steps/conv/window_copies.h"
+
+namespace intact::conv_panels {
+
+// Rows that sums are formed of, tile by tile.
+struct Source {
+  GemmTile tile;  // begins as all rows
+  const int32_t* outliers;  // where each tile's end
+
+  void sum(const GemmOps& kernel, const GemmSteps& steps, int index, int rows) {
+    tile.rows = rows;
+    if (tile.outliers != nullptr) {
+      tile.begin = outliers[index];
+      tile.end = outliers[index + 1];
+    }
+    kernel.sum(steps, tile);
+    tile.x += rows;
+    if (tile.words != nullptr) tile.words += rows * tile.pitch;
+  }
+};
+
+// Copies of windows, and how far the low bytes lie behind the others.
+struct Copied {
+  WindowCopies::Rows x, low;
+  ptrdiff_t apart;
+};
+
+// Where a tile will be written, and what will be added to it: lines far from each other, that arrive during
+// the sums.
+template <class Byte>
+inline void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count,
+                        [[maybe_unused]] ptrdiff_t offset) {
+#if defined(__GNUC__)
+  for (int i = 0; i < count; ++i) __builtin_prefetch(rows[i] + offset, 1);
+#endif
+}
+
+inline void join_tiles(int32_t* high, const int32_t* low, size_t n, int shift) {
+  for (size_t i = 0; i < n; ++i) high[i] = join_sums(high[i], low[i], shift);
+}
+
+}  // namespace intact::conv_panels
