@@ -110,7 +110,8 @@ constexpr size_t kMatMulRows = 256;  // of a piece of work, for which b is packe
 constexpr size_t kQueries = 128;  // of a piece of work, for which keys and values are packed anew
 }  // namespace products
 
-// Products and convolutions of floats, recurrent cells: steps/common/float_cut.h, float_conv.cc, recurrent.cc.
+// Products and convolutions of floats, recurrent cells: steps/common/float_cut.h, steps/float_conv.cc,
+// steps/recurrent.cc.
 //   python benchmarks/float_products.py
 namespace floats {
 constexpr size_t kMostFloats = size_t{1} << 16;  // of the right side that an item goes through: 256 KB

@@ -1,4 +1,4 @@
-// Weighted sums of elements along an axis (N57): resizing by linear or cubic interpolation, one axis at a time.
+// Weighted sums of elements along one axis (N57). A linear or cubic Resize is one such step for each axis.
 #pragma once
 
 #include <cstddef>

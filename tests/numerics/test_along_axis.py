@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
+from intact.numerics.arg_max import ORDER_DTYPES, arg_max
+from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
+from intact.numerics.fold import FOLD_DTYPES, fold
+from intact.numerics.interpolate import interpolate
 
 
-@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLDED.items() for f in known])
+@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLD_DTYPES.items() for f in known])
 def test_folds_are_one_operation_after_the_other(dtype: str, function: str) -> None:
     x = np.random.default_rng(0).integers(-9, 9, 40).astype(dtype)
     x = np.where(x == 0, 1, x).astype(dtype) if dtype != "float32" else np.float32(1) + x / np.float32(7)
@@ -29,7 +32,7 @@ def test_folds_of_nothing_and_of_what_wraps_around() -> None:
     assert fold(np.array([2**62, 4], np.int64), 0, "prod").tolist() == [0]
 
 
-@pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.parametrize("dtype", CUM_SUM_DTYPES)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_running_sums_are_one_addition_after_the_other(dtype: str, exclusive: bool, reverse: bool) -> None:
@@ -51,7 +54,7 @@ def test_sums_begin_with_the_first_element_itself() -> None:
     assert np.signbit(cum_sum(np.float32([-0.0, -0.0]), 0)).all()
 
 
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("smallest", [False, True])
 def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> None:
     x = np.array([[2, 7, 1, 7, 1]], dtype)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intact.numerics import ELEMENTWISE, elementwise
-from intact.numerics.operations import exp64, takes
+from intact.numerics.elementwise import exp64, takes
 
 INTEGERS = ["int32", "int64"]
 

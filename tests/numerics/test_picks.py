@@ -7,22 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from intact.numerics.along_axis import ORDERED
-from intact.numerics.floats.picks import (
-    REDUCTIONS,
-    grid_sample,
-    row_numbers,
-    scatter_elements,
-    scatter_rows,
-    top_k,
-)
+from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics.grid_sample import grid_sample
+from intact.numerics.scatter_elements import REDUCTIONS, scatter_elements
+from intact.numerics.scatter_rows import row_numbers, scatter_rows
+from intact.numerics.top_k import top_k
 
 NAN, INF = math.nan, math.inf
 F = np.float32
 
 
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_top_k_is_sorting_and_of_equal_elements_the_first(dtype, largest, axis):
     low = 0 if dtype == "uint8" else -4

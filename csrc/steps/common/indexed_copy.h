@@ -1,5 +1,5 @@
-// The copy behind gather and gather_elements: an index tensor says which element along an axis each place of y
-// reads.
+// The copy behind gather and gather_elements: an index tensor says which element along one axis each element
+// of y is a copy of.
 #pragma once
 
 #include <algorithm>

@@ -18,8 +18,8 @@ struct Tile {
   size_t p, q;
 };
 
-// Row q of a tile of floats. The row of the next tile is prefetched: it lies right behind this one, and planes
-// lie too far apart for the hardware's prefetcher to see that.
+// Row q of a tile of floats. This prefetches the same row of the next tile, which lies right behind it in
+// memory. Rows of a tile are a plane apart, too far for the prefetcher of the hardware to follow.
 inline const uint8_t* float_row(const Tile& t, size_t q) {
   const uint8_t* const x = t.x + static_cast<ptrdiff_t>(q) * t.x_pitch;
   for (size_t i = 0; i < 4 * t.p; i += 64) __builtin_prefetch(x + 4 * t.p + i);

@@ -44,7 +44,7 @@ def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
     Args:
         x, y: int32 or int64; float32 for products.
         axis: Along which.
-        function: One of `numerics.along_axis.FOLDS`.
+        function: One of `numerics.fold.FOLDS`.
     """
     return _native.step_fold(x, y, axis, function)
 
@@ -94,7 +94,7 @@ def scatter_elements(
         updates: Of its sizes, and of y's dtype.
         y: What is not written stays.
         axis: Along which they count.
-        reduction: One of `numerics.picks.REDUCTIONS`.
+        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
     """
     return _native.step_scatter_elements(index, updates, y, axis, reduction)
 
@@ -109,7 +109,7 @@ def scatter_rows(
         updates: [n, width].
         y: [product of sizes, width], rows side by side. What is not written stays.
         sizes: What each number of a tuple counts.
-        reduction: One of `numerics.picks.REDUCTIONS`.
+        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
     """
     return _native.step_scatter_rows(index, updates, y, list(sizes), reduction)
 

@@ -10,7 +10,10 @@ import pytest
 from intact.kernels import moves
 from intact.kernels.program import View
 from intact.kernels.registry import chosen_kernels
-from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
+from intact.numerics.arg_max import ORDER_DTYPES, arg_max
+from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
+from intact.numerics.fold import FOLD_DTYPES, fold
+from intact.numerics.interpolate import interpolate
 
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
 
@@ -23,7 +26,7 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.parametrize("dtype", CUM_SUM_DTYPES)
 @pytest.mark.parametrize(
     ("exclusive", "reverse"), [(False, False), (True, False), (False, True), (True, True)]
 )
@@ -42,7 +45,7 @@ def test_running_sums(
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 700), (700, 2)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLDED.items() for f in known])
+@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLD_DTYPES.items() for f in known])
 def test_folds(runner: Any, dtype: str, function: str, shape: tuple[int, ...], turned: bool) -> None:
     x = numbers(dtype, shape) - np.array(2, dtype)
     x *= np.array(1 if dtype == "float32" else 2**29, dtype)  # so that sums and products wrap around
@@ -74,7 +77,7 @@ def test_values_between_elements(runner: Any, terms: int, shape: tuple[int, ...]
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if 0 not in shape], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize(("smallest", "last"), [(False, False), (True, False), (False, True), (True, True)])
 def test_places_of_the_largest(
     runner: Any,

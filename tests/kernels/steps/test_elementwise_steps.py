@@ -11,7 +11,7 @@ from intact.kernels import moves
 from intact.kernels.program import View
 from intact.kernels.registry import chosen_kernels
 from intact.numerics import ELEMENTWISE, elementwise
-from intact.numerics.operations import CASTS, takes
+from intact.numerics.elementwise import CASTS, takes
 
 DTYPES = ("bool", "uint8", "int8", "uint16", "float16", "int32", "int64", "float32", "float64")
 

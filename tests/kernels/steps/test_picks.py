@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from intact.kernels import moves
-from intact.numerics.along_axis import ORDERED
-from intact.numerics.floats.picks import (
-    REDUCTIONS,
-    grid_sample,
-    row_numbers,
-    scatter_elements,
-    scatter_rows,
-    top_k,
-)
+from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics.grid_sample import grid_sample
+from intact.numerics.scatter_elements import REDUCTIONS, scatter_elements
+from intact.numerics.scatter_rows import row_numbers, scatter_rows
+from intact.numerics.top_k import top_k
 
 SPECIAL = np.float32([0, -0.0, np.nan, np.inf, -np.inf])
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
@@ -34,7 +30,7 @@ def turned_round(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("largest", [True, False])
 def test_top_k(runner: Any, dtype: str, shape: tuple[int, ...], turned: bool, largest: bool) -> None:
     x = numbers(dtype, shape)
@@ -51,7 +47,7 @@ def test_top_k(runner: Any, dtype: str, shape: tuple[int, ...], turned: bool, la
             assert run.only_wrote(y)
 
 
-@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("kind", ["any order", "ascending", "descending", "equal", "few values"])
 @pytest.mark.parametrize("k", [1, 16, 17, 256, 257, 1000, 3000])

@@ -14,7 +14,7 @@ from intact.engine.steps import ConvTranspose, FloatConvTranspose
 from intact.kernels import float_gemm
 from intact.kernels.program import SLACK, NativeStep, View
 from intact.kernels.window import PixelWindow
-from intact.numerics.floats.transposed import Phase, phases
+from intact.numerics.floats.float_conv_transpose import Phase, phases
 
 
 @binds(ConvTranspose)

@@ -16,7 +16,8 @@ from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 from intact.engine.steps.moves.gather import check_index_sizes, check_rows
-from intact.numerics.floats.picks import COMBINED, REDUCTIONS, row_numbers, scatter_elements, scatter_rows
+from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES, scatter_elements
+from intact.numerics.scatter_rows import row_numbers, scatter_rows
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class ScatterElements(Step):
         index: int32 or int64, with as many axes as x and no more elements along the others. Negative ones
             count from the end; what is out of range is an error.
         updates: Of its shape, and of the dtype, or the grid, of x.
-        reduction: What becomes of both: one of `numerics.picks.REDUCTIONS`; of codes "none".
+        reduction: What becomes of both: one of `numerics.scatter_elements.REDUCTIONS`; of codes "none".
     """
 
     kind = "scatter_elements"
@@ -163,8 +164,8 @@ def _check_scattered(checker: Checker, step: ScatterElements | ScatterRows) -> N
     checker.one_dtype(step.x, step.updates, step.y)
     checker.that(step.reduction in REDUCTIONS, step.reduction, f"one of {', '.join(REDUCTIONS)}")
     dtype = checker.dtype(step.x)
-    combines = step.reduction == "none" or dtype in COMBINED
-    checker.that(combines, f"{step.reduction} of {dtype}", f"one of {', '.join(COMBINED)}")
+    combines = step.reduction == "none" or dtype in SCATTER_DTYPES
+    checker.that(combines, f"{step.reduction} of {dtype}", f"one of {', '.join(SCATTER_DTYPES)}")
     grids = [checker.grid(name) for name in (step.x, step.updates, step.y)]
     same = {None if g is None else (g.scale, g.zero_point, g.signed, g.offset) for g in grids}
     checker.that(len(same) == 1, f"'{step.x}', '{step.updates}', '{step.y}'", "one grid")

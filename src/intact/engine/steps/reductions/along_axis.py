@@ -15,7 +15,10 @@ from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 from intact.engine.steps.moves.gather import check_index_sizes, check_rows
-from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
+from intact.numerics.arg_max import ORDER_DTYPES, arg_max
+from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
+from intact.numerics.fold import FOLD_DTYPES, fold
+from intact.numerics.interpolate import interpolate
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Fold(Step):
     """One number for the elements along an axis, which stays with size 1 (N60).
 
     Attributes:
-        function: One of `numerics.along_axis.FOLDED` of the dtype.
+        function: One of `numerics.fold.FOLD_DTYPES` of the dtype.
     """
 
     kind = "fold"
@@ -36,8 +39,8 @@ class Fold(Step):
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
         dtype = checker.dtype(self.x)
-        known = self.function in FOLDED.get(dtype, ())
-        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLDED}")
+        known = self.function in FOLD_DTYPES.get(dtype, ())
+        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLD_DTYPES}")
         checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
@@ -62,7 +65,11 @@ class CumSum(Step):
 
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
-        checker.that(checker.dtype(self.x) in SUMMED, checker.dtype(self.x), f"one of {', '.join(SUMMED)}")
+        checker.that(
+            checker.dtype(self.x) in CUM_SUM_DTYPES,
+            checker.dtype(self.x),
+            f"one of {', '.join(CUM_SUM_DTYPES)}",
+        )
         checker.one_dtype(self.x, self.y)
 
     def evaluate(self, run: Run) -> None:
@@ -88,7 +95,9 @@ class ArgMax(Step):
 
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
-        checker.that(checker.dtype(self.x) in ORDERED, checker.dtype(self.x), f"one of {', '.join(ORDERED)}")
+        checker.that(
+            checker.dtype(self.x) in ORDER_DTYPES, checker.dtype(self.x), f"one of {', '.join(ORDER_DTYPES)}"
+        )
         checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
 
     def output_shape(self, sizes: Sizes) -> Shape:

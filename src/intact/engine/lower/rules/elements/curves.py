@@ -9,7 +9,7 @@ from intact.engine.lower.base.chain import StepChain
 from intact.engine.lower.rules.moves.moves import Rule, plain, who
 from intact.engine.steps import Elementwise, Tensor
 from intact.graph import Node, ops
-from intact.numerics.operations import INTEGERS
+from intact.numerics.elementwise import INTEGERS
 
 _MOST_POWER = 64
 

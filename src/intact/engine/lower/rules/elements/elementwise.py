@@ -10,7 +10,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.rules.moves.moves import Rule, has, plain, who
 from intact.engine.steps import Dim, Elementwise, Fold, Reshape, Tensor
 from intact.graph import Node, ops
-from intact.numerics.operations import ELEMENTWISE, INTEGERS, takes
+from intact.numerics.elementwise import ELEMENTWISE, INTEGERS, takes
 
 
 def _operation(name: str) -> Rule:

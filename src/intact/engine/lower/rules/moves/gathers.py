@@ -18,7 +18,7 @@ from intact.engine.steps import (
     Tensor,
 )
 from intact.graph import Node, Value, ops, set_shape
-from intact.numerics.floats.picks import COMBINED, REDUCTIONS
+from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
 
 
 def _gather(builder: PlanBuilder, node: Node) -> None:
@@ -128,7 +128,7 @@ def _both(x: Tensor, updates: Tensor) -> Tensor:
 
 
 def _reduction(name: str, x: Tensor) -> str:
-    if name != "none" and x.dtype not in COMBINED:
+    if name != "none" and x.dtype not in SCATTER_DTYPES:
         raise NoMatch(f"no kernel has '{name}' of {x.dtype}")
     if name not in REDUCTIONS:
         raise NoMatch(f"its reduction is '{name}'")

@@ -22,7 +22,9 @@ from intact.engine.steps import (
 )
 from intact.graph import Node, ops
 from intact.graph.ops.attributes import integer
-from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED
+from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics.cum_sum import CUM_SUM_DTYPES
+from intact.numerics.fold import FOLD_DTYPES
 
 
 def _fold(builder: PlanBuilder, node: Node) -> None:
@@ -32,7 +34,7 @@ def _fold(builder: PlanBuilder, node: Node) -> None:
     if given is None:
         raise NoMatch("its axes is not a constant")
     function = node.op_type.removeprefix("Reduce").lower()
-    if ("sum" if function == "mean" else function) not in FOLDED.get(x.dtype, ()):
+    if ("sum" if function == "mean" else function) not in FOLD_DTYPES.get(x.dtype, ()):
         raise NoMatch(f"no kernel has {node.op_type} of {x.dtype}")
     everything = () if said.noop_with_empty_axes else range(rank)
     axes = sorted({axis % rank for axis in given} or everything)
@@ -59,7 +61,7 @@ def _fold(builder: PlanBuilder, node: Node) -> None:
 
 def _cum_sum(builder: PlanBuilder, node: Node) -> None:
     x, said = plain(builder, node.inputs[0]), ops.CumSum.of(node)
-    if x.dtype not in SUMMED or not x.shape:
+    if x.dtype not in CUM_SUM_DTYPES or not x.shape:
         raise NoMatch(f"no kernel sums {x.dtype} along an axis")
     axis = numbers(builder, node, 1)[0] % len(x.shape)
     y = builder.write_plain(node.outputs[0], x.dtype)
@@ -69,7 +71,7 @@ def _cum_sum(builder: PlanBuilder, node: Node) -> None:
 def _arg_max(builder: PlanBuilder, node: Node) -> None:
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     said = (ops.ArgMax if node.op_type == "ArgMax" else ops.ArgMin).of(node)
-    if x.dtype not in ORDERED or not x.shape:
+    if x.dtype not in ORDER_DTYPES or not x.shape:
         raise NoMatch(f"no kernel orders {x.dtype}")
     axis = said.axis % len(x.shape)
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
