@@ -10,21 +10,22 @@ namespace {
 
 using namespace tuning::indexing;
 
-// Which element of a line wins, and where it stands. Loops over it are vectors: no condition branches.
+// The comparison of an element with the largest so far. It has no branches, so that the compiler vectorizes
+// loops over it.
 template <class T, bool kSmallest, bool kLast>
 struct Race {
-  // Whether an element beats the one that leads, which stands before it.
+  // Whether an element replaces the largest one before it.
   static bool wins(T next, T best) {
     const bool further = kSmallest ? next < best : best < next, none = next != next;
     if constexpr (kLast) return further | (next == best) | none;
     return further | (none & (best == best));
   }
-  // The same of elements in any order.
-  static bool wins(T next, int32_t place, T best, int32_t held) {
+  // The same for elements in any order, with their indices.
+  static bool wins(T next, int32_t place, T best, int32_t best_place) {
     const bool alike = next == best || (next != next && best != best);
-    return alike ? (kLast ? held < place : place < held) : wins(next, best);
+    return alike ? (kLast ? best_place < place : place < best_place) : wins(next, best);
   }
-  // Elements of n lines, each number `k` of its own.
+  // Compares element k of each of n lines.
   static void go(const uint8_t* row, size_t n, int32_t k, T* best, int32_t* places) {
     for (size_t i = 0; i < n; ++i) {
       const T next = load<T>(row + i * sizeof(T));
@@ -70,7 +71,7 @@ class ArgMax final : public LineStep {
  private:
   static constexpr int64_t kUnit = sizeof(T);
 
-  // One line, which kRunners share: each takes every sixteenth element.
+  // One line. kRunners lanes take every sixteenth element each, and are compared at the end.
   int32_t line(const uint8_t* x) const {
     T best[kRunners];
     int32_t places[kRunners] = {};
@@ -102,7 +103,8 @@ class ArgMax final : public LineStep {
     return place;
   }
 
-  // Many lines at once, element by element: what does not lie beside each other is brought there.
+  // Many lines at once, element by element. Elements that are not neighbours in memory are gathered or
+  // transposed.
   void beside(const uint8_t* x, size_t n, bool turns, uint8_t* scratch, int32_t* places) const {
     T best[kLines];
     const size_t row = n * sizeof(T);

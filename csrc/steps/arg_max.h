@@ -8,8 +8,8 @@
 
 namespace intact {
 
-// Where along the axis the largest element stands: of equal ones the first, or the last. A NaN is larger, and
-// smaller, than any number.
+// The index of the largest (smallest) element along the axis; of equal elements the first, or the last. A
+// NaN counts as larger, and as smaller, than any number.
 struct ArgMaxSpec {
   View x, y;  // y is i64, and the axis has size 1 there
   int axis;

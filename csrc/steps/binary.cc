@@ -24,11 +24,11 @@ class Binary final : public FloatRows<2> {
   void (*combine_)(const float*, size_t, const float*, size_t, size_t, float*);
 };
 
-// As Binary, where one operand has one short row for many neighbouring rows of the others: a number for each
-// channel of an image. It is repeated in scratch, so that rows are long.
-class Repeating final : public Step {
+// Binary where one operand has a short row that many neighbouring rows of the other share, such as one
+// number per channel of an image. The row is repeated in scratch, so that the kernel works on long rows.
+class BinaryOfRepeats final : public Step {
  public:
-  // How many elements the row has that an operand repeats; 0 where none does, or it is long enough.
+  // The length of the row that an operand repeats; 0 if it repeats none, or one that is long enough.
   static size_t length(const Walk<3>& walk, size_t operand) {
     if (walk.elements == 0 || walk.rank < 2) return 0;
     const auto &inner = walk.strides[walk.rank - 1], &outer = walk.strides[walk.rank - 2];
@@ -41,7 +41,7 @@ class Repeating final : public Step {
                : 0;
   }
 
-  Repeating(const FloatOps& ops, const BinarySpec& s, const Walk<3>& walk, size_t operand)
+  BinaryOfRepeats(const FloatOps& ops, const BinarySpec& s, const Walk<3>& walk, size_t operand)
       : ops_(ops),
         s_(s),
         walk_(walk),
@@ -65,12 +65,12 @@ class Repeating final : public Step {
     const RowBuffer many(scratch, kRepeatedFloats, 0), in(scratch, kRepeatedFloats, 1),
         out(scratch, kRepeatedFloats, 2);
     const View* const views[] = {&s_.a.view, &s_.b.view, &s_.y.view};
-    const uint8_t* held = nullptr;
+    const uint8_t* repeated_row = nullptr;
     visit_rows(walk_, walk_.rank - 2, rows_, begin, end, [&](const auto& offsets, size_t pixels) {
       const auto at = [&](size_t v) { return views[v]->at<uint8_t>(memory) + offsets[v]; };
       const uint8_t* const row = at(operand_);
-      if (row != held) repeat(row, many);
-      held = row;
+      if (row != repeated_row) repeat(row, many);
+      repeated_row = row;
       combine(at(1 - operand_), many.floats(), pixels * length_, at(2), in, out);
     });
   }
@@ -111,7 +111,8 @@ std::unique_ptr<Step> make_binary(const FloatOps& ops, const TransposeOps& turn,
   demand(static_cast<size_t>(spec.kind) < kBinaryKinds, "no such function of two");
   const Walk<3> walk({spec.a.view, spec.b.view, spec.y.view});
   for (const size_t operand : {size_t{0}, size_t{1}}) {
-    if (Repeating::length(walk, operand) > 0) return std::make_unique<Repeating>(ops, spec, walk, operand);
+    if (BinaryOfRepeats::length(walk, operand) > 0)
+      return std::make_unique<BinaryOfRepeats>(ops, spec, walk, operand);
   }
   return std::make_unique<Binary>(ops, turn, spec);
 }

@@ -7,13 +7,14 @@ namespace intact {
 namespace conv_panels {
 namespace {
 
-// Throws std::invalid_argument for rows, indices and weights that do not fit each other.
-Packed read_checked(const ChosenLinearSpec& s) {
+// Reads the packed weights. Throws std::invalid_argument where rows, indices and weights do not fit each
+// other.
+Packed read_weights(const ChosenLinearSpec& s) {
   const ConvSpec& c = s.conv;
   Packed packed = read_packed(c.packed, c.packed_bytes, *c.kernel);
   const PackedHeader& h = packed.header;
   const View &x = c.x, &y = c.y, &index = s.index;
-  demand(h.kernel_h == 1 && h.kernel_w == 1 && h.groups >= 1, "what is chosen are matrices");
+  demand(h.kernel_h == 1 && h.kernel_w == 1 && h.groups >= 1, "each group is a matrix");
   demand(h.groups < (1 << 24), "there are too many matrices");
   demand(!c.low && !c.epilogue.residual, "chosen products have neither low bytes nor a residual");
   demand(x.high <= h.high, "weights are packed for smaller bytes");
@@ -33,17 +34,18 @@ Packed read_checked(const ChosenLinearSpec& s) {
   return packed;
 }
 
-// An item is as a convolution's: some panels, and some rows, of which each panel takes those that chose it.
+// Items are those of ConvStep: some panels and some rows. Each panel multiplies the rows that chose its
+// group.
 class ChosenLinear final : public ConvStep {
  public:
   explicit ChosenLinear(const ChosenLinearSpec& spec)
-      : ConvStep(spec.conv, read_checked(spec), true),
+      : ConvStep(spec.conv, read_weights(spec), true),
         index_(spec.index),
         each_(s_.x.sizes[2] > 0 ? s_.y.sizes[2] / s_.x.sizes[2] : 1) {
     reads(index_);
   }
 
-  size_t scratch() const override { return ConvStep::scratch() + ends_bytes() + chosen_bytes(); }
+  size_t scratch() const override { return ConvStep::scratch() + ends_bytes() + matrix_bytes(); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     for (size_t item = begin; item < end; ++item) {
@@ -54,10 +56,10 @@ class ChosenLinear final : public ConvStep {
 
  private:
   size_t ends_bytes() const { return align64((static_cast<size_t>(shares_) + 1) * sizeof(int32_t)); }
-  size_t chosen_bytes() const { return align64(static_cast<size_t>(cut_.most_pixels) * sizeof(int32_t)); }
+  size_t matrix_bytes() const { return align64(static_cast<size_t>(cut_.most_pixels) * sizeof(int32_t)); }
 
-  // Which matrix a row chooses; the run fails where there is none.
-  int32_t chosen(const Memory& memory, int64_t row) const {
+  // The index of the matrix that a row chooses. An index out of range fails the run.
+  int32_t matrix_of(const Memory& memory, int64_t row) const {
     int64_t at = index_at(index_, index_.at<uint8_t>(memory) + row * index_.strides[0]);
     at += at < 0 ? shares_ : 0;
     if (0 <= at && at < shares_) return static_cast<int32_t>(at);
@@ -65,15 +67,15 @@ class ChosenLinear final : public ConvStep {
     return 0;
   }
 
-  // The addresses of some rows, those of the first matrix first. ends[g]: where those of matrix g begin.
+  // Fills the addresses of rows, sorted by matrix. Rows of matrix g begin at ends[g].
   void sort_rows(const Memory& memory, Range range, const Rows& rows, int32_t* ends, int32_t* own) const {
     std::fill(ends, ends + shares_ + 1, 0);
     for (int64_t row = range.first; row < range.end; ++row) {
-      const int32_t at = own[row - range.first] = chosen(memory, row);
+      const int32_t at = own[row - range.first] = matrix_of(memory, row);
       ++ends[at + 1];
     }
     for (int64_t g = 0; g < shares_; ++g) ends[g + 1] += ends[g];
-    // From behind, so that an end becomes a beginning.
+    // Rows are placed from behind, which turns each end into a beginning.
     for (int64_t row = range.end; row-- > range.first;) {
       const int32_t to = --ends[own[row - range.first] + 1];
       rows.x[to] = s_.x.at<uint8_t>(memory) + row / each_ * s_.x.strides[2];
@@ -101,7 +103,7 @@ class ChosenLinear final : public ConvStep {
   }
 
   View index_;
-  int64_t each_;  // rows of y for each of x
+  int64_t each_;  // rows of y per row of x
 };
 
 }  // namespace

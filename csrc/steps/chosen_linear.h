@@ -7,9 +7,9 @@
 
 namespace intact {
 
-// Rows [1, 1, m, in], each multiplied by the weights of as many groups as there are rows of y for it, those
-// that the index chooses: y [1, 1, n, out / groups]. Negative indices count from the end; a run with one out
-// of range fails.
+// x is [1, 1, m, in], y is [1, 1, n, out / groups], and n is a multiple of m. Row i of y is row i / (n / m)
+// of x times the weights of group index[i]. Negative indices count from the end. An index out of range fails
+// the run.
 struct ChosenLinearSpec {
   ConvSpec conv;  // 1x1 weights in groups, which all read the same channels
   View index;  // [n], i32 or i64

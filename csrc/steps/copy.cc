@@ -13,9 +13,9 @@ namespace {
 
 using namespace tuning::moves;
 
-// 4 to 16 bytes, as two pieces that may overlap: a call for each row of a narrow tensor takes longer than its
-// bytes.
-void few(const uint8_t* x, size_t bytes, uint8_t* y) {
+// Copies 4 to 16 bytes as two pieces that may overlap. For a row of a narrow tensor, a call of memcpy takes
+// longer than the copy.
+void copy_few(const uint8_t* x, size_t bytes, uint8_t* y) {
   const auto copy = [&]<class Piece>(Piece first) {
     Piece last;
     std::memcpy(&first, x, sizeof first);
@@ -26,7 +26,7 @@ void few(const uint8_t* x, size_t bytes, uint8_t* y) {
   bytes < 8 ? copy(uint32_t{}) : copy(uint64_t{});
 }
 
-// Pieces of kBytes, each a stride behind the last.
+// Copies n pieces of kBytes, each one stride apart.
 template <size_t kBytes>
 void pieces(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n) {
   const auto go = [&](auto from, auto to) {
@@ -35,7 +35,8 @@ void pieces(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, si
       std::memcpy(y + at * to, x + at * from, kBytes);
     }
   };
-  // Every other one, as space to depth reads them: of strides that are known compilers make vectors.
+  // A stride of two pieces is what SpaceToDepth reads. With constant strides the compiler vectorizes the
+  // loop.
   constexpr std::integral_constant<int64_t, kBytes> kNext;
   constexpr std::integral_constant<int64_t, 2 * kBytes> kOther;
   x_stride == kOther&& y_stride == kNext ? go(kOther, kNext) : go(x_stride, y_stride);
@@ -43,7 +44,7 @@ void pieces(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, si
 
 using Pieces = void (*)(const uint8_t* x, int64_t x_stride, uint8_t* y, int64_t y_stride, size_t n);
 
-// The same of a number of bytes, where a call for each piece would take longer than the piece; or nullptr.
+// The instance of `pieces` for a size; nullptr for sizes at which a call of memcpy is as fast.
 Pieces pieces_of(size_t bytes) {
   switch (bytes) {
     case 1: return pieces<1>;
@@ -70,11 +71,11 @@ class Copy final : public Relayout<Copy> {
   std::string name() const override { return name_of(&transpose_); }
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
     const size_t bytes = n * unit_;
-    bytes < 4 || bytes > 16 ? static_cast<void>(std::memcpy(y, x, bytes)) : few(x, bytes, y);
+    bytes < 4 || bytes > 16 ? static_cast<void>(std::memcpy(y, x, bytes)) : copy_few(x, bytes, y);
   }
   void element(const uint8_t* x, uint8_t* y) const noexcept { std::memcpy(y, x, unit_); }
 
-  // Rows of neighbours in whole, others column by column.
+  // Dense rows whole, others column by column.
   void short_rows(const ShortRows& r) const noexcept {
     const auto unit = static_cast<int64_t>(unit_);
     const bool dense = r.q < 2 || (r.x_strides[1] == unit && r.y_strides[1] == unit);

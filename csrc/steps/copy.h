@@ -9,7 +9,7 @@
 
 namespace intact {
 
-// Both views of one type and one shape; they do not overlap.
+// Both views have one type and one shape, and do not overlap.
 struct CopySpec {
   View x, y;
 };

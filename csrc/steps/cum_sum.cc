@@ -36,8 +36,8 @@ class CumSum final : public LineStep {
  private:
   static constexpr int64_t kUnit = sizeof(T);
 
-  // Many lines at once, element by element. Inlined for strides that are known, so that lines are vectors,
-  // and for one line, whose sum stays in a register.
+  // Many lines at once, element by element. With constant strides the compiler vectorizes over lines, and
+  // keeps the sum of a single line in a register.
   [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
     const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
     T sums[kLines];

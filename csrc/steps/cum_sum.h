@@ -7,11 +7,11 @@
 
 namespace intact {
 
-// y[k] = x[0] + ... + x[k] along the axis, one sum after the other, each rounded; integers wrap around.
+// y[0] = x[0], y[k] = y[k-1] + x[k] along the axis. Each sum is rounded; integers wrap around.
 struct CumSumSpec {
   View x, y;  // of one type: f32, i32 or i64
   int axis;
-  bool exclusive;  // without x[k] itself: y[0] is 0
+  bool exclusive;  // y[k] leaves out x[k], and y[0] is 0
   bool reverse;  // from the end
 };
 

@@ -14,7 +14,7 @@ namespace intact {
 struct FakeQuantizeSpec {
   RealIn x;
   RealOut y;
-  float scale, low, high;  // low, high: the ends of the grid, less its zero point
+  float scale, low, high;  // low, high: the ends of the grid minus its zero point
 };
 
 // Throws std::invalid_argument for a step that is unsafe to run (base/check.h).

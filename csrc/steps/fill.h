@@ -8,7 +8,7 @@
 
 namespace intact {
 
-// Every byte of y.
+// Sets every byte of y.
 struct FillSpec {
   View y;
   uint8_t value;

@@ -14,7 +14,7 @@ template <class T, FoldKind kKind>
 class Fold final : public LineStep {
  public:
   explicit Fold(const FoldSpec& s) : LineStep(s.x, s.y, s.axis) {
-    demand(to_.size == 1, "a line becomes one number");
+    demand(to_.size == 1, "the axis of y has size 1");
   }
 
   std::string name() const override { return "fold"; }
@@ -49,7 +49,7 @@ class Fold final : public LineStep {
   static T both(T a, T b) {
     if constexpr (kKind == FoldKind::sum) return sum(a, b);
     if constexpr (kKind == FoldKind::prod) return product(a, b);
-    if constexpr (kKind == FoldKind::max) return a < b || b != b ? b : a;  // a NaN stays
+    if constexpr (kKind == FoldKind::max) return a < b || b != b ? b : a;  // a NaN stays a NaN
     return b < a || b != b ? b : a;
   }
 
@@ -59,7 +59,7 @@ class Fold final : public LineStep {
     return total;
   }
 
-  // Many lines at once. Inlined for a stride that is known: then the loop is one of vectors.
+  // Many lines at once. With a constant stride the compiler vectorizes the loop.
   [[gnu::always_inline]] void beside(const uint8_t* x, size_t n, int64_t from, T* totals) const {
     std::fill(totals, totals + n, start());
     for (int64_t k = 0; k < from_.size; ++k) {

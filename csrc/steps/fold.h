@@ -8,8 +8,8 @@
 
 namespace intact {
 
-// y = x[0] + x[1] + ... along the axis, or their product, or the largest or smallest of them, one after the
-// other; integers wrap around. Of no elements 0, 1, the lowest and the highest number.
+// y = x[0] + x[1] + ... along the axis, or the product, maximum or minimum, one element after the other.
+// Integers wrap around. No elements give 0, 1, and the lowest and highest number.
 enum class FoldKind : uint8_t { sum, prod, max, min };
 struct FoldSpec {
   View x, y;  // of one type: i32, i64, or f32 for products; the axis has size 1 in y

@@ -5,7 +5,7 @@
 namespace intact {
 namespace {
 
-// Bytes of f(x), in one pass.
+// Codes of f(x), in one pass.
 class Curve final : public FloatRows<1> {
  public:
   Curve(const FloatOps& ops, const TransposeOps& turn, const RealIn& x, const RealOut& y, CurveFunction curve)

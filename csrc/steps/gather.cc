@@ -5,32 +5,32 @@
 namespace intact {
 namespace {
 
-// The index with the axes of y: along those of x it stands still.
+// The index with the axes of y; its stride is 0 along those of x.
 View index_over(const GatherSpec& s) {
-  View found = s.index;
-  found.rank = s.y.rank;
-  found.sizes = s.y.sizes;
-  found.strides = {};
+  View index = s.index;
+  index.rank = s.y.rank;
+  index.sizes = s.y.sizes;
+  index.strides = {};
   for (int i = 0; i < s.index.rank; ++i) {
     demand(s.index.sizes[i] == s.y.sizes[s.axis + i], "views of one step differ in their sizes");
-    found.strides[s.axis + i] = s.index.strides[i];
+    index.strides[s.axis + i] = s.index.strides[i];
   }
-  return found;
+  return index;
 }
 
-// x with the axes of y: along those of the index it stands still.
+// x with the axes of y; its stride is 0 along those of the index.
 View x_over(const GatherSpec& s) {
-  View found = s.x;
-  found.rank = s.y.rank;
-  found.sizes = s.y.sizes;
-  found.strides = {};
+  View x = s.x;
+  x.rank = s.y.rank;
+  x.sizes = s.y.sizes;
+  x.strides = {};
   for (int i = 0; i < s.x.rank; ++i) {
     if (i == s.axis) continue;
     const int at = i < s.axis ? i : i + s.index.rank - 1;
     demand(s.x.sizes[i] == s.y.sizes[at], "rows differ in their sizes");
-    found.strides[at] = s.x.strides[i];
+    x.strides[at] = s.x.strides[i];
   }
-  return found;
+  return x;
 }
 
 }  // namespace

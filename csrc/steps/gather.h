@@ -7,8 +7,8 @@
 
 namespace intact {
 
-// y[i, j, k] = x[i, index[j], k]: i stands for the axes before `axis`, j for those of the index (i32 or i64),
-// k for those behind. Negative indices count from the end; a run with one out of range fails.
+// y[i, j, k] = x[i, index[j], k]. i stands for the axes before `axis`, j for those of the index (i32 or
+// i64), and k for those behind. Negative indices count from the end. An index out of range fails the run.
 struct GatherSpec {
   View x, index, y;
   int axis;

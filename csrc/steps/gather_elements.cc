@@ -5,8 +5,8 @@
 namespace intact {
 namespace {
 
-// Of x as many places as y has beside the axis, along which it stands still.
-View still(View x, const View& y, int axis) {
+// x with the sizes of y, and stride 0 along the axis.
+View x_over(View x, const View& y, int axis) {
   demand(x.rank == y.rank && 0 <= axis && axis < x.rank, "views of one step differ in their axes");
   for (int i = 0; i < x.rank; ++i) {
     demand(i == axis || y.sizes[i] <= x.sizes[i], "y is larger than x");
@@ -19,7 +19,7 @@ View still(View x, const View& y, int axis) {
 }  // namespace
 
 std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& s) {
-  const IndexedViews views = {s.index, still(s.x, s.y, s.axis), s.y, line_of(s.x, s.axis)};
+  const IndexedViews views = {s.index, x_over(s.x, s.y, s.axis), s.y, line_of(s.x, s.axis)};
   return std::make_unique<IndexedCopy>("gather_elements", s.x, s.index, views);
 }
 

@@ -7,8 +7,8 @@
 
 namespace intact {
 
-// y[i] = x[i, but index[i] along the axis]; negative ones count from the end. A run with an index out of
-// range fails.
+// y[i, j, ...] = x[index[i, j, ...], j, ...], where the axis is 0. Negative indices count from the end. An
+// index out of range fails the run.
 struct GatherElementsSpec {
   View x, index, y;  // the index is i32 or i64, and has the sizes of y
   int axis;

@@ -9,7 +9,9 @@
 
 namespace intact {
 
-// y[i] = such a row of x, the first `n / batch` tuples those of the first of `batch` parts, and so on.
+// x has `batch` parts of equally many rows. Of n tuples, the first n / batch index rows of the first part,
+// and so on. A tuple index[i] is the position of row i in an array of `sizes`. An index out of range fails
+// the run.
 struct GatherRowsSpec {
   View x, index, y;  // [batch * rows, width], [n, sizes], [n, width]
   std::vector<int64_t> sizes;

@@ -8,7 +8,7 @@
 
 namespace intact {
 
-// The halo of an image: every byte of it `value`.
+// Sets every byte of the halo of an image.
 struct HaloSpec {
   View image;
   uint8_t value;

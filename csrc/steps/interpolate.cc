@@ -17,7 +17,7 @@ class Interpolate final : public LineStep {
     demand(s_.x.type == Type::f32 && s_.y.type == Type::f32, "values between elements are float32");
     demand(s_.terms > 0 && s_.places.size() == s_.weights.size() &&
                s_.places.size() == static_cast<uint64_t>(to_.size) * s_.terms,
-           "each element of y has as many places and weights");
+           "each element of y has `terms` places and weights");
     for (const int64_t place : s_.places) {
       demand(0 <= place && place < from_.size, "a place is out of range");
     }
@@ -41,7 +41,7 @@ class Interpolate final : public LineStep {
   }
 
  private:
-  // One line from end to end: its elements are neighbours.
+  // One line whose elements are neighbours in memory.
   void line(const uint8_t* x, uint8_t* y, int64_t i) const {
     const uint8_t* const from = x + i * stride(0);
     uint8_t* const to = y + i * stride(1);
@@ -56,7 +56,7 @@ class Interpolate final : public LineStep {
     }
   }
 
-  // Many lines at once. Inlined for strides that are known: then the loop is one of vectors.
+  // Many lines at once. With constant strides the compiler vectorizes the loop.
   [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
     size_t term = 0;
     for (int64_t k = 0; k < to_.size; ++k) {

@@ -10,8 +10,8 @@
 
 namespace intact {
 
-// y[i] = the sum of x[places[i * terms + k]] * weights[i * terms + k] over k, in their order: every product
-// and every sum is rounded.
+// y[i] = sum over k of x[places[i * terms + k]] * weights[i * terms + k], k ascending. Every product and
+// every sum is rounded.
 struct InterpolateSpec {
   View x, y;  // f32, of one size along all other axes
   int axis;

@@ -16,8 +16,8 @@ struct LayerNormSpec {
   std::optional<RealIn> residual;
   std::optional<View> weight, bias;  // float32 [n]
   RealOut y;
-  std::optional<RealOut> codes;  // y as bytes too, where y is float32
-  std::optional<View> factors;  // float32 [n]: the codes are those of y * factors
+  std::optional<RealOut> codes;  // codes of y as well, where y is float32
+  std::optional<View> factors;  // float32 [n]: codes are those of y * factors
   float epsilon;
 };
 

@@ -12,21 +12,21 @@ namespace {
 
 using namespace tuning::moves;
 
-// The same with y's axes in the order in which they lie in memory: of images whole pixels are copied.
+// The same with the axes in the memory order of y, so that pixels of images are copied whole.
 ResizeSpec in_order(const ResizeSpec& s) {
   demand(s.x.rank == s.y.rank && s.indices.size() == static_cast<size_t>(s.y.rank),
          "one list of indices for each axis");
   const auto axes = axes_in_memory(s.y);
-  ResizeSpec found = s;
+  ResizeSpec ordered = s;
   for (int i = 0; i < s.y.rank; ++i) {
     const int from = axes[static_cast<size_t>(i)];
-    found.x.sizes[i] = s.x.sizes[from];
-    found.x.strides[i] = s.x.strides[from];
-    found.y.sizes[i] = s.y.sizes[from];
-    found.y.strides[i] = s.y.strides[from];
-    found.indices[static_cast<size_t>(i)] = s.indices[static_cast<size_t>(from)];
+    ordered.x.sizes[i] = s.x.sizes[from];
+    ordered.x.strides[i] = s.x.strides[from];
+    ordered.y.sizes[i] = s.y.sizes[from];
+    ordered.y.strides[i] = s.y.strides[from];
+    ordered.indices[static_cast<size_t>(i)] = s.indices[static_cast<size_t>(from)];
   }
-  return found;
+  return ordered;
 }
 
 class Resize final : public Step {
@@ -68,7 +68,8 @@ class Resize final : public Step {
     for (const int64_t i : indices) demand(0 <= i && i < s_.x.sizes[axis], "an index is out of range");
   }
 
-  // How many columns from each on lie behind one another in x and in y or, as a negative number, do not.
+  // The length of the run that begins at each column: positive where its columns are contiguous in x and y,
+  // negative where they are not.
   void find_runs(int axis) {
     const auto& indices = s_.indices[static_cast<size_t>(axis)];
     const auto unit = static_cast<int64_t>(unit_);

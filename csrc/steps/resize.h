@@ -9,7 +9,7 @@
 
 namespace intact {
 
-// y[i, j, ...] = x[indices[0][i], indices[1][j], ...]: an index for every position along every axis of y.
+// y[i, j, ...] = x[indices[0][i], indices[1][j], ...]. Each axis of y has a list with one index per position.
 struct ResizeSpec {
   View x, y;
   std::vector<std::vector<int64_t>> indices;

@@ -8,9 +8,9 @@
 
 namespace intact {
 
-// y[index[i], but i along other axes] = update[i], or what the reduction makes of both, in the order of the
-// index along the axis. What y holds beside that stays. Negative indices count from the end; a run with an
-// index out of range fails.
+// y[index[i, j, ...], j, ...] = updates[i, j, ...], where the axis is 0, or the reduction of both. Indices
+// along the axis take effect in their order. Other elements of y stay. Negative indices count from the end.
+// An index out of range fails the run.
 struct ScatterElementsSpec {
   View index, updates, y;  // the index is i32 or i64; updates have its sizes and y's type
   int axis;

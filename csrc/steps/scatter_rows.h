@@ -10,8 +10,8 @@
 
 namespace intact {
 
-// Rows of y [rows, width] by tuples: index[i] says where the row stands in an array of these sizes. Each row
-// becomes update[i], or what the reduction makes of both, i ascending.
+// Row r of y [rows, width] becomes updates[i], or the reduction of both, i ascending. The tuple index[i] is
+// the position of row r in an array of `sizes`. Other rows stay. An index out of range fails the run.
 struct ScatterRowsSpec {
   View index, updates, y;  // i32 or i64 [n, sizes], [n, width], [rows, width]; rows lie side by side
   std::vector<int64_t> sizes;

@@ -13,7 +13,7 @@ namespace intact {
 
 struct SoftmaxSpec {
   RealIn x;
-  std::optional<RealIn> mask;  // sizes of x, with strides of 0 where it broadcasts
+  std::optional<RealIn> mask;  // sizes of x; strides are 0 where it broadcasts
   RealOut y;
   float gain;
 };

@@ -8,7 +8,7 @@
 namespace intact {
 namespace {
 
-// The bytes of a run of floats, dense: to `y`, and others to `apart` from there.
+// Writes the high bytes of dense floats to y, and their low bytes `apart` bytes from there.
 struct Split {
   const QuantizeOps& ops;
   const TransposeOps& transpose;

@@ -12,9 +12,9 @@
 
 namespace intact {
 
-// The bytes of codes of 16 bits, less the least one.
+// The two bytes of q - qmin, for codes q of 16 bits.
 struct SplitQuantizeSpec {
-  View x, above, below;  // f32, u8; both lie alike
+  View x, above, below;  // f32; u8 high and low bytes, with the same strides
   float scale;  // > 0
   int32_t low, high;  // ends of the codes, less the zero point
 };

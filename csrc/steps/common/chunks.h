@@ -1,4 +1,4 @@
-// Steps that compute element by element: chunks of the longest rows that all their views pass through evenly.
+// Element-wise steps: chunks of the longest rows that are contiguous in all views.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace intact {
 
-// The last view is written, the others are read; who says what is touched himself declares nothing here.
+// The last view is written, the others are read. `declares`: false for a derived step that declares its
+// accesses itself.
 template <size_t kViews>
 class Chunks : public Step {
  public:

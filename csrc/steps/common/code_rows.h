@@ -11,7 +11,7 @@
 
 namespace intact {
 
-// Rows of an input as the kernels want them: neighbours. What is not dense is gathered in scratch.
+// Rows of an input as kernels read them: dense. Strided rows are gathered in scratch.
 template <size_t kViews>
 struct CodeReader {
   bool dense;
@@ -29,7 +29,7 @@ struct CodeReader {
   }
 };
 
-// y = f(views before it), in chunks of dense bytes.
+// y = f(the views before it), in chunks of dense bytes.
 template <size_t kViews>
 class CodeRows : public Step {
  public:
@@ -46,7 +46,7 @@ class CodeRows : public Step {
   size_t scratch() const override { return kViews * tuning::images::kCodes; }
 
  protected:
-  // body(dense inputs, n, dense y).
+  // Calls body(dense inputs, n, dense y).
   template <class Body>
   void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
     std::array<const uint8_t*, kViews - 1> inputs;

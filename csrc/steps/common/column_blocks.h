@@ -1,5 +1,5 @@
-// Blocks of short rows turned into columns, as FloatOps' ..._columns take them, and back: element k of row i
-// of a block lies at block[k * rows + i].
+// Blocks of short rows as columns, which the ..._columns functions of FloatOps take: element k of row i of a
+// block is block[k * rows + i].
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace intact {
 
-// What both directions share: how elements `step` apart of rows `row` apart lie in memory.
+// The memory of a block: elements are `step` bytes apart, rows `row` bytes.
 struct ColumnLayout {
   int64_t step, row;
   int64_t unit;
 
   ColumnLayout(const View& v, int64_t step_, int64_t row_)
       : step(step_), row(row_), unit(static_cast<int64_t>(bytes_of(v.type))) {}
-  // Rows, not elements, are neighbours: columns already.
+  // Whether rows are neighbours in memory: the block is in columns already.
   bool columns() const { return row == unit; }
-  // Elements are neighbours, and no two rows are one.
+  // Whether elements are neighbours in memory, and rows are distinct.
   bool rows() const { return step == unit && !columns() && row != 0; }
 };
 
@@ -55,7 +55,7 @@ class ColumnReader {
     }
   }
 
-  // The first n floats, behind one another, up to `all` of them.
+  // Repeats the first n floats until there are `all`.
   static void repeat(float* floats, size_t n, size_t all) {
     for (; n < all; n *= 2) std::memcpy(floats + n, floats, std::min(n, all - n) * sizeof *floats);
   }

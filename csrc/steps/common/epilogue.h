@@ -1,5 +1,5 @@
-// The epilogue of a layer as a step is made with it: one record, one check, for convolutions, products and
-// depthwise convolutions alike.
+// The epilogue of a layer as the makers of steps take it: one record and one check for convolutions,
+// products and depthwise convolutions.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,20 @@
 
 namespace intact {
 
-// `bounded`, `has_residual`, `has_gain`, `divisor` and `cells` are found when the step is made.
+// The maker of a step sets `bounded`, `has_residual`, `has_gain`, `divisor` and `cells` (settle).
 struct EpilogueSpec : Epilogue {
   std::vector<int32_t> correction;  // [c of y]: added to the sums
   std::vector<float> multiplier, bias;  // [c of y]
   std::vector<float> gains, shifts;  // G and H, [c of y]: both or neither
-  float quotient = 1;  // that reals are divided by in place of G: of products of activations alone
-  std::vector<float> factors, offsets;  // [c of y], behind the function; empty: none
-  std::vector<float> slopes;  // [c of y], of what is below 0, without a function; empty: none
+  float quotient = 1;  // divides reals in place of G; for products of two activations only
+  std::vector<float> factors, offsets;  // S and O, [c of y], behind the function; empty: none
+  std::vector<float> slopes;  // [c of y], multiply negative reals; without a function; empty: none
   std::optional<View> residual;  // bytes, sizes of y
-  const FloatOps* ops = nullptr;  // where the function is from; with a function or slopes
+  const FloatOps* ops = nullptr;  // the kernel of the function; set with a function or slopes
 };
 
-// Throws std::invalid_argument unless `e` makes y, an image or rows of so many channels. of_activations: no
-// factor of the products is a constant.
+// Throws std::invalid_argument unless `e` fits y, an image or rows of so many channels. `of_activations`: the
+// product has no constant factor.
 inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channels,
                            bool of_activations = false) {
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
@@ -58,8 +58,8 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
   elements_of(*e.residual);
 }
 
-// Whether nothing can reach 2^30 before it is rounded. `sums`: the largest magnitude of each channel's sum,
-// where it is known.
+// Whether every value is below 2^30 in magnitude before it is rounded to a code. `sums`: the largest
+// magnitude of the sum of each channel, if known.
 inline bool is_bounded(const EpilogueSpec& e, const std::vector<double>& sums = {}) {
   double most = 0;
   const double residual =
@@ -75,7 +75,7 @@ inline bool is_bounded(const EpilogueSpec& e, const std::vector<double>& sums = 
   return most < 1073741824.0;
 }
 
-// Keeps the curve where all channels have one factor and one offset, and only there.
+// Drops the curve unless all channels have the same factor and the same offset.
 inline void settle_curve(EpilogueSpec& e) {
   const auto differ = [](const std::vector<float>& v) {
     return std::any_of(v.begin(), v.end(), [&](float one) { return !(one == v.front()); });
@@ -85,14 +85,14 @@ inline void settle_curve(EpilogueSpec& e) {
   if (!e.offsets.empty()) e.offset = e.offsets.front();
 }
 
-// In magnitude.
+// The largest magnitude of a bias.
 inline double largest_bias(const EpilogueSpec& e) {
   double most = 0;
   for (const float b : e.bias) most = std::max(most, std::fabs(double{b}));
   return most;
 }
 
-// The divisor, and whether what is divided has integers of its own. `sums` as for is_bounded.
+// Sets the divisor and `bounded`. `sums` as for is_bounded.
 inline void settle_ends(EpilogueSpec& e, const std::vector<double>& sums = {}) {
   e.has_residual = e.residual.has_value();
   e.has_gain = !e.gains.empty();
@@ -100,8 +100,8 @@ inline void settle_ends(EpilogueSpec& e, const std::vector<double>& sums = {}) {
   e.bounded = is_bounded(e, sums) && e.divisor.exact;
 }
 
-// Finds what kernels want to know beside the numbers. Returns the bounds of a function's codes, to which `e`
-// refers; nullptr where there are none.
+// Sets all fields that follow from the others. Returns the bounds of the function's codes, which `e` points
+// to; nullptr where there are none.
 inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   settle_ends(e);
   settle_curve(e);

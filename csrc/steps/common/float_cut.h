@@ -1,5 +1,5 @@
-// How products of floats are cut: columns so that a block of the right side stays in the cache, rows so that
-// threads share the work, and k so that both sides of a tile are near.
+// The division of products of floats. Columns are cut so that a block of the right side stays in the cache,
+// rows so that threads share the work, and k so that both sides of a tile stay in the first cache.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ struct FloatCut {
     if (rows == 0 || columns == 0) return;
     const size_t depth = std::max<size_t>(1, k),
                  products = rows * columns * depth * std::max<size_t>(1, times);
-    const size_t panel = ops.panel,
-                 wanted = std::clamp(products / 16, tuning::floats::kSmallItem, tuning::floats::kLargeItem);
+    const size_t panel = ops.panel, item_products = std::clamp(products / 16, tuning::floats::kSmallItem,
+                                                               tuning::floats::kLargeItem);
     chunk = std::clamp(tuning::floats::kMostFloats / depth / panel * panel, panel,
                        (columns + panel - 1) / panel * panel);
-    const size_t high =
-        std::max(tuning::floats::kLeastRows, wanted / (depth * chunk)) / ops.rows * ops.rows;  // whole tiles
+    const size_t high = std::max(tuning::floats::kLeastRows, item_products / (depth * chunk)) / ops.rows *
+                        ops.rows;  // whole tiles
     block = std::min(high, rows);
     chunks = (columns + chunk - 1) / chunk;
     blocks = (rows + block - 1) / block;
@@ -36,19 +36,19 @@ struct FloatCut {
   size_t panels(size_t panel) const { return (columns + panel - 1) / panel; }
 };
 
-// What was packed before, by this kernel.
+// A matrix that this kernel has packed before.
 struct PackedFloats {
   const float* data = nullptr;
   size_t size = 0;
   std::shared_ptr<const void> owner;  // keeps them alive
 };
 
-// A row of starts, one for each column.
+// Demands a dense vector of starts, one for each column.
 inline void demand_start(const View& start, size_t columns) {
   demand_vector(start, Type::f32, columns, "a start is float32, one for each column, side by side");
 }
 
-// As `ops.multiply`, by parts of k: sums that were stored go on as they were.
+// Like `ops.multiply`, in parts of k. Each part continues the sums that the one before stored.
 inline void multiply_by_parts(const FloatGemmOps& ops, FloatGemm g) {
   const size_t runs = g.runs, length = g.length;
   if (g.rows <= tuning::floats::kFewRows || runs * length < 2 * tuning::floats::kDepth)

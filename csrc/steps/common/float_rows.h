@@ -14,8 +14,8 @@
 
 namespace intact {
 
-// Dense rows of floats from inputs to y. Where y's innermost axis is short, or an input is dense along
-// another one (planes of a picture that is written pixel by pixel), a row is a block of both inner axes.
+// Processes dense rows of floats. If the innermost axis of y is short, or an input is dense along another
+// axis (planes of an image that is written pixel by pixel), a row is a block of the two innermost axes.
 template <size_t kInputs>
 class FloatRows : public Step {
  public:
@@ -45,7 +45,8 @@ class FloatRows : public Step {
   size_t scratch() const override { return (kInputs + 1) * row_scratch(tuning::float_steps::kChunk); }
 
  protected:
-  // body(the inputs' rows, n, y, a buffer for what is not y's own).
+  // Calls body(rows of the inputs, n, y, buffer): the buffer is for rows that cannot be written to y
+  // directly.
   template <class Body>
   void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
     const RowBuffer out(scratch, tuning::float_steps::kChunk, kInputs);
@@ -58,14 +59,14 @@ class FloatRows : public Step {
       body(rows, n * columns_, y_.at<uint8_t>(memory) + at[kInputs], out);
     });
   }
-  // Whether an input has an element for each of y's, not one for all of a row.
+  // Whether an input has one element per element of y, not one per row.
   bool moves(size_t input) const { return !inputs_[input].dense || inner(input) != 0; }
   const RowWriter& writer() const { return writer_; }
 
  private:
   struct Input {
     View view;
-    bool dense;  // rows as y's are
+    bool dense;  // its rows are read as rows, not as blocks
     RowReader row;
     ColumnReader block;
   };
@@ -79,7 +80,7 @@ class FloatRows : public Step {
 
   int64_t inner(size_t view) const { return walk_.strides[walk_.rank - 1][view]; }
   int64_t outer(size_t view) const { return walk_.rank < 2 ? 0 : walk_.strides[walk_.rank - 2][view]; }
-  // Whether the two innermost axes are one, for a view.
+  // Whether the two innermost axes of a view are contiguous.
   bool is_even(size_t view) const {
     return outer(view) == inner(view) * static_cast<int64_t>(walk_.size(walk_.rank - 1));
   }
@@ -114,7 +115,7 @@ class FloatRows : public Step {
   RowWriter writer_;
 };
 
-// y = f(x), f of rows: (x, n, y).
+// y = f(x), where f is a function of rows: f(x, n, y).
 template <class F>
 class FloatMap final : public FloatRows<1> {
  public:

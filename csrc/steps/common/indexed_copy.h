@@ -13,14 +13,14 @@
 
 namespace intact {
 
-// An index for every place of y, and what is read of x besides.
+// The views of a gather, all with the sizes of y.
 struct IndexedViews {
-  View index, x, y;  // of the sizes of y
-  Line line;  // what the indices count
+  View index, x, y;  // x has stride 0 along the axis that is indexed
+  Line line;  // the indexed axis of x
 };
 
-// Two loops: over the outer axes, and along the innermost one, of which an index, or none, chooses what is
-// read. Where neighbours lie side by side along an axis without indices, runs of them are what is copied.
+// A loop over the outer axes, and one along the innermost axis, where each element reads its index. If the
+// innermost axis has no index of its own and is dense in x and y, whole runs along it are copied.
 class IndexedCopy final : public Step {
  public:
   IndexedCopy(const char* name, const View& x, const View& index, const IndexedViews& c)
@@ -71,7 +71,7 @@ class IndexedCopy final : public Step {
 
   template <class Index, class Unit>
   void run_of(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, Unit unit) const {
-    // Of its own, for bytes that are written might be a member's.
+    // Local copies: a store of bytes may alias a member, which would then be loaded again.
     const auto [by_index, by_x, by_y] = steps_;
     const Line line = views_.line;
     const bool once = once_;
@@ -101,7 +101,7 @@ class IndexedCopy final : public Step {
         for (size_t i = 0; i < n; ++i, x += by_x, y += by_y) std::memcpy(y, x + places[i], unit);
         return;
       }
-      // Inlined for steps that are known, so that they cost nothing.
+      // With constant strides the compiler makes the address arithmetic free.
       const auto row = [&](auto index_step, auto x_step, auto y_step) {
         for (size_t i = 0; i < n; ++i, x += x_step, y += y_step, next += index_step) {
           std::memcpy(y, x + place(next), unit);
@@ -120,7 +120,7 @@ class IndexedCopy final : public Step {
   size_t unit_;
   int inner_;
   std::array<int64_t, 3> steps_{};
-  bool once_;  // whether all rows have the same indices
+  bool once_;  // all rows have the same indices, which are read once
   Rows rows_;
 };
 

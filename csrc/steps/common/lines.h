@@ -1,4 +1,4 @@
-// What steps along one axis share: lines, and elements wherever they lie.
+// Lines along one axis of a view, and unaligned access to elements.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace intact {
 
-// A view without one axis: where along it each line begins.
+// A view without one axis: the first element of each line along it.
 inline View beginnings(View v, int axis) {
   demand(0 <= axis && axis < v.rank, "there is no such axis");
   for (int i = axis; i + 1 < v.rank; ++i) {
@@ -31,9 +31,9 @@ inline Line line_of(const View& v, int axis) {
 
 template <class T>
 T load(const uint8_t* x) {
-  T found;
-  std::memcpy(&found, x, sizeof found);
-  return found;
+  T value;
+  std::memcpy(&value, x, sizeof value);
+  return value;
 }
 template <class T>
 void store(uint8_t* y, T value) {
@@ -62,7 +62,7 @@ T product(T a, T b) {
 
 inline bool is_index(const View& v) { return v.type == Type::i32 || v.type == Type::i64; }
 
-// An index of that view's type.
+// Reads an index of the type of that view.
 inline int64_t index_at(const View& v, const uint8_t* at) {
   return v.type == Type::i64 ? load<int64_t>(at) : load<int32_t>(at);
 }

@@ -34,8 +34,8 @@ struct NormViews {
   std::optional<View> factors;
 };
 
-// x, and another input that may be missing, to y, and to codes where they are wanted too (of y * factors),
-// row by row, or blocks of rows as columns.
+// Computes y, and optionally codes of y * factors, from x and an optional second input. It works row by row
+// or, for short rows, on blocks of rows as columns.
 class NormStep : public Step {
  public:
   NormStep(const FloatOps& ops, const TransposeOps& turn, const NormViews& v)
@@ -48,8 +48,9 @@ class NormStep : public Step {
   }
 
  protected:
-  // row(row of x, to be changed in place; row of the other input or nullptr) returns a factor that is left;
-  // columns(block of x, number of rows, block of the other input or nullptr) leaves none.
+  // row(x, other) changes a row of x in place, and returns the factor by which the result is still to be
+  // multiplied. columns(x, rows, other) changes a block of x, and leaves no factor. `other`: the second
+  // input, or nullptr.
   template <class Row, class Columns>
   void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Row& row,
             const Columns& columns) const {
@@ -152,7 +153,7 @@ class NormStep : public Step {
     ops_.binary[static_cast<size_t>(BinaryKind::mul)](a, a_step, b, b_step, n, y);
   }
 
-  // `spare` holds no values.
+  // `spare` must not hold `values`.
   void write_codes(const Memory& memory, float* values, float factor, ptrdiff_t at,
                    const RowBuffer& spare) const {
     if (factors_) {

@@ -1,4 +1,4 @@
-// The constants of an epilogue as kernels read them: panel by panel.
+// The constants of an epilogue in the form that kernels read, panel by panel.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace intact {
 
-// Of all panels, each padded to its width.
+// The constants of all panels, each padded to its width.
 struct PanelConstants {
   std::vector<int32_t> correction;
   std::vector<int32_t> high;  // corrections of high bytes' sums; empty: codes are bytes
   std::vector<float> multiplier, bias, gains, shifts, factors, offsets, slopes;
 
-  // Those of one panel. `shifted`: added to the corrections; may be empty.
+  // Appends the constants of one panel. `shifted`: added to the corrections; may be empty.
   void append(const EpilogueSpec& e, int32_t channel, int32_t channels, int32_t width,
               const std::vector<int32_t>& shifted) {
     append(correction, e.correction, channel, channels, width, shifted);
@@ -32,7 +32,7 @@ struct PanelConstants {
     }
   }
 
-  // Corrections of one panel.
+  // Appends the corrections of one panel.
   static void append(std::vector<int32_t>& all, const std::vector<int32_t>& own, int32_t channel,
                      int32_t channels, int32_t width, const std::vector<int32_t>& shifted) {
     for (int32_t c = 0; c < width; ++c) {
@@ -42,7 +42,7 @@ struct PanelConstants {
     }
   }
 
-  // Those of the panel that begins at `at`; nullptr where there are none.
+  // The values of the panel that begins at `at`; nullptr if there are none.
   static const float* part_of(const std::vector<float>& values, size_t at) {
     return values.empty() ? nullptr : values.data() + at;
   }

@@ -1,4 +1,5 @@
-// Tensors of reals: of floats, or of codes that are dequantized and quantized on the way (N12, N11).
+// Tensors of reals: float32, or codes that steps dequantize when they read and quantize when they write
+// (N12, N11).
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
-// What steps share that read elements in one order of axes and write them in another: quantize, dequantize
-// and copy. Dense rows on both sides are taken as they are; where x is dense along another axis than y, tiles
-// of the two axes are transposed; anything else goes element by element. A step that has a form for many
-// short rows gets them together.
+// Steps that read elements in one order of axes and write them in another: quantize, dequantize and copy.
+// Rows that are dense on both sides are processed whole. If x is dense along another axis than y, tiles of
+// the two axes are transposed. Otherwise elements are processed one by one. A step with a form for short
+// rows gets many at once.
 #pragma once
 
 #include "base/tuning.h"
@@ -35,8 +35,8 @@ struct ShortRows {
   size_t p, q;
 };
 
-// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has;
-// it may have short_rows(rows).
+// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept; or in(memory) returns an
+// object that has them. It may have short_rows(rows).
 template <class Derived>
 class Relayout : public Step {
  public:
@@ -89,7 +89,7 @@ class Relayout : public Step {
   }
 
  protected:
-  // What takes rows, tiles and elements of one run.
+  // The object that processes rows, tiles and elements of one run.
   const Derived& in([[maybe_unused]] const Memory& memory) const {
     return static_cast<const Derived&>(*this);
   }
@@ -122,7 +122,7 @@ class Relayout : public Step {
     });
   }
 
-  // Tiles of at most kTile elements, and how many make a piece of work.
+  // Sets the size of tiles, at most kTile elements, and how many tiles a piece of work has.
   void cut() {
     const size_t rows = walk_.size(walk_.rank - 2), columns = walk_.size(walk_.rank - 1);
     q_ = std::min<size_t>(columns, 128);

@@ -1,4 +1,4 @@
-// Where the floats of a row go that lie otherwise, or that codes stand for.
+// Scratch for rows of floats that are strided, or converted from or to codes.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace intact {
 
-// Scratch for rows of n floats: the floats, and their bytes where those are not neighbours.
+// Bytes of scratch for a row of n floats, and for its n bytes.
 constexpr size_t row_scratch(size_t n) { return (n * 5 + 127) / 64 * 64; }
 
 class RowBuffer {

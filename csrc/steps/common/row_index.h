@@ -1,4 +1,4 @@
-// Indices that a run reads: single ones, and tuples that count rows of an array.
+// Indices that are read during a run: single ones, and tuples that index rows of an array.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace intact {
 
-// An index within [0, size), of which negative ones count from the end; 0, and the run fails, for others.
+// The index in [0, size); a negative one counts from the end. Others fail the run and return 0.
 inline int64_t index_within(int64_t index, int64_t size, const Memory& memory) {
   if (index < 0) index += size;
   if (0 <= index && index < size) return index;
@@ -18,7 +18,7 @@ inline int64_t index_within(int64_t index, int64_t size, const Memory& memory) {
   return 0;
 }
 
-// Tuples of indices as numbers of rows.
+// Tuples of indices as row numbers.
 class RowIndex {
  public:
   RowIndex(const View& index, std::vector<int64_t> sizes) : index_(index), sizes_(std::move(sizes)) {

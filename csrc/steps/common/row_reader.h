@@ -1,4 +1,4 @@
-// Rows as the kernels want them: float32, neighbours. What lies otherwise, or holds codes, is copied.
+// Rows as kernels read them: dense float32. Strided rows and rows of codes are copied.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class RowReader {
   int32_t zero() const { return zero_; }
   float scale() const { return scale_; }
 
-  // The row itself where it is dense float32, else a copy.
+  // The row itself if it is dense float32, otherwise a copy.
   const float* row(const uint8_t* x, size_t n, const RowBuffer& buffer) const {
     if (!is_bytes_ && dense(n)) return reinterpret_cast<const float*>(x);
     copy(x, n, buffer.floats(), buffer.bytes());

@@ -1,4 +1,4 @@
-// Where rows of floats go: to a view as they are, or to one that lies otherwise, or holds codes.
+// Writes rows of floats to a view of floats or codes with any stride.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class RowWriter {
   float scale() const { return scale_; }
   const ByteGrid& grid() const { return grid_; }
 
-  // Where to put the floats: finish() takes them from there.
+  // The memory to which a kernel writes floats; finish() reads them there.
   float* target(uint8_t* y, size_t n, const RowBuffer& buffer) const {
     return !is_bytes_ && dense(n) ? reinterpret_cast<float*>(y) : buffer.floats();
   }
 
-  // y = the bytes that make(to) puts side by side.
+  // Writes the bytes that make(to) stores, dense, to y.
   template <class Make>
   void bytes(uint8_t* y, size_t n, const RowBuffer& buffer, const Make& make) const {
     uint8_t* const to = dense(n) ? y : buffer.bytes();
@@ -34,7 +34,7 @@ class RowWriter {
     for (size_t i = 0; !dense(n) && i < n; ++i) y[static_cast<int64_t>(i) * stride_] = to[i];
   }
 
-  // y = from * factor, from being target().
+  // Writes from * factor to y; `from` is target().
   void finish(float* from, float factor, uint8_t* y, size_t n, const RowBuffer& buffer) const {
     if (!is_bytes_ && factor != 1.0f) multiply(ops_, from, n, factor);
     if (is_bytes_) {

@@ -1,4 +1,4 @@
-// How scatter steps write updates: as they are, or reduce_pair with what y holds.
+// The writes of scatter steps: updates, or their reduction with the elements of y.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ inline Reduction reduction_of(const std::string& name) {
   refuse("there is no such reduction");
 }
 
-// y of n elements, `step` bytes from each other, and as many updates.
+// Writes n updates, `by` bytes apart, to elements of y, `step` bytes apart.
 using Combine = void (*)(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n);
 
-// numerics.maximum and minimum: b where it is beyond a, or no number.
+// Maximum and minimum are those of numerics: b where it is beyond a, or a NaN.
 template <Reduction kKind, class T>
 T reduce_pair(T a, T b) {
   if constexpr (kKind == Reduction::add) return sum(a, b);
@@ -82,7 +82,7 @@ inline Combine combine_of(Type type, Reduction kind) {
     case Type::f32: return combine_by<float>(kind);
     case Type::i32: return combine_by<int32_t>(kind);
     case Type::i64: return combine_by<int64_t>(kind);
-    default: refuse("what is reduce_pair is float32, int32 or int64");
+    default: refuse("reductions are of float32, int32 or int64");
   }
 }
 

@@ -1,4 +1,4 @@
-// What makers of steps demand of views, so that no plan file makes run() leave its blocks.
+// Checks of views for the makers of steps: no plan file, however wrong, makes run() leave its blocks.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace intact {
 
-// No sum of products below this overflows 64 bits.
+// Sums of products of sizes below these do not overflow 64 bits.
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostReach = int64_t{1} << 46;
 
@@ -35,13 +35,13 @@ inline void demand_same_sizes(const View& a, const View& b) {
   demand(same, "views of one step differ in their sizes");
 }
 
-// A constant: `size` elements, one behind the other.
+// Demands a dense vector of `size` elements.
 inline void demand_vector(const View& v, Type type, size_t size, const char* what) {
   demand(v.type == type && v.rank == 1 && v.sizes[0] >= 0 && static_cast<size_t>(v.sizes[0]) == size, what);
   demand(size < 2 || v.strides[0] == static_cast<int64_t>(bytes_of(type)), what);
 }
 
-// Images of bytes in NHWC whose channels are neighbours.
+// Demands an image of bytes in NHWC whose channels are neighbours in memory.
 inline void demand_image(const View& v, const char* what) {
   demand(v.type == Type::u8 && v.rank == 4 && (v.sizes[3] < 2 || v.strides[3] == 1), what);
 }

@@ -1,5 +1,5 @@
-// How steps walk several views of one shape together: axes in the order in which the last view lies in
-// memory, neighbours that every view passes through evenly made one.
+// A walk over several views of one shape. Its axes are in the memory order of the last view. Neighbouring
+// axes that are contiguous in every view become one.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace intact {
 
-// The axes of a view in the order in which it lies in memory: along the last one its elements are nearest.
+// The axes of a view in memory order, the one with the smallest stride last.
 inline std::array<int, kMaxRank> axes_in_memory(const View& v) {
   std::array<int, kMaxRank> axes{};
   std::iota(axes.begin(), axes.end(), 0);
@@ -45,7 +45,7 @@ struct Walk {
     }
   }
 
-  // Elements along an axis lie next to each other.
+  // Whether elements along an axis are neighbours in memory.
   bool dense(size_t view, int axis) const { return strides[axis][view] == units_[view]; }
   bool dense(size_t view) const { return dense(view, rank - 1); }
 
@@ -57,7 +57,7 @@ struct Walk {
     return n;
   }
 
-  // Makes an axis the last but one.
+  // Moves an axis to the last place but one.
   void bring(int axis) {
     for (; axis < rank - 2; ++axis) {
       std::swap(sizes[axis], sizes[axis + 1]);
@@ -80,7 +80,7 @@ struct Walk {
   std::array<int64_t, kViews> units_{};
 };
 
-// Passes through the first `axes` axes of a walk, from any combination on.
+// Iterates over the first `axes` axes of a walk, from a given combination on.
 template <size_t kViews>
 class Cursor {
  public:
@@ -112,13 +112,13 @@ class Cursor {
   std::array<int64_t, kViews> offsets_{};
 };
 
-// Rows of a walk, long ones cut in chunks, short ones several to a piece of work, so that a piece costs
-// more than waking a thread for it.
+// The rows of a walk as pieces of work. Long rows are cut into chunks, and a piece has several short rows,
+// so that it costs more than waking a thread.
 struct Rows {
   size_t rows = 0, columns = 0;
   size_t chunk = 1;  // columns of a chunk; the last one of a row may have fewer
-  size_t chunks = 0; // of a row
-  size_t each = 1;   // chunks of a piece
+  size_t chunks = 0; // per row
+  size_t each = 1;   // chunks per piece
 
   Rows() = default;
   Rows(size_t rows_, size_t columns_, size_t most) : rows(rows_), columns(columns_) {
@@ -134,7 +134,7 @@ struct Rows {
   void visit(size_t begin, size_t end, const Body& body) const {
     const size_t first = begin * each, last = std::min(end * each, rows * chunks);
     if (first >= last) return;
-    // A division for each of many short rows would take longer than the rows.
+    // Counting on avoids a division per row, which takes longer than a short row.
     size_t row = first / chunks, from = first % chunks * chunk;
     for (size_t i = first; i < last; ++i) {
       body(row, from, std::min(chunk, columns - from));
@@ -146,8 +146,8 @@ struct Rows {
   }
 };
 
-// body(byte offset of each view, columns) for every chunk of pieces [begin, end) of `rows`, which are those
-// of a walk behind its first `axes` axes: columns lie along axis `axes`.
+// Calls body(byte offset of each view, columns) for every chunk of pieces [begin, end). `rows` are those of
+// the walk over its first `axes` axes; columns are along axis `axes`.
 template <size_t kViews, class Body>
 void visit_rows(const Walk<kViews>& walk, int axes, const Rows& rows, size_t begin, size_t end,
                 const Body& body) {

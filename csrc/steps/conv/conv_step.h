@@ -1,4 +1,5 @@
-// A convolution by vectors: panels of weights, cut into items, and tiles of their rows. For conv.cc alone.
+// A convolution by vector kernels: panels of weights, divided into items, and tiles of rows. For
+// steps/conv.cc and chosen_linear.cc alone.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +18,20 @@ using namespace tuning::conv_panels;
 
 constexpr int kLine = 64;  // bytes
 
-// One panel with its steps as offsets, and its share of the constants, padded to its width.
+// One panel: its steps as offsets, and its part of the constants, padded to its width.
 struct BoundPanel {
   GemmSteps steps;
   int32_t channel, channels, group;
-  size_t constants;  // where its own begin
-  int64_t bytes;     // of weights: as many products for each pixel
+  size_t constants;  // index of its first constant
+  int64_t bytes;     // of weights, which is also the number of products per pixel
 };
 
-// How work is cut into items: item = chunk of panels x block of tiles, blocks inside.
+// The division of work into items. An item is a chunk of panels by a block of tiles; blocks are the inner
+// loop.
 struct Cutting {
-  int rows;  // most of a tile
+  int rows;  // of a tile, at most
   int64_t blocks, most_pixels;
-  std::vector<size_t> chunks;  // first panel of each, and the end
+  std::vector<size_t> chunks;  // the first panel of each chunk, and the end
 };
 
 struct Range {
@@ -44,11 +46,11 @@ struct Rows {
   Rows from(int64_t first) const { return {x + first, y + first, residual + first}; }
 };
 
-// What one thread works with.
+// The scratch of one thread.
 struct Scratch {
   Rows rows;
   float* floats;
-  int32_t *sums, *low;  // low: of low bytes, where there are any
+  int32_t *sums, *low;  // low: sums of low bytes, for codes of 16 bits
   uint8_t* copies;
 };
 
@@ -64,17 +66,17 @@ class ConvStep : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
  protected:
-  struct Ahead {
+  struct Ahead {  // weights to prefetch
     const int8_t* from;
     int64_t bytes;
   };
 
-  // `chosen`: each row is multiplied by the weights of one group, which all read the same channels.
-  ConvStep(const ConvSpec& spec, const Packed& packed, bool chosen);
+  // `by_index`: each row is multiplied by the weights of one group, and all groups read the same channels.
+  ConvStep(const ConvSpec& spec, const Packed& packed, bool by_index);
   size_t tile_bytes() const;  // of sums, and of floats
   size_t tiles_kept() const { return s_.low ? 3 : 2; }
-  // Kernels of wide panels get neighbouring blocks as one, so that fewer threads read weights fewer times.
-  // Panels of the others are narrower than a line, whose parts should be written close in time.
+  // Whether neighbouring blocks run as one. Wide panels do, so that weights are read fewer times. Narrow
+  // panels do not: they are narrower than a cache line, whose parts should be written close in time.
   bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void bind(const Packed& packed);
@@ -95,26 +97,27 @@ class ConvStep : public Step {
   Scratch scratch_at(uint8_t* at) const;
   ptrdiff_t offset_of_group(const BoundPanel& p) const { return ptrdiff_t{p.group} * group_channels_; }
   Source source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
-                   const WindowCopies::Rows& copied, int count) const;
-  // Panels [first, end) of some rows. `apart`: from high bytes to low ones; `ahead(p)`: what is read later.
+                   const WindowCopies::Rows& copy, int count) const;
+  // Runs panels [first, end) on some rows. `apart`: bytes from high bytes to low ones. `ahead(p)`: weights to
+  // prefetch during panel p.
   template <class AheadOf>
   void run_panels(size_t first, size_t end, const Rows& rows, int count, ptrdiff_t apart, const Scratch& own,
                   const AheadOf& ahead) const;
-  void run_panel(const BoundPanel& panel, const Rows& rows, const Copied& copied, int count,
+  void run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopy& copy, int count,
                  const Ahead& ahead, const Scratch& own) const;
   void run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
-  std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
-  std::vector<std::vector<int32_t>> places_;  // of each panel, where there are outliers
+  std::vector<std::vector<int32_t>> steps_;  // one list for all panels, or one per panel
+  std::vector<std::vector<int32_t>> places_;  // per panel, where outliers are split off
   std::vector<BoundPanel> panels_;
   PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   WindowCopies copies_;
   int64_t pixels_ = 0;
-  int64_t shares_ = 1;  // a row is multiplied by one of so many parts of the weights
+  int64_t shares_ = 1;  // a row is multiplied by one of this many parts of the weights
   int32_t group_channels_ = 0;
   int widest_ = 0;
 };
@@ -122,19 +125,19 @@ class ConvStep : public Step {
 template <class AheadOf>
 void ConvStep::run_panels(size_t first, size_t end, const Rows& rows, int count, ptrdiff_t apart,
                           const Scratch& own, const AheadOf& ahead) const {
-  int32_t group = -1;  // that is copied
-  WindowCopies::Rows copied, low;
+  int32_t group = -1;  // whose windows are copy
+  WindowCopies::Rows copy, low;
   for (size_t p = first; p < end; ++p) {
     const BoundPanel& panel = panels_[p];
     if (panel.steps.words > 0 && group != panel.group) {
       group = panel.group;
-      copied = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
+      copy = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
       if (s_.low) {
         low = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel) + apart, count,
                            own.copies + copies_.bytes());
       }
     }
-    run_panel(panel, rows, {copied, low, apart}, count, ahead(p), own);
+    run_panel(panel, rows, {copy, low, apart}, count, ahead(p), own);
   }
 }
 

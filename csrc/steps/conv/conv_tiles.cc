@@ -33,17 +33,18 @@ class TiledConvStep final : public Step {
 
  private:
   void bind(const Packed& packed);
-  bool walks(const DeepSteps& steps, const Rows& all) const;
-  std::optional<Rows> lies() const;
-  void spread(const DeepSteps& steps);
+  bool walking_pays(const DeepSteps& steps, const Rows& all) const;
+  std::optional<Rows> rows_in_image() const;
+  void pad_weights(const DeepSteps& steps);
   void cut_chunks();
   void cut();
   void cut_into(int64_t blocks, size_t parts);
-  int64_t fetching() const;
+  int64_t fetch_cost() const;
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
-  // Rows of outputs that a block makes: half of its own where those are high and low bytes.
+  // Rows of outputs per block: half of its rows where codes have 16 bits, as high and low bytes take one
+  // each.
   int64_t block_rows() const { return s_.low ? kTileRows : kBlockRows; }
   int64_t blocks_of(int64_t rows) const { return (rows + block_rows() - 1) / block_rows(); }
   int32_t groups() const { return panels_.back().group + 1; }
@@ -61,22 +62,23 @@ class TiledConvStep final : public Step {
   ConvSpec s_;
   const TileOps& ops_;
   std::vector<Panel> panels_;
-  std::unique_ptr<int8_t[], Aligned> spread_;  // the panels' weights, if zeros are between their runs
+  std::unique_ptr<int8_t[], Aligned>
+      padded_;  // the weights of the panels with zeros between their runs; or empty
   std::vector<size_t> chunks_;  // first panel of each, and the end
-  size_t parts_ = 1;  // of the chunks
+  size_t parts_ = 1;  // into which the chunks are divided
   PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   std::vector<int32_t> offsets_;  // of each deep step from its row
-  std::vector<TilePiece> pieces_;  // none: tiles are loaded as the image lies
+  std::vector<TilePiece> pieces_;  // empty: tiles are loaded from the image itself
   int64_t pitch_ = 0;
   Rows rows_{};
   int64_t range_rows_ = 1, ranges_ = 0;
-  bool weights_first_ = false;  // all ranges of a chunk before the next chunk
+  bool weights_first_ = false;  // the loop over ranges is inside the loop over chunks
 };
 
-// The rows of all positions of the window, where tiles can be loaded as the image lies: a constant pitch
-// apart, and not too many that nobody wants.
-std::optional<Rows> TiledConvStep::lies() const {
+// The rows of all positions of the window, if tiles can be loaded from the image itself. Rows must be a
+// constant pitch apart, and at most kMostWalked times as many as there are outputs.
+std::optional<Rows> TiledConvStep::rows_in_image() const {
   const View &x = s_.x, &y = s_.y;
   const int64_t pixel = x.strides[2], images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
   if (y.elements() == 0 || pixel <= 0 || s_.strides[0] != 1 || s_.strides[1] != 1) return std::nullopt;
@@ -91,11 +93,12 @@ std::optional<Rows> TiledConvStep::lies() const {
   return some ? std::optional(all) : std::nullopt;
 }
 
-// Whether that is faster than gathering: zeros are multiplied, and so are rows that nobody wants.
-bool TiledConvStep::walks(const DeepSteps& steps, const Rows& all) const {
+// Whether loading tiles from the image is faster than gathering them. It multiplies zeros, and rows that no
+// output needs.
+bool TiledConvStep::walking_pays(const DeepSteps& steps, const Rows& all) const {
   if (steps.idle() > 0 && (s_.x.block != 0 || (s_.low && s_.low->block != 0)))
-    return false;  // only the arena may be read over its end
-  if (steps.filled()) return true;
+    return false;  // only tensors of the arena have kSlack bytes behind them
+  if (steps.is_full()) return true;
   int64_t channels = 0;
   for (const Panel& panel : panels_) channels += panel.width;
   const double more = static_cast<double>(all.total) / static_cast<double>(rows_.total);
@@ -104,15 +107,15 @@ bool TiledConvStep::walks(const DeepSteps& steps, const Rows& all) const {
   return walked <= static_cast<double>(deep * (channels + kWalkedChannels * groups()));
 }
 
-// Weights with zeros where a run ends within a deep step: what lies there in the image is no part of the
-// window.
-void TiledConvStep::spread(const DeepSteps& steps) {
-  if (steps.filled()) return;
+// Copies weights, with zeros where a run of steps ends within a deep step. There the image holds bytes that
+// are not part of the window.
+void TiledConvStep::pad_weights(const DeepSteps& steps) {
+  if (steps.is_full()) return;
   int64_t all = 0;
   for (const Panel& panel : panels_) all += steps.bytes_of(panel.width);
-  spread_.reset(static_cast<int8_t*>(::operator new[](static_cast<size_t>(all), Aligned::kBytes)));
-  std::fill_n(spread_.get(), all, int8_t{0});
-  int8_t* to = spread_.get();
+  padded_.reset(static_cast<int8_t*>(::operator new[](static_cast<size_t>(all), Aligned::kBytes)));
+  std::fill_n(padded_.get(), all, int8_t{0});
+  int8_t* to = padded_.get();
   for (Panel& panel : panels_) {
     const auto step = static_cast<size_t>(panel.width) * 4;
     for (size_t i = 0; i < steps.places.size(); ++i) {
@@ -138,13 +141,13 @@ void TiledConvStep::bind(const Packed& packed) {
   const DeepSteps deep(steps);
   const View& y = s_.y;
   rows_ = {y.sizes[2], y.sizes[1] * y.sizes[2], y.sizes[0] * y.sizes[1] * y.sizes[2]};
-  const std::optional<Rows> all = lies();
-  const bool walk = all && walks(deep, *all);
+  const std::optional<Rows> all = rows_in_image();
+  const bool walk = all && walking_pays(deep, *all);
   pitch_ = walk ? s_.x.strides[2] : kDeepBytes;
   if (walk) {
     rows_ = *all;
     offsets_ = deep.starts;
-    spread(deep);
+    pad_weights(deep);
   } else {
     pieces_ = pieces_of(steps);
     for (size_t k = 0; k < (steps.size() + kDeepSteps - 1) / kDeepSteps; ++k) {
@@ -156,7 +159,7 @@ void TiledConvStep::bind(const Packed& packed) {
   if (s_.low) reads(*s_.low, slack);
 }
 
-// Chunks: neighbouring panels that stay in the first cache together.
+// Cuts the panels into chunks: neighbours of one group whose weights fit the first cache together.
 void TiledConvStep::cut_chunks() {
   int64_t chunk = 0;
   for (size_t p = 0; p < panels_.size(); ++p) {
@@ -171,8 +174,8 @@ void TiledConvStep::cut_chunks() {
   chunks_.push_back(panels_.size());
 }
 
-// An item is a range of rows by a part of the chunks. What is gathered is gathered once for each part, so
-// that one thread alone takes all chunks in one part.
+// An item is a range of rows by a part of the chunks. Each part gathers its rows again, so a single thread
+// takes all chunks as one part.
 void TiledConvStep::cut() {
   const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;  // bytes of a row
   const int64_t all = blocks_of(rows_.total);
@@ -188,7 +191,7 @@ void TiledConvStep::cut() {
     for (size_t p = gathers() ? 1 : chunks(); p <= chunks(); p *= 2) {
       cut_into(b, p);
       const bool many = static_cast<int64_t>(items()) > Evenest::kMostItems * s_.threads;
-      if ((many && b < most) || !evenest.takes(*this, fetching())) continue;
+      if ((many && b < most) || !evenest.takes(*this, fetch_cost())) continue;
       blocks = b;
       parts = p;
     }
@@ -202,16 +205,16 @@ void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
   parts_ = parts;
 }
 
-// What a thread waits for at least, in products: weights of its parts, and inputs that others have written.
-// Threads with rows of their own are taken to have written what lies there; those that share rows, as many
-// shares of it.
-int64_t TiledConvStep::fetching() const {
+// The least time that a thread waits for memory, in products: for the weights of its parts, and for inputs
+// that other threads wrote. The estimate assumes that a thread with rows of its own wrote its inputs itself,
+// and that threads which share rows wrote an equal share each.
+int64_t TiledConvStep::fetch_cost() const {
   const auto parts = static_cast<int64_t>(parts_);
   if (ranges_ == 0) return 0;  // no rows
   const int64_t bands = weights_first_ && parts >= s_.threads ? 1 : std::min<int64_t>(ranges_, s_.threads);
   const int64_t sharing = std::min(parts, (s_.threads + bands - 1) / bands);
   const int64_t inputs = s_.x.elements() * (s_.low ? 2 : 1) / bands * (sharing - 1) / sharing;
-  const bool stay = weights_first_ || weights_bytes() <= kKeptBytes;  // from range to range
+  const bool stay = weights_first_ || weights_bytes() <= kKeptBytes;  // in the cache, from range to range
   const int64_t weights = weights_bytes() / sharing * (stay ? 1 : (ranges_ + bands - 1) / bands);
   return (inputs * kForeignLineCost + weights * kWeightsLineCost) / kFetchedBytes;
 }
@@ -230,7 +233,7 @@ TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
 
-// The pieces of a thread's scratch, and how many bytes they take.
+// The parts of a thread's scratch, and their bytes together. With nullptr it only counts.
 std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
   size_t used = 0;
   const auto take = [&](size_t bytes) {
@@ -257,15 +260,16 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
   return {w, used};
 }
 
-// By how many rows the last block of all begins earlier, so that it ends with the last row: nothing is loaded
-// from behind the image. What is gathered has room.
+// The number of rows by which the last block begins earlier. It then ends with the last row, so that no tile
+// is loaded from behind the image. Gathered rows need no shift, because their memory has room for whole
+// blocks.
 int64_t TiledConvStep::shift_of(const Range& range, int64_t block) const {
   const int64_t left = range.count() - block * block_rows();
   if (gathers() || left >= block_rows()) return 0;
   return (left > kTileRows ? kBlockRows : kTileRows) - left;
 }
 
-// Where the rows of a range are written, what is added to them and, to be gathered, where they begin.
+// Fills the addresses of the rows of a range: output, residual and, where rows are gathered, input.
 void TiledConvStep::fill(const Memory& memory, Work& work) const {
   const View &x = s_.x, &y = s_.y;
   const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
@@ -330,8 +334,8 @@ void TiledConvStep::gather(int32_t group, Work& work) const {
   work.group = group;
 }
 
-// The next chunk, so that weights which no cache near the core holds arrive while there is other work.
-// `fresh`: this thread has not used the same chunk before.
+// The weights of the next chunk, to prefetch them while the core is busy.
+// `fresh`: this thread has not used that chunk before.
 Ahead TiledConvStep::ahead_of(size_t chunk, int64_t range, bool fresh) const {
   if (chunk + 1 == chunks()) return {};
   const Panel &first = panels_[chunks_[chunk + 1]], &last = panels_[chunks_[chunk + 2] - 1];
@@ -341,8 +345,8 @@ Ahead TiledConvStep::ahead_of(size_t chunk, int64_t range, bool fresh) const {
   return {first.weights + begin, end - begin};
 }
 
-// How the block that is summed will end. Written where it is read: a copy of what has just been written in
-// other pieces would wait for it.
+// Prepares the epilogue of the block whose sums come next. It fills the record in place: a copy would load,
+// as one wide value, what narrower stores have just written, which stalls.
 void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& work) const {
   TilePending& now = work.now();
   now.correction = constants_.correction.data() + panel.constants;
@@ -409,8 +413,8 @@ void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ah
   }
 }
 
-// Of the weights of a later step, what falls to a chunk of an item: threads that share this step's items as
-// they will share that one's find their own there.
+// The share of a later step's weights that a chunk of an item prefetches. Threads divide the items of both
+// steps alike, so that each finds its own weights in its cache.
 Ahead TiledConvStep::later_of(const Memory& memory, size_t item, size_t chunk, size_t chunks) const {
   const auto bytes = static_cast<int64_t>(memory.ahead().bytes), most = std::min(bytes, kMostAhead);
   const auto place = static_cast<int64_t>(item * chunks + chunk),
@@ -419,14 +423,14 @@ Ahead TiledConvStep::later_of(const Memory& memory, size_t item, size_t chunk, s
   return {reinterpret_cast<const int8_t*>(memory.ahead().data) + begin, end - begin};
 }
 
-// The range and the part of the chunks that an item is.
+// The range of rows and the part of the chunks of an item.
 std::pair<int64_t, size_t> TiledConvStep::place_of(size_t item) const {
   const auto ranges = static_cast<size_t>(ranges_);
   if (weights_first_) return {static_cast<int64_t>(item % ranges), item / ranges};
   return {static_cast<int64_t>(item / parts_), item % parts_};
 }
 
-// Products in whole blocks, gathering, and about as many as could be formed while an item begins.
+// The cost of an item in products: those of whole blocks, gathering, and the fixed cost kItemCost.
 int64_t TiledConvStep::work(size_t item) const {
   const auto [range, part] = place_of(item);
   const size_t first = chunks_[chunks() * part / parts_], end = chunks_[chunks() * (part + 1) / parts_];

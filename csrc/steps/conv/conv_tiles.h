@@ -5,7 +5,7 @@
 
 namespace intact {
 
-// Throws std::invalid_argument for what run() could not do inside the views.
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_tiled_conv(const ConvSpec& spec);
 
 }  // namespace intact

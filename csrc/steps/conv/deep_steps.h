@@ -1,4 +1,4 @@
-// A window's steps as tiles read them. For conv_tiles.cc alone.
+// The steps of a window in the form that tile kernels read. For conv_tiles.cc alone.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace intact::conv_tiles {
 
-// A window's steps in deep steps, each run of steps that lie side by side from a deep step of its own on.
+// The steps of a window as deep steps. Each run of neighbouring steps begins with a deep step of its own.
 struct DeepSteps {
-  std::vector<int32_t> starts;  // of each deep step, from a row
-  std::vector<int32_t> places;  // of each step: what number it has if deep steps are full
+  std::vector<int32_t> starts;  // offset of each deep step from a row
+  std::vector<int32_t> places;  // the number of each step, counting the unused ones of each deep step
 
   explicit DeepSteps(const std::vector<int32_t>& steps) {
     int32_t place = -1;
@@ -24,9 +24,9 @@ struct DeepSteps {
     }
   }
 
-  // Whether it takes no zeros but behind all steps.
-  bool filled() const { return places.empty() || places.back() + 1 == static_cast<int32_t>(places.size()); }
-  // Bytes that are read behind the last step.
+  // Whether all deep steps but the last are full, so that weights need no zeros in between.
+  bool is_full() const { return places.empty() || places.back() + 1 == static_cast<int32_t>(places.size()); }
+  // Bytes that the last deep step reads behind the last step.
   size_t idle() const {
     return places.empty() ? 0 : (starts.size() * kDeepSteps - static_cast<size_t>(places.back()) - 1) * 4;
   }
@@ -35,7 +35,7 @@ struct DeepSteps {
   }
 };
 
-// Steps that lie side by side in one deep step are copied together.
+// The pieces that a gather copies: neighbouring steps of one deep step together.
 inline std::vector<TilePiece> pieces_of(const std::vector<int32_t>& steps) {
   std::vector<TilePiece> pieces;
   for (size_t i = 0; i < steps.size(); ++i) {

@@ -1,15 +1,15 @@
-// Where the sums of a tile come from and go to, tile by tile, of bytes or of the two bytes of codes of 16
-// bits. For conv.cc alone.
+// The inputs and targets of sums, tile by tile, for bytes and for the two bytes of 16-bit codes. For
+// steps/conv.cc and chosen_linear.cc alone.
 #pragma once
 
 #include "steps/conv/window_copies.h"
 
 namespace intact::conv_panels {
 
-// Rows that sums are formed of, tile by tile.
+// The rows of the next tile.
 struct Source {
   GemmTile tile;  // begins as all rows
-  const int32_t* outliers;  // where each tile's end
+  const int32_t* outliers;  // where the outliers of each tile end
 
   void sum(const GemmOps& kernel, const GemmSteps& steps, int index, int rows) {
     tile.rows = rows;
@@ -23,14 +23,14 @@ struct Source {
   }
 };
 
-// Copies of windows, and how far the low bytes lie behind the others.
-struct Copied {
+// Copies of windows, and the distance from high bytes to low ones.
+struct WindowCopy {
   WindowCopies::Rows x, low;
   ptrdiff_t apart;
 };
 
-// Where a tile will be written, and what will be added to it: lines far from each other, that arrive during
-// the sums.
+// Prefetches the outputs and residuals of a tile. They are on distant cache lines, which arrive during the
+// sums.
 template <class Byte>
 inline void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count,
                         [[maybe_unused]] ptrdiff_t offset) {

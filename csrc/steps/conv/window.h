@@ -1,4 +1,4 @@
-// What forms of a convolution share that take any window: where its steps lie in the input.
+// The window of a convolution: its check, and the offsets of its steps in the input.
 #pragma once
 
 #include <span>
@@ -31,27 +31,27 @@ inline void check_window(const ConvSpec& s, const PackedHeader& h) {
   demand(reach < 2e9, "a window spans more than 2 GB");
 }
 
-// Of steps at some positions, each from the first byte of its window.
+// The offsets of steps at these positions, from the first byte of the window.
 inline std::vector<int32_t> step_offsets(const ConvSpec& s, const PackedHeader& h,
                                          std::span<const int32_t> positions) {
   const int64_t row = s.dilations[0] * s.x.strides[1], pixel = s.dilations[1] * s.x.strides[2];
   const int32_t row_bytes = h.kernel_w * h.in;
-  std::vector<int32_t> found;
+  std::vector<int32_t> offsets;
   for (const int32_t position : positions) {
     const int64_t kh = position / row_bytes, rest = position % row_bytes;
     const int64_t within = h.joined ? rest : rest / h.in * pixel + rest % h.in;
-    found.push_back(static_cast<int32_t>(kh * row + within));
+    offsets.push_back(static_cast<int32_t>(kh * row + within));
   }
-  return found;
+  return offsets;
 }
 
-// Of one panel's steps.
+// The same for the steps of one panel.
 inline std::vector<int32_t> step_offsets(const ConvSpec& s, const Packed& packed, const PackedPanel& panel) {
   const auto first = static_cast<size_t>(panel.positions), count = static_cast<size_t>(panel.steps);
   return step_offsets(s, packed.header, std::span(packed.positions).subspan(first, count));
 }
 
-// Bytes that the last step of a run reads behind it.
+// Bytes that the last step of a run reads behind the run.
 inline size_t slack_of(const PackedHeader& h) {
   const int32_t run = h.joined ? h.kernel_w * h.in : h.in;
   return static_cast<size_t>((4 - run % 4) % 4);

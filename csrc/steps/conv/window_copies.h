@@ -1,5 +1,5 @@
-// What kernels of 16-bit sums read in place of the image where their panels ask for it: windows as words, or
-// as bytes that are inliers (GemmSplit), with lists of outliers. Rows that have too many of these are words.
+// Copies of windows for kernels of 16-bit sums. Panels that need them read windows as 16-bit words, or as
+// inlier bytes (GemmSplit) with lists of outliers. Rows with too many outliers are copied as words.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace intact {
 
-// Of nearly equal height: the first `taller` have a row more.
+// Tiles of nearly equal height. The first `taller` tiles have one row more.
 struct RowTiles {
   int number, rows, taller;
 
@@ -23,12 +23,12 @@ struct RowTiles {
 
 class WindowCopies {
  public:
-  // Of one group of channels, in a thread's scratch.
+  // The copies of one group of channels, in the scratch of a thread.
   struct Rows {
     const int16_t* words = nullptr;
-    const uint8_t* const* x = nullptr;  // as bytes; nullptr: as words
+    const uint8_t* const* x = nullptr;  // copies as bytes; nullptr: as words
     GemmOutliers outliers{};
-    const int32_t* ends = nullptr;  // of each tile's outliers, behind a 0
+    const int32_t* ends = nullptr;  // where the outliers of each tile end; the first entry is 0
   };
 
   bool any() const { return !runs_.empty(); }
@@ -36,7 +36,7 @@ class WindowCopies {
   int64_t pitch() const { return pitch_; }
   int32_t base() const { return base_; }
 
-  // `runs`: as GemmCopy has them. `zero`: the byte around which most lie, where rows are split.
+  // Sets what is copied. `runs`: as in GemmCopy. `zero`: the byte around which most bytes lie, for the split.
   void need(std::vector<int32_t> runs, bool splits, int32_t zero) {
     pitch_ = 0;
     for (size_t i = 1; i < runs.size(); i += 2) pitch_ += int64_t{4} * runs[i];
@@ -45,7 +45,7 @@ class WindowCopies {
     base_ = splits ? std::clamp(zero - kInliers / 2, 0, 256 - kInliers) : 0;
   }
 
-  // As many rows at a time as fit the first cache, in tiles of at most so many.
+  // Sets the number of rows that are copied at a time, so that copies fit the first cache.
   void cut(int64_t tile, int64_t most) {
     if (!any()) return;
     const int64_t rows = tuning::conv_panels::kCopiedBytes / (2 * pitch_) / tile * tile;
@@ -59,64 +59,64 @@ class WindowCopies {
             uint8_t* scratch) const {
     const GemmCopy all{runs_.data(), static_cast<int32_t>(runs_.size() / 2), x, x_offset, rows, pitch_,
                        base_};
-    Rows found;
-    if (splits_ && split(kernel, all, scratch, found)) return found;
+    Rows rows_of_bytes;
+    if (splits_ && split(kernel, all, scratch, rows_of_bytes)) return rows_of_bytes;
     auto* const words = reinterpret_cast<int16_t*>(scratch);
     kernel.widen(all, words);
     return {words};
   }
 
  private:
-  static constexpr int64_t kSpare = 16;  // entries of a row's 8 steps, at most
+  static constexpr int64_t kSpare = 16;  // most list entries of 8 steps of a row
 
   struct Parts {
-    size_t kept, pointers, ends, lists, end;
+    size_t inliers, pointers, ends, lists, end;
   };
 
-  // Of so many rows.
+  // The most outliers that so many rows may have.
   int32_t most_outliers(int64_t rows) const {
     return static_cast<int32_t>(pitch_ / 4 * rows / tuning::conv_panels::kStepsOfOutlier);
   }
 
-  // Of a list: 8 steps of a tile more than are used.
+  // Entries of a list: room for 8 more steps of each row of a tile than are used.
   int64_t room() const { return most_outliers(rows_) + kSpare * tile_; }
 
   Parts parts() const {
     const auto rows = static_cast<size_t>(rows_), elements = static_cast<size_t>(pitch_) * rows;
     Parts p{};
-    p.kept = p.end = align64(sizeof(int16_t) * elements);
+    p.inliers = p.end = align64(sizeof(int16_t) * elements);
     if (!splits_) return p;
-    p.pointers = p.kept + align64(elements);
+    p.pointers = p.inliers + align64(elements);
     p.ends = p.pointers + align64(sizeof(void*) * rows);
     p.lists = p.ends + align64(sizeof(int32_t) * (rows + 1));
     p.end = p.lists + align64(4 * sizeof(int32_t) * static_cast<size_t>(room()));
     return p;
   }
 
-  bool split(const GemmOps& kernel, GemmCopy copy, uint8_t* scratch, Rows& found) const {
+  bool split(const GemmOps& kernel, GemmCopy copy, uint8_t* scratch, Rows& result) const {
     const Parts p = parts();
-    uint8_t* kept = scratch + p.kept;
+    uint8_t* inliers = scratch + p.inliers;
     auto** const pointers = reinterpret_cast<const uint8_t**>(scratch + p.pointers);
     auto* const ends = reinterpret_cast<int32_t*>(scratch + p.ends);
     auto* const lists = reinterpret_cast<int32_t*>(scratch + p.lists);
     const auto most = static_cast<int32_t>(room());
     const GemmOutliers outliers{lists, lists + most, lists + 2 * most, lists + 3 * most};
     const RowTiles tiles(copy.rows, static_cast<int>(tile_));
-    for (int row = 0; row < copy.rows; ++row) pointers[row] = kept + row * pitch_;
+    for (int row = 0; row < copy.rows; ++row) pointers[row] = inliers + row * pitch_;
     ends[0] = 0;
     for (int t = 0, rows = 0; t < tiles.number; ++t) {
       copy.rows = tiles.height(t);
       rows += copy.rows;
-      ends[t + 1] = kernel.split(copy, {kept, outliers, ends[t], most});
+      ends[t + 1] = kernel.split(copy, {inliers, outliers, ends[t], most});
       if (ends[t + 1] < 0 || ends[t + 1] > most_outliers(rows)) return false;
       copy.x += copy.rows;
-      kept += copy.rows * pitch_;
+      inliers += copy.rows * pitch_;
     }
-    found = {nullptr, pointers, outliers, ends};
+    result = {nullptr, pointers, outliers, ends};
     return true;
   }
 
-  std::vector<int32_t> runs_;  // empty: no panel reads copies
+  std::vector<int32_t> runs_;  // empty where no panel reads copies
   bool splits_ = false;
   int32_t base_ = 0;
   int64_t pitch_ = 0, rows_ = 0, tile_ = 1;
