@@ -6,8 +6,8 @@
 //     included, and every byte that it writes in one that it declares as written (Step::reads, Step::writes);
 //   - its loops support its types, ranks and sizes, and products and sums of sizes do not overflow
 //     (kMostElements, kMostReach);
-//   - no operation on its numbers is undefined in C++: scales are finite and not 0, zero points and bounds are
-//     on their grids, axes and shifts are in range, and sums of products fit their accumulators.
+//   - no operation on its numbers is undefined in C++: scales are finite and not 0, zero points and bounds
+//     are on their grids, axes and shifts are in range, and sums of products fit their accumulators.
 // Indices that are read during a run cannot be checked before. An index out of range fails the run
 // (Memory::fail).
 #pragma once

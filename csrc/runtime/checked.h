@@ -1,9 +1,9 @@
 // Checked runs compare what each step reads, writes and depends on with what it declared.
 //
 //   before   every byte that the step may read, halo included, is within the bounds of its view
-//   during   the step runs twice. Memory that it did not declare (other tensors, slack, scratch) holds 0 in the
-//            first run and 255 in the second. AddressSanitizer, if present, treats it as unmapped, but for slack
-//            that the step declared
+//   during   the step runs twice. Memory that it did not declare (other tensors, slack, scratch) holds 0 in
+//            the first run and 255 in the second. AddressSanitizer, if present, treats it as unmapped, but
+//            for slack that the step declared
 //   behind   only memory that the step declared to write has changed, and both runs gave the same bytes
 //
 // Each step then costs a few copies of all writable memory, so this is for tests.
