@@ -56,7 +56,7 @@ void bind_choices(nb::module_& m);
 void bind_windows(nb::module_& m);
 
 // Each native step has a binding of its name in bindings/steps/.
-#define INTACT_STEP(name) void bind_##name(nb::module_& m);
+#define INTACT_STEP(name) void bind_step_##name(nb::module_& m);
 #include "steps/steps.inc"
 #undef INTACT_STEP
 

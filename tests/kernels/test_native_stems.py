@@ -20,7 +20,7 @@ def stems(folder: Path, suffix: str) -> list[str]:
 
 
 def test_the_list_names_what_the_folders_hold() -> None:
-    assert LIST == sorted(LIST) and len(set(LIST)) == len(LIST)
+    assert sorted(LIST) == LIST and len(set(LIST)) == len(LIST)
     assert stems(STEPS, ".cc") == stems(STEPS, ".h") == stems(BINDINGS, ".cc") == LIST
 
 

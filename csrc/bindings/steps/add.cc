@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_add(nb::module_& m) {
+void bind_step_add(nb::module_& m) {
   m.def(
       "step_add",
       [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero, float a_scale,

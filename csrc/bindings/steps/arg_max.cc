@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_arg_max(nb::module_& m) {
+void bind_step_arg_max(nb::module_& m) {
   m.def(
       "step_arg_max",
       [](const std::string& transpose, const View& x, const View& y, int axis, bool smallest, bool last) {

@@ -12,7 +12,7 @@
 
 namespace intact {
 
-void bind_attention(nb::module_& m) {
+void bind_step_attention(nb::module_& m) {
   m.def(
       "step_attention",
       [](const std::string& matmul, const std::string& floats, const MatMulSpec& scores, float scale,

@@ -19,7 +19,7 @@ BinaryKind kind_of(const std::string& name) {
 
 }  // namespace
 
-void bind_binary(nb::module_& m) {
+void bind_step_binary(nb::module_& m) {
   m.def(
       "step_binary",
       [](const std::string& floats, const std::string& transpose, const RealIn& a, const RealIn& b,

@@ -23,7 +23,7 @@ NativeStep chosen_linear(const std::string& name, const View& x, const View& ind
 
 }  // namespace
 
-void bind_chosen_linear(nb::module_& m) {
+void bind_step_chosen_linear(nb::module_& m) {
   m.def("step_chosen_linear", &chosen_linear, "kernel"_a, "x"_a, "index"_a, "y"_a, "packed"_a.noconvert(),
         "epilogue"_a, "threads"_a, "zero"_a);
 }

@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_clip(nb::module_& m) {
+void bind_step_clip(nb::module_& m) {
   m.def(
       "step_clip",
       [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,

@@ -37,7 +37,7 @@ NativeStep conv(const std::string& name, const View& x, const View& y, PackedByt
 
 }  // namespace
 
-void bind_conv(nb::module_& m) {
+void bind_step_conv(nb::module_& m) {
   m.def("step_conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
         "origin"_a, "epilogue"_a, "threads"_a = 1, "zero"_a = 0, "low"_a = nb::none(), "shift"_a = 0,
         "high_correction"_a = std::vector<int32_t>());

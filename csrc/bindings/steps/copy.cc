@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_copy(nb::module_& m) {
+void bind_step_copy(nb::module_& m) {
   m.def(
       "step_copy",
       [](const std::string& transpose, const View& x, const View& y) {

@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_cum_sum(nb::module_& m) {
+void bind_step_cum_sum(nb::module_& m) {
   m.def(
       "step_cum_sum",
       [](const View& x, const View& y, int axis, bool exclusive, bool reverse) {

@@ -30,7 +30,7 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight) {
 
 }  // namespace
 
-void bind_depthwise(nb::module_& m) {
+void bind_step_depthwise(nb::module_& m) {
   m.def(
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,

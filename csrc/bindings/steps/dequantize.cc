@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_dequantize(nb::module_& m) {
+void bind_step_dequantize(nb::module_& m) {
   m.def(
       "step_dequantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_elementwise(nb::module_& m) {
+void bind_step_elementwise(nb::module_& m) {
   m.def(
       "step_elementwise",
       [](const std::string& name, const std::string& operation, const std::vector<View>& xs, const View& y) {

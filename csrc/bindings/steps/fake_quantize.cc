@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_fake_quantize(nb::module_& m) {
+void bind_step_fake_quantize(nb::module_& m) {
   m.def(
       "step_fake_quantize",
       [](const std::string& floats, const std::string& transpose, const std::string& fake_quantize,

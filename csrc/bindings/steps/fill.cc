@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_fill(nb::module_& m) {
+void bind_step_fill(nb::module_& m) {
   m.def(
       "step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
       "value"_a);

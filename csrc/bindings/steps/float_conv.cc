@@ -25,7 +25,7 @@ NativeStep conv(const std::string& name, const View& x, const View& y, const Pac
 
 }  // namespace
 
-void bind_float_conv(nb::module_& m) {
+void bind_step_float_conv(nb::module_& m) {
   m.def("step_float_conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "kernel_size"_a,
         "strides"_a, "dilations"_a, "origin"_a, "groups"_a, "start"_a.none());
 }

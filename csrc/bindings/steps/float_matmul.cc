@@ -22,7 +22,7 @@ NativeStep matmul(const std::string& name, const std::string& transpose, const V
 
 }  // namespace
 
-void bind_float_matmul(nb::module_& m) {
+void bind_step_float_matmul(nb::module_& m) {
   m.def("step_float_matmul", &matmul, "kernel"_a, "transpose"_a, "a"_a, "y"_a, "b"_a.none(),
         "packed"_a.noconvert().none(), "start"_a.none());
 }

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_fold(nb::module_& m) {
+void bind_step_fold(nb::module_& m) {
   m.def(
       "step_fold",
       [](const View& x, const View& y, int axis, const std::string& function) {

@@ -35,7 +35,7 @@ std::map<std::string, std::array<double, 5>> smooth_functions(const std::string&
 
 }  // namespace
 
-void bind_function(nb::module_& m) {
+void bind_step_function(nb::module_& m) {
   m.def("real_functions", &functions, "float_steps"_a);
   m.def("smooth_functions", &smooth_functions, "float_steps"_a);
   m.def(

@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_gather(nb::module_& m) {
+void bind_step_gather(nb::module_& m) {
   m.def(
       "step_gather",
       [](const View& x, const View& index, const View& y, int axis) {

@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_gather_elements(nb::module_& m) {
+void bind_step_gather_elements(nb::module_& m) {
   m.def(
       "step_gather_elements",
       [](const View& x, const View& index, const View& y, int axis) {

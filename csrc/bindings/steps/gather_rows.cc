@@ -9,7 +9,7 @@
 
 namespace intact {
 
-void bind_gather_rows(nb::module_& m) {
+void bind_step_gather_rows(nb::module_& m) {
   m.def(
       "step_gather_rows",
       [](const View& x, const View& index, const View& y, std::vector<int64_t> sizes, int64_t batch) {

@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_grid_sample(nb::module_& m) {
+void bind_step_grid_sample(nb::module_& m) {
   m.def(
       "step_grid_sample",
       [](const View& x, const View& grid, const View& y, bool nearest, const std::string& padding,

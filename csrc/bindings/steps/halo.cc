@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_halo(nb::module_& m) {
+void bind_step_halo(nb::module_& m) {
   m.def(
       "step_halo", [](const View& image, uint8_t value) { return native(make_halo({image, value})); },
       "image"_a, "value"_a);

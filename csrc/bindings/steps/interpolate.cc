@@ -9,7 +9,7 @@
 
 namespace intact {
 
-void bind_interpolate(nb::module_& m) {
+void bind_step_interpolate(nb::module_& m) {
   m.def(
       "step_interpolate",
       [](const View& x, const View& y, int axis, std::vector<int64_t> places, std::vector<float> weights,

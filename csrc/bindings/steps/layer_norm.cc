@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_layer_norm(nb::module_& m) {
+void bind_step_layer_norm(nb::module_& m) {
   m.def(
       "step_layer_norm",
       [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,

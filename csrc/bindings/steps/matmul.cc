@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_matmul(nb::module_& m) {
+void bind_step_matmul(nb::module_& m) {
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
                        const EpilogueSpec& epilogue) {

@@ -15,7 +15,7 @@ using Wide = std::array<int64_t, 2>;
 
 }  // namespace
 
-void bind_pool(nb::module_& m) {
+void bind_step_pool(nb::module_& m) {
   m.def(
       "step_max_pool",
       [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_quantize(nb::module_& m) {
+void bind_step_quantize(nb::module_& m) {
   m.def(
       "step_quantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,

@@ -34,7 +34,7 @@ NativeStep recurrent(const std::string& floats, const std::string& products, con
 
 }  // namespace
 
-void bind_recurrent(nb::module_& m) {
+void bind_step_recurrent(nb::module_& m) {
   m.def("step_recurrent", &recurrent, "float_steps"_a, "float_gemm"_a, "cell"_a, "x"_a, "packed"_a,
         "hidden"_a, "reverse"_a, "bias"_a.none(), "h"_a.none(), "c"_a.none(), "lengths"_a.none(),
         "y"_a.none(), "last_h"_a.none(), "last_c"_a.none(), "threads"_a);

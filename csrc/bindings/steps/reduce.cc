@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_reduce(nb::module_& m) {
+void bind_step_reduce(nb::module_& m) {
   m.def(
       "step_reduce",
       [](const std::string& floats, const std::string& reduce, const std::string& transpose, const RealIn& x,

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_rescale(nb::module_& m) {
+void bind_step_rescale(nb::module_& m) {
   m.def(
       "step_rescale",
       [](const std::string& name, const View& x, const View& y, int32_t zero, float multiplier,

@@ -9,7 +9,7 @@
 
 namespace intact {
 
-void bind_resize(nb::module_& m) {
+void bind_step_resize(nb::module_& m) {
   m.def(
       "step_resize",
       [](const View& x, const View& y, std::vector<std::vector<int64_t>> indices) {

@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_scatter_elements(nb::module_& m) {
+void bind_step_scatter_elements(nb::module_& m) {
   m.def(
       "step_scatter_elements",
       [](const View& index, const View& updates, const View& y, int axis, const std::string& reduction) {

@@ -11,7 +11,7 @@
 
 namespace intact {
 
-void bind_scatter_rows(nb::module_& m) {
+void bind_step_scatter_rows(nb::module_& m) {
   m.def(
       "step_scatter_rows",
       [](const View& index, const View& updates, const View& y, std::vector<int64_t> sizes,

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-void bind_softmax(nb::module_& m) {
+void bind_step_softmax(nb::module_& m) {
   m.def(
       "step_softmax",
       [](const std::string& floats, const std::string& transpose, const RealIn& x, const RealOut& y,

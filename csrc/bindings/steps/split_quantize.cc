@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_split_quantize(nb::module_& m) {
+void bind_step_split_quantize(nb::module_& m) {
   m.def(
       "step_split_quantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& above,

@@ -8,7 +8,7 @@
 
 namespace intact {
 
-void bind_table(nb::module_& m) {
+void bind_step_table(nb::module_& m) {
   m.def(
       "step_table",
       [](const std::string& name, const View& x, const View& table, const View& y) {

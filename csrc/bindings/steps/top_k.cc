@@ -5,7 +5,7 @@
 
 namespace intact {
 
-void bind_top_k(nb::module_& m) {
+void bind_step_top_k(nb::module_& m) {
   m.def(
       "step_top_k",
       [](const View& x, const View& y, const View& places, int axis, bool largest) {

@@ -50,7 +50,7 @@ nb::ndarray<nb::numpy, uint8_t> pack_taps(const std::string& name, WeightArray w
 
 }  // namespace
 
-void bind_winograd(nb::module_& m) {
+void bind_step_winograd(nb::module_& m) {
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "direct"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);

@@ -15,7 +15,7 @@ from intact.kernels.registry import Kernels, kernels_or_chosen
 def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
     """float32 to bytes (N11); x and y may have different orders of axes in memory."""
     k = kernels_or_chosen(kernels)
-    return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.packed())
+    return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.as_tuple())
 
 
 def split_quantize(
@@ -59,7 +59,7 @@ def add(
         kernels: The kernel of each family.
     """
     name = kernels_or_chosen(kernels)["pointwise"]
-    return _native.step_add(name, a, b, y, *from_a, *from_b, scale, grid.packed())
+    return _native.step_add(name, a, b, y, *from_a, *from_b, scale, grid.as_tuple())
 
 
 def rescale(
@@ -67,7 +67,7 @@ def rescale(
 ) -> NativeStep:
     """Bytes of one grid to bytes of another (N28), by one multiplier: the scale of x over that of y."""
     return _native.step_rescale(
-        kernels_or_chosen(kernels)["pointwise"], x, y, zero, multiplier, grid.packed()
+        kernels_or_chosen(kernels)["pointwise"], x, y, zero, multiplier, grid.as_tuple()
     )
 
 

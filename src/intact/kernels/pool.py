@@ -51,5 +51,5 @@ def mean_pool(
     """
     w = window
     zero, x_scale = from_x
-    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, x_scale, scale, zero, grid.packed())
+    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, x_scale, scale, zero, grid.as_tuple())
     return _native.step_mean_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads, *last)
