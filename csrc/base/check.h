@@ -1,13 +1,15 @@
-// How makers of native steps refuse a step that is unsafe to run: Python sees a ValueError.
+// The checks of the makers of native steps. They refuse a step that is unsafe to run; Python sees a
+// ValueError.
 //
-// A step is safe to run when all of this holds, whatever bytes its blocks will have:
+// A step is safe to run when all of this holds, whatever bytes are in its blocks:
 //   - every byte that a run reads lies in the block of a view that the step declares, halo and slack
 //     included, and every byte that it writes in one that it declares as written (Step::reads, Step::writes);
-//   - types, ranks and sizes are those that the loops were written for, and products and sums of sizes do not
-//     overflow (kMostElements, kMostReach);
-//   - numbers are such that C++ defines what is computed: scales are finite and not 0, zero points and bounds
-//     lie on their grids, axes and shifts in range, sums of products in their accumulators.
-// Indices that are read in a run cannot be checked before: a run with one out of range fails (Memory::fail).
+//   - its loops support its types, ranks and sizes, and products and sums of sizes do not overflow
+//     (kMostElements, kMostReach);
+//   - no operation on its numbers is undefined in C++: scales are finite and not 0, zero points and bounds
+//     are on their grids, axes and shifts are in range, and sums of products fit their accumulators.
+// Indices that are read during a run cannot be checked before. An index out of range fails the run
+// (Memory::fail).
 #pragma once
 
 #include <stdexcept>

@@ -45,7 +45,7 @@ constexpr double kOfStep = 0.45, kOfGroup = 0.42, kOfWords = 1.0;
 constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 }  // namespace packing
 
-// Convolutions by vectors: steps/conv_step.h, window_copies.h.
+// Convolutions by vectors: steps/conv/conv_step.h, window_copies.h.
 //   python benchmarks/gemm.py; python benchmarks/engine_latency.py; rows that choose: benchmarks/experts.py
 namespace conv_panels {
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
@@ -59,7 +59,7 @@ constexpr int64_t kCopiedBytes = 32 << 10;  // of words that windows are copied 
 constexpr int64_t kStepsOfOutlier = 6;  // words are as fast where one step in so many has outliers
 }  // namespace conv_panels
 
-// Convolutions by tiles: steps/conv_tiles.cc.
+// Convolutions by tiles: steps/conv/conv_tiles.cc.
 //   python benchmarks/gemm.py; python benchmarks/engine_latency.py (with AMX)
 namespace conv_tiles {
 constexpr int64_t kNearBytes = 32 << 10;  // of weights that stay in the first cache
@@ -93,7 +93,7 @@ constexpr int64_t kItem = 2 << 20;  // products of an item
 constexpr int64_t kApart = 64;
 }  // namespace winograd
 
-// Depthwise convolutions, pools, sums and tables of codes: steps/depthwise.cc, pool.cc, pointwise.cc.
+// Depthwise convolutions, pools, sums and tables of codes: steps/depthwise.cc, pool.cc, common/code_rows.h.
 //   python benchmarks/image_steps.py
 namespace images {
 constexpr size_t kDepthwiseProducts = 1 << 17;  // of a piece of work
@@ -110,7 +110,8 @@ constexpr size_t kMatMulRows = 256;  // of a piece of work, for which b is packe
 constexpr size_t kQueries = 128;  // of a piece of work, for which keys and values are packed anew
 }  // namespace products
 
-// Products and convolutions of floats, recurrent cells: steps/float_cut.h, float_conv.cc, recurrent.cc.
+// Products and convolutions of floats, recurrent cells: steps/common/float_cut.h, steps/float_conv.cc,
+// steps/recurrent.cc.
 //   python benchmarks/float_products.py
 namespace floats {
 constexpr size_t kMostFloats = size_t{1} << 16;  // of the right side that an item goes through: 256 KB
@@ -124,7 +125,7 @@ constexpr size_t kFilterPixels = 1 << 11;
 constexpr int64_t kRecurrentRows = 12;  // that share a pass over the weights, at least: a tile's
 }  // namespace floats
 
-// Functions, norms and sums of floats: steps/float_steps.cc, norms.cc, reduce.cc.
+// Functions, norms and sums of floats: steps/common/float_rows.h, norm_step.h, binary.cc, reduce.cc.
 //   python benchmarks/float_steps.py
 namespace float_steps {
 constexpr size_t kChunk = 4096;  // elements
@@ -140,7 +141,7 @@ constexpr size_t kSumPiece = 1 << 16;  // elements of a piece of work
 constexpr size_t kFewestSums = 16, kMostSums = 256;  // of a chunk: their lanes stay in the first cache
 }  // namespace float_steps
 
-// Elements of any type, and copies: steps/elementwise.cc, copy.cc, relayout.h.
+// Elements of any type, and copies: steps/elementwise.cc, copy.cc, resize.cc, fill.cc, common/relayout.h.
 //   python benchmarks/kernels.py; python benchmarks/image_steps.py
 namespace moves {
 constexpr size_t kChunk = 4096;  // elements
@@ -150,12 +151,12 @@ constexpr size_t kTile = 16384;  // elements; what a thread is woken for
 constexpr size_t kShortRow = 16, kFewRows = 8;
 }  // namespace moves
 
-// What reads and writes where numbers say: steps/top_k.cc, scatter.cc, pick.cc, grid_sample.cc and
-// along_axis.cc.
+// Steps along an axis, by index and by order: steps/top_k.cc, grid_sample.cc, arg_max.cc, scatter_rows.cc,
+// common/indexed_copy.h, common/line_step.h.
 //   python benchmarks/picks.py
-namespace picks {
+namespace indexing {
 constexpr size_t kPiece = 4096;  // elements of a piece of work
-constexpr size_t kPickBytes = 1 << 14;  // of a piece of work
+constexpr size_t kGatherBytes = 1 << 14;  // of a piece of work
 constexpr size_t kBlock = 32;  // elements that are compared with the bound at once
 constexpr size_t kGroup = 8;  // of which it is then asked which
 constexpr size_t kFew = 16;  // so many are kept in order all the while
@@ -164,6 +165,6 @@ constexpr size_t kPoints = 64;  // whose places are worked out together
 constexpr size_t kLines = 256;  // places beside each other that go along the axis together
 constexpr int64_t kLongLine = 128;  // from where on a line fills registers by itself
 constexpr size_t kFewLines = 8, kRunners = 16, kTurned = 16;
-}  // namespace picks
+}  // namespace indexing
 
 }  // namespace intact::tuning

@@ -4,9 +4,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
+#include "base/byte_grid.h"
 #include "kernels/registry.h"
 #include "runtime/step.h"
 
@@ -42,18 +44,20 @@ struct NativeStep {
 };
 inline NativeStep native(std::unique_ptr<Step> step) { return {std::move(step)}; }
 
-// Keeps a Python object alive from wherever a step is destroyed.
-std::shared_ptr<const void> keep(nb::object object);
+using GridTuple = std::array<int32_t, 3>;  // zero, low, high
+inline ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
 
 void bind_epilogue(nb::module_& m);
-void bind_images(nb::module_& m);
-void bind_picks(nb::module_& m);
 void bind_program(nb::module_& m);
-void bind_float_steps(nb::module_& m);
+void bind_real_views(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_float_gemm(nb::module_& m);
-void bind_recurrent(nb::module_& m);
 void bind_choices(nb::module_& m);
 void bind_windows(nb::module_& m);
+
+// Each native step has a binding of its name in bindings/steps/.
+#define INTACT_STEP(name) void bind_step_##name(nb::module_& m);
+#include "steps/steps.inc"
+#undef INTACT_STEP
 
 }  // namespace intact

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "steps/epilogue.h"
+#include "steps/common/epilogue.h"
 
 namespace intact {
 namespace {

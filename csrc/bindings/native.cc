@@ -295,12 +295,12 @@ NB_MODULE(_native, m) {
   bind_choices(m);
   bind_program(m);
   bind_epilogue(m);
-  bind_images(m);
-  bind_picks(m);
+  bind_real_views(m);
   bind_gemm(m);
   bind_float_gemm(m);
-  bind_recurrent(m);
-  bind_float_steps(m);
+#define INTACT_STEP(name) bind_step_##name(m);
+#include "steps/steps.inc"
+#undef INTACT_STEP
   bind_windows(m);
 }
 

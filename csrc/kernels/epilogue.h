@@ -1,9 +1,9 @@
-// How a sum of products becomes an output, N22 to N25: the same for every family that forms such sums.
+// The epilogue of a sum of products (N22 to N25), the same for every family that computes such sums.
 //   real  = fl32(acc) * M + B [* G + H] [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
 //   codes:               clamp(rne(real [/ scale]) + z_y, low, high)
 //   of a function, codes: clamp(rne((f(real) [* S] [+ O]) / scale) + z_y, low, high)
-//   floats:               [f] real [* S] [+ O], and no further than real_low and real_high
-// Codes of a real with G, a residual or a slope are always divided.
+//   floats:               [f] real [* S] [+ O], clamped to [real_low, real_high]
+// Codes of a real with G, a residual or a slope are always divided by the scale.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,18 @@ namespace intact {
 
 struct FunctionCells;
 
-// How sums become codes where no function and no slope stands in between; kernels have a loop for each.
+// The forms of the epilogue to codes without function and slopes. Kernels have a loop for each.
 enum class CodeForm { product, divided, divided_with_residual };
 constexpr bool reads_residual(CodeForm form) { return form == CodeForm::divided_with_residual; }
 constexpr bool divides(CodeForm form) { return form != CodeForm::product; }
 
-// What is one for the whole layer; M, B, G, H, S, O and slopes are one for each channel and go to kernels by
-// panel.
+// The constants of the whole layer. M, B, G, H, S, O and slopes are per channel, and go to kernels by panel.
 struct Epilogue {
   bool floats = false;  // y is float32
   bool has_residual = false;
   bool divides = false;  // codes are real / scale
   bool has_gain = false;  // G and H
-  bool bounded = false;  // proved that what becomes a code is below 2^30 in magnitude, and `divisor` exact
+  bool bounded = false;  // proved: values before rounding are below 2^30, and `divisor` is exact
   int32_t residual_zero_point = 0;
   float residual_multiplier = 0;
   int32_t zero_point = 0, low = 0, high = 255;  // bytes
@@ -39,10 +38,10 @@ struct Epilogue {
   float scale = 1;
   Divisor divisor;  // by scale
   RealFunction function = nullptr;  // nullptr: none
-  // All behind the real at once, where one S and one O serve all channels; else nullptr.
+  // Function, S, O and rounding in one, if S and O are the same for all channels; otherwise nullptr.
   CurveFunction curve = nullptr;
-  float factor = 1, offset = 0;  // they
-  const SmoothFunction* smooth = nullptr;  // what is known of it, or nullptr
+  float factor = 1, offset = 0;  // S and O for it
+  const SmoothFunction* smooth = nullptr;  // properties of the function, or nullptr
   const FunctionCells* cells = nullptr;  // bounds of its codes (gemm/cells.h), or nullptr
 
   INTACT_INLINE CodeForm code_form() const {

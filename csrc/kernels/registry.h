@@ -1,5 +1,5 @@
-// Every kernel of the build, family by family, best first. Python chooses by index (INTACT_MAX_ISA,
-// INTACT_FORCE_KERNEL); the choice is made once, never in a loop.
+// Every kernel of the build, family by family, best first. Python chooses one of each family once
+// (INTACT_MAX_ISA, INTACT_FORCE_KERNEL), never inside a loop.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ const Ops* find_kernel(const char* name) {
   return static_cast<const Ops*>(find_kernel(Ops::kFamily, name));
 }
 
-// The name of the kernel that these are the ops of.
+// The name of the kernel with these ops.
 const char* name_of(const void* ops);
 
 }  // namespace intact

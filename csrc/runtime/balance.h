@@ -1,28 +1,28 @@
-// How evenly a step's items divide among threads, found without running anything.
+// How evenly the items of a step divide among threads, computed without a run.
 #pragma once
 
 #include "runtime/step.h"
 
 namespace intact {
 
-// The work of the thread that has the most. Items are dealt out as Workers deals them, each thread takes the
-// next chunk when it has done its own, and what an item takes is what the step says (Step::work).
+// The work of the thread that has the most. The model: Workers deals out chunks of items, each thread takes
+// the next chunk when it is done, and an item costs Step::work.
 int64_t most_work(const Step& step, int threads);
 
-// The same over what each had if all had the same: 1 is even, and as many as there are threads: one does it
-// all.
+// The same divided by an equal share: 1 if all threads have the same work, and the number of threads if one
+// thread does everything.
 double largest_share(const Step& step, int threads);
 
-// The evenest of several ways to cut a step, which are shown one after the other, coarse ones first. Among
-// those that are as good it takes the finest whose items are still dealt out one by one: a thread that begins
-// late then does fewer of them.
+// Selects the evenest of several ways to cut a step, which are tried one after the other, coarse ones first.
+// Among equally good ones it takes the finest whose items are still dealt out one by one, so that a thread
+// which begins late does fewer of them.
 class Evenest {
  public:
-  // More items for each thread make nothing more even: they are dealt out in fewer chunks.
+  // More items per thread do not help: several items are then dealt out as one chunk.
   static constexpr int64_t kMostItems = 16;
 
   explicit Evenest(int threads) : threads_(threads) {}
-  // Whether the step as it is cut now is the best so far, where each thread does so much more than its items.
+  // Whether the current cut is the best so far. The last argument is work of each thread besides its items.
   bool takes(const Step& step, int64_t more = 0);
 
  private:

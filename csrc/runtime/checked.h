@@ -1,12 +1,12 @@
-// Runs that believe no step: what each one reads, writes and depends on is held against what it declared.
+// Checked runs compare what each step reads, writes and depends on with what it declared.
 //
-//   before   every byte that the step may read, halo included, is one that its view says it can hold
-//   during   the step runs twice, with all memory that it did not declare holding 0 the first time and 255
-//            the second: other tensors, slack, scratch. AddressSanitizer, where there is one, is told that
-//            this memory is not there (but for the slack that the step asked for)
-//   behind   nothing but what it declared to write has changed, and both runs gave the same
+//   before   every byte that the step may read, halo included, is within the bounds of its view
+//   during   the step runs twice. Memory that it did not declare (other tensors, slack, scratch) holds 0 in
+//            the first run and 255 in the second. AddressSanitizer, if present, treats it as unmapped, but
+//            for slack that the step declared
+//   behind   only memory that the step declared to write has changed, and both runs gave the same bytes
 //
-// A step then costs what all writable memory costs to copy a few times: for tests.
+// Each step then costs a few copies of all writable memory, so this is for tests.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ class Checker {
   Checker(const Program& program, uint8_t* scratch, size_t scratch_bytes)
       : program_(program), scratch_(scratch), scratch_bytes_(scratch_bytes) {}
 
-  // Runs a step of the program by `run`, on blocks as in Memory. Throws std::logic_error for one that breaks
-  // its word.
+  // Runs a step of the program by `run`, on blocks as in Memory. Throws std::logic_error where the step
+  // touches memory that it did not declare.
   void run(size_t step, uint8_t* const* blocks, const std::function<void()>& run);
 
  private:
-  // A block that steps may write, for the step that is running.
+  // A block that steps may write, during one step.
   struct Region {
     uint8_t* data;
-    std::vector<uint8_t> before;  // what lay there
-    std::vector<uint8_t> marks;   // of each byte: what the step declared
+    std::vector<uint8_t> before;  // its bytes before the step
+    std::vector<uint8_t> marks;  // per byte: what the step declared
   };
 
   Region region_of(uint32_t block) const;

@@ -18,7 +18,7 @@ double now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-// Gives back what it holds, whatever happens.
+// Leaves the thread pool when the scope ends, also by an exception.
 struct Held {
   Workers* workers;
   std::atomic<bool>& running;

@@ -1,4 +1,4 @@
-// What one run of a program needs for itself: an arena, scratch, and where inputs and outputs lie.
+// The memory of one run of a program: arena, scratch, and the addresses of inputs and outputs.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,33 @@ struct FreeAligned {
   void operator()(uint8_t* p) const;
 };
 using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
-// `bytes` of zeros at a multiple of 64.
+// Allocates `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
-// Belongs to one run at a time. The program must be complete; it and the thread pool must outlive it.
+// One run at a time may use a context. The program must be complete; it and the thread pool must outlive the
+// context.
 class Context {
  public:
-  // `checked`: steps are held to what they declare (checked.h), at a price.
+  // `checked`: each step is compared with what it declares (checked.h), which is slow.
   Context(const Program& program, ThreadPool& thread_pool, bool checked = false);
 
-  // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
-  // views need. Throws std::invalid_argument where it does not.
+  // Sets the address of an input or output for the next runs. Throws std::invalid_argument if the memory has
+  // another size than the block, or lacks the alignment that its views need.
   void place(uint32_t block, const void* data, size_t bytes);
-  // Steps begin to end, no repeat in part, by the thread pool, or by this thread alone where another run has
-  // it. `seconds` has one number for each step of the program, or is nullptr: repeated steps share the time
-  // of all repeats by what each one took. Returns the step behind which it ended, because that one failed
-  // (Memory::fail), else `end`. Throws std::logic_error where it is checked, and finds something.
+  // Runs steps [begin, end), which must not cut a repeat, on the thread pool, or on this thread alone while
+  // another run has the pool. `seconds`: one number per step of the program, or nullptr; the time of a
+  // repeat is divided among its steps. Returns `end`, or the step that failed (Memory::fail). A checked run
+  // throws std::logic_error for a step that breaks its declaration.
   size_t run(size_t begin, size_t end, double* seconds);
 
   uint8_t* arena() const { return arena_.get(); }
   const Program& program() const { return program_; }
 
  private:
-  // What a thread has while it runs repeated steps.
+  // The data of one thread while it runs repeated steps.
   struct Seat {
     std::vector<uint8_t*> blocks;
-    std::vector<double> seconds;  // of each step of the program
+    std::vector<double> seconds;  // one per step of the program
   };
 
   void run_step(size_t step, Workers* workers);
@@ -54,8 +55,8 @@ class Context {
   Aligned arena_, scratch_;
   std::atomic<bool> running_{false}, failed_{false};
   std::vector<uint8_t*> blocks_;
-  std::vector<Seat> seats_;  // where something is repeated
-  std::unique_ptr<Checker> checker_;  // nullptr: nothing is checked
+  std::vector<Seat> seats_;  // empty where no step is repeated
+  std::unique_ptr<Checker> checker_;  // nullptr: runs are not checked
 };
 
 }  // namespace intact

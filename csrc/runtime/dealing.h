@@ -1,4 +1,4 @@
-// How the items of a job are dealt out to threads: the rules that Workers follows, and balance.h foresees.
+// The rules by which items of a job go to threads. Workers follows them, and balance.h models them.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 
 namespace intact {
 
-constexpr int kChunkBits = 12;  // of a chunk's number
+constexpr int kChunkBits = 12;  // bits of the number of a chunk
 constexpr size_t kMostChunks = (size_t{1} << kChunkBits) - 1;
 
-// How many chunks the items of a job are dealt out in, among so many threads.
+// The number of chunks into which the items of a job are divided, for so many threads.
 constexpr size_t chunks_of(size_t items, size_t threads) {
   return std::min({tuning::threads::kChunksPerThread * threads, kMostChunks, items});
 }
-// The first item of a chunk, and of `chunks` the end.
+// The first item of a chunk; for chunk == chunks the number of items.
 constexpr size_t first_item(size_t items, size_t chunk, size_t chunks) { return items * chunk / chunks; }
-// Whether a seat takes the first chunk that is left, or the last: with two threads each finds in its cache
-// what it has written in the job before.
+// Whether a seat (a thread's number in a job) takes the first chunk that is left, or the last. With two
+// threads each then finds in its cache what it wrote in the job before.
 constexpr bool takes_first(int seat) { return seat % 2 == 0; }
 
 }  // namespace intact

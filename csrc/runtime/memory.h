@@ -7,21 +7,22 @@
 
 namespace intact {
 
-// Constants of a step that are read from one end to the other.
+// The constants of a step, which it reads from first to last.
 struct Weights {
   const uint8_t* data = nullptr;
   size_t bytes = 0;
 };
 
-// Blocks of memory, by number: 0 is the arena of this run, then the constants, inputs and outputs.
+// Blocks of memory by number: block 0 is the arena of the run, then come constants, inputs and outputs.
 class Memory {
  public:
   explicit Memory(uint8_t* const* blocks, Weights ahead = {}, std::atomic<bool>* failed = nullptr)
       : blocks_(blocks), ahead_(ahead), failed_(failed) {}
   uint8_t* block(uint32_t number) const { return blocks_[number]; }
-  // What a later step will read: a step that has the time may fetch it in passing.
+  // The weights of a later step, which a step may prefetch.
   Weights ahead() const { return ahead_; }
-  // A step has met a number that it cannot work with: the run ends behind it. Any thread may say so.
+  // Fails the run, which ends behind this step: it read a number that it cannot use, such as an index out of
+  // range. Any thread may call it.
   void fail() const {
     if (failed_ != nullptr) failed_->store(true, std::memory_order_relaxed);
   }
@@ -32,7 +33,7 @@ class Memory {
   std::atomic<bool>* failed_;
 };
 
-// The next place where a vector may be aligned.
+// The next multiple of 64, for aligned vectors.
 template <class Bytes>
 Bytes align64(Bytes n) {
   return (n + 63) / 64 * 64;

@@ -7,10 +7,10 @@
 namespace intact {
 namespace {
 
-// No offset that these bound overflows 64 bits, and no machine has more.
+// Offsets within these bounds do not overflow 64 bits, and no machine has more memory.
 constexpr int64_t kMost = int64_t{1} << 46;
 
-// Offsets, relative to element 0, of the first and one behind the last byte that a view covers.
+// The offsets, relative to element 0, of the first byte of a view and of the one behind its last.
 struct Range {
   int64_t first = 0, last = 0;
 
@@ -39,7 +39,7 @@ Indices indices_of(const View& v, int axis) {
   return {-before, v.sizes[axis] + after};
 }
 
-// An image without pixels may still have a halo, which is read.
+// An image without pixels may have a halo, which is read.
 bool is_empty(const View& v) {
   for (int i = 0; i < v.rank; ++i) {
     const Indices indices = indices_of(v, i);
@@ -141,7 +141,7 @@ void Program::check(const Access& access) {
     refuse("a step overwrites what it made before");
   if (is_empty(v)) return;
   const Range r = range_of(v);
-  // Element 0 of an image of nothing but halo may lie in front of what is touched, or behind it.
+  // Element 0 of an image that is only halo may be outside the bytes that are touched.
   if (v.offset > static_cast<size_t>(kMost)) refuse("a view leaves its block");
   const auto offset = static_cast<int64_t>(v.offset), bytes = static_cast<int64_t>(b.bytes);
   const int64_t room = bytes + static_cast<int64_t>(b.kind == BlockKind::arena ? kSlack : 0);
@@ -166,7 +166,7 @@ void Program::check_tensor(int64_t first, int64_t last) const {
   }
 }
 
-// The size of the arena is known by now.
+// The arena must have its size by now.
 void Program::check_window(const Window& window, size_t unit) {
   if (times_ == 1) refuse("a window is named by steps that are repeated");
   if (window.of == Window::Of::time && window.count != times_) refuse("a window has a part for each time");

@@ -1,5 +1,5 @@
-// What the executor runs: steps over views of a few blocks of memory. Everything about a step is fixed when
-// it is made, shapes and addresses included; run() allocates nothing and throws nothing.
+// A step: what the executor runs, on views of a few blocks of memory. Shapes and offsets are fixed when a
+// step is made. run() allocates nothing and throws nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace intact {
 
-// Bytes that every tensor in the arena has behind it: kernels may read (never write) so far. Inputs and
-// constants are other people's memory and have none: what reads over an edge there is refused.
+// Bytes behind every tensor of the arena that kernels may read, but never write. Inputs and constants belong
+// to the caller and have none: Program::add refuses a step that reads beyond their end.
 constexpr size_t kSlack = 64;
 
-// That run() touches this view; a reader touches `slack` bytes behind it too.
+// A view that run() touches. A step that reads it may touch `slack` bytes behind it, too.
 struct Access {
   View view;
   bool writes;
   size_t slack;
 };
 
-// One of several inner loops of a step, and how many products it forms in a run, padding included.
+// One of several inner loops of a step, and its products in a run, those of padding included.
 struct Loop {
   std::string name;
   int64_t products;
@@ -32,26 +32,27 @@ struct Loop {
 class Step {
  public:
   virtual ~Step() = default;
-  // Number of independent pieces of work. The executor deals them out in ranges over the threads; a step
-  // whose items() is 1 wakes nobody. Pieces of fewer than some 5 microseconds cost more than they save.
+  // The number of independent pieces of work, which the executor distributes over threads in ranges. A step
+  // with one item wakes no thread. Pieces below about 5 microseconds cost more than they save.
   virtual size_t items() const = 0;
-  // What an item takes beside the others, in units of the step's own: for balance.h alone, never in a run.
+  // The relative cost of an item, in a unit that the step chooses. Only balance.h calls it, never a run.
   virtual int64_t work([[maybe_unused]] size_t item) const { return 1; }
-  // Bytes of scratch that run() wants, aligned to 64; one piece for each thread.
+  // Bytes of scratch that run() needs per thread, aligned to 64.
   virtual size_t scratch() const { return 0; }
-  // What a profile calls it: the kernel's name where there is one.
+  // The name in profiles: that of the kernel, if there is one.
   virtual std::string name() const { return "native"; }
-  // What a profile says of its inner loops; nothing where there is one. Asked for by profiles alone.
+  // The inner loops, for profiles; empty if there is only one.
   virtual std::vector<Loop> loops() const { return {}; }
-  // What steps before it may fetch for it; nothing where that does not pay.
+  // Weights that earlier steps may prefetch for this one; empty where that does not pay.
   virtual Weights weights() const { return {}; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
 
   const std::vector<Access>& accesses() const { return accesses_; }
 
  protected:
-  // A step declares every view that run() will touch when it is made; Program::add holds them, halos of what
-  // is read and slack included, against the blocks. What is not declared, a checked run finds (checked.h).
+  // The constructor of a step declares every view that run() touches. Program::add checks that they lie
+  // inside their blocks, with the slack and the halo of what is read. A checked run finds accesses that are
+  // not declared (checked.h).
   void reads(const View& view, size_t slack = 0) { accesses_.push_back({view, false, slack}); }
   void writes(View view) {
     view.halo = {};

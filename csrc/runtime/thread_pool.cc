@@ -46,7 +46,7 @@ uint64_t first_of(uint64_t open) { return open >> kEndBits & kEndMask; }
 uint64_t last_of(uint64_t open) { return open & kEndMask; }
 bool has_work(uint64_t open) { return first_of(open) < last_of(open); }
 
-// Whether `ready` became true within the time that looking is worth.
+// Whether `ready` becomes true within the time for which spinning pays.
 template <class Ready>
 bool look(bool spin, const Ready& ready) {
   if (ready()) return true;
@@ -96,15 +96,15 @@ void Workers::deal(const Job& job) {
   wait_for_done(static_cast<uint32_t>(chunks) - work(0));
 }
 
-// The store to open_ before and the load of asleep_ here, like the store and the load of who goes to sleep,
-// are sequentially consistent: one of the two sees the other.
+// The store to open_ before and the load of asleep_ here are sequentially consistent, as are the store and
+// load of a thread that goes to sleep. So at least one of the two threads sees the store of the other.
 void Workers::ring() {
   if (!asleep_.load() || !asleep_.exchange(false)) return;
   bell_.fetch_add(1);
   bell_.notify_all();
 }
 
-// Does chunks until none is left; returns how many.
+// Runs chunks until none is left, and returns their number.
 uint32_t Workers::work(int seat) {
   uint32_t mine = 0;
   for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
@@ -132,7 +132,7 @@ void Workers::serve(int seat) {
   }
 }
 
-// False: the workers are dissolved.
+// Returns false when the workers are shut down.
 bool Workers::wait_for_work() {
   const auto ready = [this] { return has_work(open_.load()) || stop_.load(std::memory_order_relaxed); };
   while (!look(spin_, ready)) {
@@ -172,8 +172,8 @@ int parts_of(size_t n, size_t grain, int threads) {
   return static_cast<int>(most < 1 ? 1 : most < wanted ? most : wanted);
 }
 
-// Never destroyed: its threads may still wait when the process ends. They never spin: nobody knows when the
-// next call comes.
+// Never destroyed, because its threads may still wait when the process ends. They do not spin, because the
+// next call may be far away.
 ThreadPool& shared_pool() {
   static auto* const pool = new ThreadPool(1, false);
   return *pool;

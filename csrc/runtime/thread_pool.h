@@ -1,4 +1,4 @@
-// The workers of an engine's runs, and those that share the parts of a range (parallel_for).
+// The thread pool of an engine, and parallel_for.
 #pragma once
 
 #include <atomic>
@@ -9,20 +9,20 @@
 
 namespace intact {
 
-// What an engine has: workers, made when they are first needed, and again in a child of fork.
+// The pool of an engine. Its workers are made on first use, and again in a child of fork.
 class ThreadPool {
  public:
-  // `threads` count the caller's; `spin`: there are as many cores for them.
+  // `threads` includes the caller; `spin`: there are as many cores, so that idle threads may spin.
   ThreadPool(int threads, bool spin) : threads_(threads < 1 ? 1 : threads), spin_(spin) {}
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  // The workers, for the caller alone until it leaves; nullptr: another run has them, or there are no
+  // The workers, exclusively until the caller leaves; nullptr if another run has them, or there are no
   // threads.
   Workers* try_take() { return try_take(threads_); }
-  // The same, where so many threads are wanted.
+  // The same, for so many threads.
   Workers* try_take(int threads);
 
  private:
@@ -34,12 +34,12 @@ class ThreadPool {
 // Number of parts of [0, n): at most `threads`, and none smaller than `grain` (but at least one).
 int parts_of(size_t n, size_t grain, int threads);
 
-// The threads of every parallel_for of this process: as many as were ever wanted at once.
+// The threads of all parallel_for calls of this process: as many as were ever used at once.
 ThreadPool& shared_pool();
 
-// Calls body(begin, end, part) on disjoint pieces that cover [0, n), part < parts_of(n, ...), and returns
-// when all are done. The caller's thread works too; it does everything itself when another call has the
-// threads. What a part throws is thrown here, once all are done. Safe in the child of a fork.
+// Calls body(begin, end, part) on disjoint pieces that cover [0, n), with part < parts_of(n, ...), and
+// returns when all are done. The calling thread works too, and works alone while another call has the
+// threads. An exception of a part is rethrown once all are done. Safe in the child of a fork.
 template <class Body>
 void parallel_for(size_t n, size_t grain, int threads, const Body& body) {
   const auto parts = static_cast<size_t>(parts_of(n, grain, threads));
@@ -51,7 +51,7 @@ void parallel_for(size_t n, size_t grain, int threads, const Body& body) {
       const size_t begin = part * whole + (part < rest ? part : rest);
       try {
         body(begin, begin + whole + (part < rest), static_cast<int>(part));
-      } catch (...) {  // only memory can run out here
+      } catch (...) {  // the only exception here is bad_alloc
         if (!failed.exchange(true)) error = std::current_exception();
       }
     }

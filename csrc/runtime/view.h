@@ -1,4 +1,4 @@
-// A tensor of a step: where it lies, and how.
+// A view: the memory of a tensor as a step reads or writes it.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ namespace intact {
 
 constexpr int kMaxRank = 6;
 
-// A tensor as a step walks it: sizes and strides in bytes, outermost first, in the order in which the step
-// wants them (a 4-D image: n, h, w, c; whatever order the bytes lie in). `offset` is that of element 0.
-// Around the rows of an image there may be a halo of `halo` pixels (top, left, bottom, right), which belongs
-// to the same memory and holds the byte of real 0, so that a convolution reads padding as it reads pixels.
-// Every view is checked against its block before the first run; kSlack bytes behind it may be read.
-// `low` and `high` bound the bytes that a tensor of codes can hold, its halo included: proofs rest on them.
+// Sizes, and strides in bytes, have the order of axes that the step expects, whatever the order in memory;
+// for a 4-D image n, h, w, c. `offset` is that of element 0. An image may have a halo: pixels around its
+// rows (top, left, bottom, right) in the same memory, which hold the byte of real 0. A convolution then
+// reads padding like pixels. Program::add checks every view against its block; kSlack bytes behind it may be
+// read. `low` and `high` bound the bytes that a tensor of codes can hold, its halo included: the proofs that
+// sums do not overflow rely on them.
 struct View {
   uint32_t block = 0;
   size_t offset = 0;
@@ -32,7 +32,7 @@ struct View {
   T* at(const Memory& memory) const {
     return reinterpret_cast<T*>(memory.block(block) + offset);
   }
-  // 2^62 stands for all that is more: no block holds it.
+  // Saturates at 2^62, which no block holds.
   int64_t elements() const {
     constexpr int64_t kMost = int64_t{1} << 62;
     int64_t n = 1;

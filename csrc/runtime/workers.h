@@ -1,5 +1,5 @@
-// Threads that persist and share out the pieces of one job after another. Who has nothing to do looks around
-// for a moment, if it may, and sleeps.
+// Persistent threads that share the pieces of one job after another. An idle thread spins for a moment, if
+// it may, and then sleeps.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace intact {
 
-// The threads themselves, for one caller at a time. Never destroyed in a child of fork, where they do not
-// exist.
+// The threads, for one caller at a time. A child of fork never destroys them, because they do not exist
+// there.
 class Workers {
  public:
   explicit Workers(bool spin);
@@ -22,11 +22,11 @@ class Workers {
   bool try_take() { return !taken_.exchange(true, std::memory_order_acquire); }
   void leave() { taken_.store(false, std::memory_order_release); }
 
-  // The rest is for who took them. There are `threads` from now on, the caller's counted, or as many as the
-  // system gives.
+  // Only the current owner may call the following. Sets the number of threads, the caller included, or as
+  // many as the system gives.
   void grow_to(int threads);
-  // body(begin, end, seat) on disjoint pieces that cover [0, items): on the caller's thread, whose seat is 0,
-  // and on those here. Returns when all are done. Neither allocates nor throws; nor may the body throw.
+  // Calls body(begin, end, seat) on disjoint pieces that cover [0, items), on the caller (seat 0) and the
+  // threads here. Returns when all are done. It neither allocates nor throws, and the body must not throw.
   template <class Body>
   void deal(size_t items, const Body& body) {
     deal({[](const void* b, size_t begin, size_t end, int seat) {
@@ -54,14 +54,14 @@ class Workers {
   const bool spin_;
   int wanted_ = 1;
   std::vector<std::thread> threads_;
-  Job job_{};  // written while no chunk is out, read by who has claimed one
+  Job job_{};  // written while no chunk is claimed, read by threads that have claimed one
   uint64_t number_ = 0;
-  // The chunks that nobody has claimed yet, [first, last), and the number of the job they belong to, so that
-  // a claim never lands in another job than it was meant for.
+  // The unclaimed chunks [first, last), and the number of their job. With the number a claim cannot succeed
+  // in another job than it was meant for.
   alignas(64) std::atomic<uint64_t> open_{0};
   alignas(64) std::atomic<uint32_t> done_{0};  // chunks of this job that the threads here have finished
   alignas(64) std::atomic<uint32_t> bell_{0};
-  std::atomic<bool> asleep_{false};  // somebody may have gone to sleep since the bell rang last
+  std::atomic<bool> asleep_{false};  // a thread may have gone to sleep since the last notification
   std::atomic<bool> stop_{false};
   std::atomic<bool> taken_{false};
 };

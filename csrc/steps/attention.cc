@@ -6,8 +6,8 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/row_reader.h"
-#include "steps/walk.h"
+#include "steps/common/row_reader.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
@@ -29,7 +29,7 @@ void settle_product(MatMulSpec& s, const char* what) {
   settle_product(s);
 }
 
-// One side b of a product as panels in scratch.
+// The right side of a product, packed as panels in scratch.
 struct Panels {
   size_t lines, k, count, bytes;  // columns, padded depth, panels, bytes of one
 
@@ -103,7 +103,7 @@ class Attention final : public Step {
   }
 
  private:
-  // Hands out pieces of scratch; with none it only counts.
+  // Allocates parts of scratch; with nullptr it only counts bytes.
   struct Cut {
     explicit Cut(uint8_t* from) : memory(from) {}
     template <class T>
@@ -186,7 +186,7 @@ class Attention final : public Step {
     }
   }
 
-  // x * gain + mask, as softmax() has them.
+  // x * gain + mask, in the order of operations of softmax.
   void shift(const Scratch& s, const uint8_t* mask, size_t row, float* x) const {
     const auto combine = [&](BinaryKind kind, const float* y, size_t step) {
       floats_.binary[static_cast<size_t>(kind)](x, 1, y, step, tokens_, x);
@@ -197,7 +197,7 @@ class Attention final : public Step {
     combine(BinaryKind::add, mask_.row(from, tokens_, RowBuffer(s.mask, tokens_, 0)), 1);
   }
 
-  // Rows of scores in floats.
+  // Computes rows of scores as floats.
   void score(const Scratch& s, size_t from, size_t rows) const {
     for (size_t p = 0; p < keys_.count; ++p) {
       ops_.tile(s.queries + from * keys_.k * ops_.element, s.query_terms + from, rows,
@@ -212,7 +212,7 @@ class Attention final : public Step {
     }
   }
 
-  // Rows of probabilities times the values.
+  // Multiplies rows of probabilities by the values.
   void weigh(const Scratch& s, size_t rows, uint8_t* y) const {
     const View& out = s_.product.y;
     const size_t size = bytes_of(out.type);

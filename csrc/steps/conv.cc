@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "runtime/balance.h"
-#include "steps/chosen_step.h"
-#include "steps/conv_step.h"
-#include "steps/conv_tiles.h"
-#include "steps/panel_constants.h"
-#include "steps/window.h"
+#include "steps/conv/conv_step.h"
+#include "steps/conv/conv_tiles.h"
+#include "steps/common/panel_constants.h"
+#include "steps/conv/window.h"
 
 namespace intact {
 namespace conv_panels {
@@ -30,13 +29,14 @@ std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
 
 }  // namespace
 
-// The steps of a panel, as the kernel wants them.
+// The steps of a panel in the form that the kernel reads (GemmSteps).
 std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
   std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
   return s_.kernel->grouped ? offsets : runs_of(offsets);
 }
 
-// Where a panel reads copies, which hold the window's steps in their own order: the same for all panels.
+// Binds a panel that reads copies of windows. Copies hold the steps in the order of the window, the same for
+// all panels.
 void ConvStep::bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel) {
   const std::vector<int32_t> natural = window_steps(packed.header);
   const bool splits = packed.header.grouped == kGroupedForInliers;
@@ -81,25 +81,26 @@ void ConvStep::bind(const Packed& packed) {
   }
 }
 
-// How many steps share a 16-bit sum decides the speed of a grouped kernel: each number has its own loop.
+// A grouped kernel has a loop for each number of steps that share a 16-bit sum, and that number decides its
+// speed.
 std::vector<Loop> ConvStep::loops() const {
-  std::vector<Loop> found;
+  std::vector<Loop> by_size;
   for (int size = kMostGroup; size >= 1 && s_.kernel->grouped; --size) {
     int64_t products = 0;
     for (const BoundPanel& p : panels_) {
       products += pixels_ * p.steps.counts[size - 1] * size * p.steps.width * 4 / shares_;
     }
-    if (products > 0) found.push_back({std::to_string(size) + "-step", products});
+    if (products > 0) by_size.push_back({std::to_string(size) + "-step", products});
   }
   int64_t words = 0;
   for (const BoundPanel& p : panels_) {
     if (p.steps.places == nullptr) words += pixels_ * p.steps.words * p.steps.width * 4 / shares_;
   }
-  if (words > 0) found.push_back({"words", words});
-  return found;
+  if (words > 0) by_size.push_back({"words", words});
+  return by_size;
 }
 
-// Neighbouring panels, of at most so many bytes together.
+// Cuts the panels into chunks: neighbours of at most `most` bytes together.
 void ConvStep::cut_chunks(int64_t most) {
   int64_t chunk = 0;
   cut_.chunks.clear();
@@ -113,21 +114,21 @@ void ConvStep::cut_chunks(int64_t most) {
   cut_.chunks.push_back(panels_.size());
 }
 
-// Of weights: as many products for each pixel.
+// Bytes of weights of a chunk, which is also its number of products per pixel.
 int64_t ConvStep::chunk_bytes(size_t chunk) const {
   int64_t bytes = 0;
   for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) bytes += panels_[p].bytes;
   return bytes;
 }
 
-// Blocks that make items of some `products`.
+// The number of blocks with which an item has about so many products.
 int64_t ConvStep::blocks_for(int64_t products) const {
   int64_t largest = 0;
   for (size_t chunk = 0; chunk + 1 < cut_.chunks.size(); ++chunk) {
     largest = std::max(largest, chunk_bytes(chunk));
   }
-  const int64_t wanted = std::clamp<int64_t>(products * shares_ / largest, cut_.rows, kMostPixels);
-  const int64_t each = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
+  const int64_t pixels = std::clamp<int64_t>(products * shares_ / largest, cut_.rows, kMostPixels);
+  const int64_t each = std::max<int64_t>(1, (pixels + cut_.rows / 2) / cut_.rows);
   return (tiles() + each - 1) / each;
 }
 
@@ -146,8 +147,8 @@ void ConvStep::cut() {
   copies_.cut(cut_.rows, cut_.most_pixels);
 }
 
-// So that the threads end together: more blocks than make items of some products and, where there are too few
-// rows for them, smaller chunks.
+// Cuts the work so that all threads end together. It tries more blocks and, where there are too few rows for
+// them, smaller chunks.
 void ConvStep::cut_evenly(int64_t item, int64_t products) {
   const int64_t items = std::min(products / kSmallestItem, Evenest::kMostItems * s_.threads);
   Evenest evenest(s_.threads);
@@ -169,8 +170,9 @@ void ConvStep::cut_evenly(int64_t item, int64_t products) {
 
 namespace {
 
-// Throws std::invalid_argument for weights, images and windows that do not fit each other.
-Packed read_checked(const ConvSpec& s) {
+// Reads the packed weights. Throws std::invalid_argument where weights, images and window do not fit each
+// other.
+Packed read_weights(const ConvSpec& s) {
   Packed packed = read_packed(s.packed, s.packed_bytes, *s.kernel);
   const PackedHeader& h = packed.header;
   check_conv(s, int64_t{h.in} * h.groups, h.out, h.high);
@@ -180,14 +182,14 @@ Packed read_checked(const ConvSpec& s) {
 
 }  // namespace
 
-ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(spec, read_checked(spec), false) {}
+ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(spec, read_weights(spec), false) {}
 
-ConvStep::ConvStep(const ConvSpec& spec, const Packed& packed, bool chosen)
-    : s_(spec), shares_(chosen ? packed.header.groups : 1) {
+ConvStep::ConvStep(const ConvSpec& spec, const Packed& packed, bool by_index)
+    : s_(spec), shares_(by_index ? packed.header.groups : 1) {
   const PackedHeader& h = packed.header;
   round_low_sums(s_);
   cells_ = settle(s_.epilogue);
-  group_channels_ = chosen ? 0 : h.in;
+  group_channels_ = by_index ? 0 : h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);
   cut();
@@ -199,7 +201,7 @@ ConvStep::ConvStep(const ConvSpec& spec, const Packed& packed, bool chosen)
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
 
-// Products, and about as many as could be formed while an item begins.
+// The cost of an item in products: its own, and the fixed cost kItemCost.
 int64_t ConvStep::work(size_t item) const {
   const size_t chunk = item / blocks();
   const auto block = static_cast<int64_t>(item % blocks());
@@ -226,7 +228,7 @@ Scratch ConvStep::scratch_at(uint8_t* at) const {
           s_.low ? reinterpret_cast<int32_t*>(tile(2)) : nullptr, tile(tiles_kept())};
 }
 
-// The addresses of output pixels [first, end): their windows, where they are written, their residuals.
+// Fills the addresses of output pixels [first, end): window, output and residual.
 void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const {
   const View &x = s_.x, &y = s_.y;
   const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
@@ -253,8 +255,8 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
   }
 }
 
-// The next panel, so that weights which no cache near the core holds arrive while there is other work: all of
-// it where this chunk is new to the thread; of the next chunk's first, what falls to these blocks.
+// The weights to prefetch during panel p: those of the next panel, if this chunk is new to the thread.
+// During the last panel of a chunk, the share of these blocks of the next chunk's first panel.
 ConvStep::Ahead ConvStep::ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const {
   if (p + 1 == panels_.size()) return {nullptr, 0};
   const BoundPanel& next = panels_[p + 1];
@@ -263,7 +265,7 @@ ConvStep::Ahead ConvStep::ahead_of(size_t chunk, Range blocks, size_t p, bool fr
   return {next.steps.weights + begin, end - begin};
 }
 
-// `fresh`: this thread has not just used the same weights.
+// Runs some blocks of one chunk. `fresh`: the block before, on this thread, used other weights.
 void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh,
                           uint8_t* scratch) const {
   const Scratch own = scratch_at(scratch);
@@ -279,23 +281,23 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
   }
 }
 
-// What the sums of a panel read, of the bytes or of the high or low ones.
+// The inputs of the sums of a panel: bytes, or the high or low bytes of codes.
 Source ConvStep::source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
-                           const WindowCopies::Rows& copied, int count) const {
+                           const WindowCopies::Rows& copy, int count) const {
   GemmTile tile{
-      rows.x,         offset_of_group(panel) + offset, count, nullptr, nullptr, nullptr, 0, copied.words,
+      rows.x,         offset_of_group(panel) + offset, count, nullptr, nullptr, nullptr, 0, copy.words,
       copies_.pitch()};
-  if (panel.steps.words > 0 && copied.x != nullptr) {
-    tile.x = copied.x;
+  if (panel.steps.words > 0 && copy.x != nullptr) {
+    tile.x = copy.x;
     tile.x_offset = 0;
-    tile.outliers = &copied.outliers;
+    tile.outliers = &copy.outliers;
   }
-  return {tile, copied.ends};
+  return {tile, copy.ends};
 }
 
-void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied& copied, int count,
+void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopy& copy, int count,
                          const Ahead& ahead, const Scratch& own) const {
-  Source source = source_of(panel, rows, 0, copied.x, count);
+  Source source = source_of(panel, rows, 0, copy.x, count);
   source.tile.correction = constants_.correction.data() + panel.constants;
   source.tile.sums = own.sums;
   source.tile.next = ahead.bytes > 0 ? ahead.from : nullptr;
@@ -317,7 +319,7 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
                 PanelConstants::part_of(constants_.gains, panel.constants),
                 PanelConstants::part_of(constants_.shifts, panel.constants)};
   if (s_.low) {
-    Source low = source_of(panel, rows, copied.apart, copied.low, count);
+    Source low = source_of(panel, rows, copy.apart, copy.low, count);
     low.tile.correction = source.tile.correction;
     low.tile.sums = own.low;
     source.tile.correction = constants_.high.data() + panel.constants;
@@ -327,12 +329,12 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
   run_tiles(panel, source, nullptr, ends);
 }
 
-// `source`, `low` and `rows` begin as all rows and end as the last tile's: copies would cost what a few
-// steps do.
+// Runs all tiles of a panel. `source`, `low` and `rows` arrive as those of all rows and advance tile by
+// tile, in place, because a copy costs as much as a few steps.
 void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const {
   GemmTile& tile = source.tile;
   const RowTiles cut(tile.rows, cut_.rows);
-  // What one tile fetches.
+  // Bytes that one tile prefetches.
   const int64_t piece = tile.next == nullptr ? 0 : panel.bytes / panel.steps.width / 4 * kFetched;
   for (int t = 0; t < cut.number; ++t) {
     rows.rows = cut.height(t);
@@ -357,10 +359,10 @@ void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scra
     const size_t chunk = item / blocks();
     const auto block = static_cast<int64_t>(item % blocks());
     const int64_t most = joins() ? std::min(cut_.blocks, block + static_cast<int64_t>(end - item)) : 0;
-    Range joined{block, block + 1};
-    while (joined.end < most && pixel_of(joined.end + 1) - pixel_of(block) <= kMostPixels) ++joined.end;
-    run_blocks(memory, chunk, joined, item == begin || block == 0, scratch);
-    item += static_cast<size_t>(joined.end - block);
+    Range range{block, block + 1};
+    while (range.end < most && pixel_of(range.end + 1) - pixel_of(block) <= kMostPixels) ++range.end;
+    run_blocks(memory, chunk, range, item == begin || block == 0, scratch);
+    item += static_cast<size_t>(range.end - block);
   }
 }
 
@@ -389,11 +391,6 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
   if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
   return std::make_unique<conv_panels::ConvStep>(spec);
-}
-
-std::unique_ptr<Step> make_chosen(const ChosenSpec& spec) {
-  demand(spec.conv.kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
-  return std::make_unique<conv_panels::ChosenStep>(spec);
 }
 
 }  // namespace intact

@@ -9,15 +9,15 @@
 
 #include "kernels/gemm/packed.h"
 #include "runtime/step.h"
-#include "steps/epilogue.h"
+#include "steps/common/epilogue.h"
 
 namespace intact {
 
 struct ConvSpec {
-  View x, y;  // (n, h, w, c): bytes; bytes or float32
-  std::optional<View> low;  // as x: what is multiplied is 256 * x + low, less the zero point
-  int shift = 0;  // of joined sums (gemm.h)
-  std::vector<int32_t> high_correction;  // [c of y], of x; the epilogue's is of `low`
+  View x, y;  // (n, h, w, c): x of bytes, y of bytes or float32
+  std::optional<View> low;  // for codes of 16 bits, which are 256 * x + low; lies as x does
+  int shift = 0;  // of the joined sums of 16-bit codes (join_sums in gemm.h)
+  std::vector<int32_t> high_correction;  // [c of y], for the sums of x; the epilogue's is for those of `low`
   const GemmOps* kernel;
   const uint8_t* packed;  // pack_gemm's bytes for this kernel
   size_t packed_bytes;
@@ -25,40 +25,29 @@ struct ConvSpec {
   std::array<int64_t, 2> strides{1, 1}, dilations{1, 1};
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   EpilogueSpec epilogue;
-  int threads = 1;  // that will share the work
+  int threads = 1;  // that share the work
   int32_t zero = 0;  // the byte of x around which most of its bytes are expected
-};
-
-// Rows [1, 1, m, in], each multiplied by the weights of as many groups as there are rows of y for it, those
-// that the index chooses: y [1, 1, n, out / groups]. Negative indices count from the end; a run with one out
-// of range fails.
-struct ChosenSpec {
-  ConvSpec conv;  // 1x1 weights in groups, which all read the same channels
-  View index;  // [n], i32 or i64
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.
 // `high` is the largest byte of x for which the weights were packed.
 void check_conv(const ConvSpec& spec, int64_t in, int64_t out, int32_t high);
 
-// What joined sums are rounded by becomes part of the corrections of low ones.
+// Adds the half by which joined sums are rounded to the corrections of low bytes.
 inline void round_low_sums(ConvSpec& spec) {
   const uint32_t half = 1u << spec.shift >> 1;
   for (int32_t& c : spec.epilogue.correction) c = static_cast<int32_t>(static_cast<uint32_t>(c) + half);
 }
 
-// Channels that the narrowest vectors hold.
+// Channels in a register of the narrowest kernels.
 constexpr int kNarrowest = 8;
 
-// Whether a kernel is the right one for so many pixels, bytes of a window and output channels of a group, as
-// far as its form tells: tiles have 16 rows and 64 bytes of depth, and take as long where few of them are
-// filled, and so do vectors of 16 channels where there are 8.
+// Whether the registers of a kernel are well filled by so many pixels, bytes of a window and output channels
+// of a group. A tile has 16 rows and 64 bytes of depth, and takes as long where few of them are used. So
+// does a vector of 16 channels where there are 8.
 bool fills(const GemmOps& kernel, int64_t pixels, int64_t window, int64_t channels);
 
-// Throws std::invalid_argument for what run() could not do inside the views.
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_conv(const ConvSpec& spec);
-
-// The same; for kernels of vectors alone.
-std::unique_ptr<Step> make_chosen(const ChosenSpec& spec);
 
 }  // namespace intact

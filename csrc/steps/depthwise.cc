@@ -10,7 +10,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/views.h"
+#include "steps/common/views.h"
 
 namespace intact {
 namespace {
@@ -29,7 +29,7 @@ void demand_window(const DepthwiseSpec& s, int axis) {
   demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
 }
 
-// The largest magnitude of each channel's sum, whatever the bytes.
+// The largest magnitude that the sum of each channel can have.
 std::vector<double> sums_of(const DepthwiseSpec& s) {
   const DepthwiseWeights& w = s.weights;
   std::vector<double> sums;
@@ -59,8 +59,8 @@ class Depthwise final : public Step {
     const std::vector<double> sums = sums_of(s_);
     settle_ends(s_.epilogue, sums);
     settle_curve(s_.epilogue);
-    const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
-    s_.epilogue.bounded = held && s_.epilogue.bounded;
+    const bool fits = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // no sum wraps around
+    s_.epilogue.bounded = fits && s_.epilogue.bounded;
     if (has_bounds() && !s_.low && s_.epilogue.curve != nullptr) {
       cells_ = make_cells(s_.epilogue, largest_bias(s_.epilogue));
       s_.epilogue.cells = cells_.get();
@@ -118,7 +118,7 @@ class Depthwise final : public Step {
     demand(s_.low->strides == s_.x.strides && s_.low->halo == s_.x.halo, "low bytes lie as the high ones do");
   }
 
-  // Whether the kernel bounds codes of this function.
+  // Whether the kernel computes codes of this function by bounds (gemm/cells.h).
   bool has_bounds() const {
     const SmoothFunction* const f = s_.epilogue.smooth;
     return ops_.bounds == FunctionBounds::all ||
@@ -133,9 +133,9 @@ class Depthwise final : public Step {
   size_t pixels() const { return static_cast<size_t>(s_.y.sizes[2]); }
   size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]) * together_; }
 
-  // Neighbouring pixels become channels of one, where a pixel has too few for a block and their bytes lie
-  // side by side. The last ones of a row are computed once more if they are no whole number: a residual that
-  // they have replaced would be gone.
+  // Treats neighbouring pixels as one with more channels, where a pixel has fewer channels than a block and
+  // pixels are contiguous. If their number does not divide the row, the last pixels are computed twice. So
+  // it is not done where y overwrites the residual, which the second computation would need.
   void join() {
     const auto c = static_cast<size_t>(s_.x.sizes[3]), unit = bytes_of(s_.y.type);
     const size_t number = ops_.block / std::gcd(ops_.block, c);
@@ -166,7 +166,7 @@ class Depthwise final : public Step {
     for (size_t i = n; i < n * together_; ++i) values.push_back(values[i - n]);
   }
 
-  // The pixels that end with the last one of the row.
+  // The joined pixels that end with the last pixel of the row.
   DepthwiseRow last_of(const DepthwiseRow& row) const {
     DepthwiseRow d = row;
     const auto first = static_cast<int64_t>(pixels() - together_);
@@ -180,17 +180,17 @@ class Depthwise final : public Step {
     has_curve() ? run_curve(d, scratch) : ops_.run(d);
   }
 
-  // Whether more is done to floats, before they are written, than the kernel does.
+  // Whether the epilogue has operations that the kernel does not compute.
   bool has_curve() const {
     const EpilogueSpec& e = s_.epilogue;
     const bool more = e.function != nullptr || !e.slopes.empty() || !e.gains.empty();
     return cells_ == nullptr && more;
   }
 
-  // Pixels whose floats are worked on at once.
+  // Pixels whose floats are in scratch at once.
   size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
 
-  // Segments of a row as floats, dense in scratch, then through the curve to y.
+  // Computes segments of a row as dense floats in scratch, applies the rest of the epilogue, and writes y.
   void run_curve(const DepthwiseRow& row, float* floats) const {
     const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
     DepthwiseRow d = row;
@@ -227,7 +227,7 @@ class Depthwise final : public Step {
 
   bool has_gain() const { return !s_.epilogue.gains.empty(); }
 
-  // What stands between a bias and a residual, and that.
+  // Applies gain, shift and residual.
   void gain(float* floats, size_t first, size_t n, const uint8_t* residual) const {
     const EpilogueSpec& e = s_.epilogue;
     for (size_t c = 0; c < n; ++c) {
@@ -238,7 +238,7 @@ class Depthwise final : public Step {
     }
   }
 
-  // What each channel has of its own.
+  // Applies the factor and offset of each channel.
   void scale(float* floats, size_t first, size_t n) const {
     const auto& binary = s_.epilogue.ops->binary;
     const auto apply = [&](BinaryKind kind, const std::vector<float>& values) {
@@ -250,7 +250,8 @@ class Depthwise final : public Step {
     apply(BinaryKind::add, s_.epilogue.offsets);
   }
 
-  // The curve of all pixels at once, which leaves bytes where the floats were if pixels are not neighbours.
+  // Applies the curve to all pixels at once. If pixels of y are not contiguous, the bytes first replace the
+  // floats.
   void write_curve(float* floats, size_t pixels, size_t width, uint8_t* y, ptrdiff_t y_pixel) const {
     const bool dense = static_cast<size_t>(y_pixel) == width;
     auto* const bytes = dense ? y : reinterpret_cast<uint8_t*>(floats);
@@ -272,7 +273,7 @@ class Depthwise final : public Step {
     }
   }
 
-  // What all rows share.
+  // The fields that are the same for all rows.
   DepthwiseRow constant() const {
     DepthwiseRow d{};
     d.kernel_h = kernel_h_;
@@ -313,9 +314,9 @@ class Depthwise final : public Step {
   DepthwiseSpec s_;
   int kernel_h_, kernel_w_, high_;
   std::vector<Line> packed_;
-  std::unique_ptr<const FunctionCells> cells_;  // where the kernel takes them
-  size_t together_ = 1;  // pixels that are one
-  std::vector<int8_t> taps_;  // of them
+  std::unique_ptr<const FunctionCells> cells_;  // nullptr where the kernel uses none
+  size_t together_ = 1;  // pixels treated as one
+  std::vector<int8_t> taps_;  // weights, repeated for these
   size_t blocks_ = 0;  // of channels
   size_t units_ = 0;   // blocks of rows
   size_t each_ = 1;    // units of a piece of work

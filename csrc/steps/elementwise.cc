@@ -4,14 +4,14 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/chunks.h"
+#include "steps/common/chunks.h"
 
 namespace intact {
 namespace {
 
 using namespace tuning::moves;
 
-// n elements of `unit` bytes that lie `stride` apart, from or to neighbours.
+// Copies n elements of kUnit bytes between a strided and a dense row.
 template <size_t kUnit>
 void gather(const uint8_t* x, int64_t stride, size_t n, uint8_t* y) {
   for (size_t i = 0; i < n; ++i) std::memcpy(y + i * kUnit, x + static_cast<int64_t>(i) * stride, kUnit);
@@ -29,7 +29,7 @@ class Elementwise final : public Chunks<kViews> {
   Elementwise(const ElementwiseOps& ops, ElementwiseOperation operation,
               const std::array<View, kViews>& views)
       : Chunks<kViews>(views, kChunk), ops_(ops), views_(views) {
-    // A row of one element moves nowhere, whatever its stride says: it may stand for all.
+    // Operands with stride 0 have one element for the whole row.
     unsigned moves = 0;
     for (size_t v = 0; v < kOperands; ++v) moves |= (this->stride(v) != 0 ? 1u : 0u) << v;
     row_ = ops.find(operation, views[kOperands - 1].type, views[kOperands].type, moves);

@@ -1,5 +1,5 @@
-// Element by element, of tensors of any type: comparisons, logic, choices, casts, arithmetic of integers.
-// What each operation means stands in src/intact/numerics/integers/elementwise.py (N53).
+// Element-wise operations on tensors of any type: comparisons, logic, where, casts, arithmetic of integers
+// (N53). src/intact/numerics/elementwise.py defines each of them.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct ElementwiseSpec {
   View y;
 };
 
-// Throws std::invalid_argument for what is unsafe to run (base/check.h).
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_elementwise(const ElementwiseOps& ops, const ElementwiseSpec& spec);
 
 }  // namespace intact

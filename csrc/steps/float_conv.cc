@@ -51,7 +51,7 @@ size_t pixels_of(const View& y) {
   return y.elements() == 0 ? 0 : static_cast<size_t>(y.sizes[0] * y.sizes[1] * y.sizes[2]);
 }
 
-// Windows as rows: where each begins, and the runs of neighbours in it.
+// Windows as rows of a product: the address of each, and its runs of neighbouring elements.
 class Windows : public Step {
  protected:
   explicit Windows(const FloatGemmOps& ops, const FloatConvSpec& spec) : ops_(ops), s_(checked(spec)) {
@@ -59,7 +59,7 @@ class Windows : public Step {
     outputs_ = static_cast<size_t>(s_.y.sizes[3] / s_.groups);
     const int64_t pixel = s_.x.strides[2] / 4, line = s_.x.strides[1] / 4;
     joined_ = s_.groups == 1 && s_.dilations[1] == 1 && pixel == s_.x.sizes[3];
-    const bool idle = s_.y.elements() == 0;  // then nobody looked how far windows reach
+    const bool idle = s_.y.elements() == 0;  // offsets may be out of range then: the window was not checked
     for (int64_t h = 0; !idle && h < s_.kernel[0]; ++h) {
       for (int64_t w = 0; w < (joined_ ? 1 : s_.kernel[1]); ++w) {
         offsets_.push_back(static_cast<ptrdiff_t>(h * s_.dilations[0] * line + w * s_.dilations[1] * pixel));
@@ -73,7 +73,7 @@ class Windows : public Step {
   size_t taps() const { return static_cast<size_t>(s_.kernel[0] * s_.kernel[1]); }
   size_t length() const { return depth_ * (joined_ ? static_cast<size_t>(s_.kernel[1]) : 1); }
 
-  // Where the window of an output pixel begins, and the pixel.
+  // The address of the window of an output pixel, and of the pixel.
   const float* window_of(const Memory& memory, int64_t n, int64_t h, int64_t w) const {
     const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
     const int64_t at = n * s_.x.strides[0] + row * s_.x.strides[1] + column * s_.x.strides[2];
@@ -84,7 +84,7 @@ class Windows : public Step {
     return reinterpret_cast<float*>(s_.y.at<uint8_t>(memory) + at);
   }
 
-  // The addresses of output pixels [first, end), from channel `in` and to channel `out` on.
+  // Fills the addresses of output pixels [first, end): x from channel `in` on, y from channel `out` on.
   void place(const Memory& memory, size_t first, size_t end, size_t in, size_t out, const float** x,
              float** y) const {
     const auto height = static_cast<size_t>(s_.y.sizes[1]), width = static_cast<size_t>(s_.y.sizes[2]);
@@ -111,7 +111,7 @@ class Windows : public Step {
   const FloatGemmOps& ops_;
   FloatConvSpec s_;
   size_t depth_ = 0, outputs_ = 0;  // channels of a group
-  bool joined_ = false;  // a row of a window is one run
+  bool joined_ = false;  // the pixels of a window row are contiguous
   std::vector<ptrdiff_t> offsets_;
 };
 
@@ -149,7 +149,7 @@ class FloatConv final : public Windows {
   size_t group_floats_;
 };
 
-// Each channel by itself.
+// A depthwise convolution.
 class FloatDepthwiseStep final : public Windows {
  public:
   FloatDepthwiseStep(const FloatGemmOps& ops, const FloatConvSpec& spec)
@@ -179,8 +179,8 @@ class FloatDepthwiseStep final : public Windows {
   size_t each_ = 1;  // pixels of an item
 };
 
-// One channel in and few out: lanes are pixels of a line, not channels. Of strides, every so many pixels are
-// copied to lines of their own first.
+// One input channel and few output channels: lanes are pixels of a line, not channels. With a stride, the
+// pixels of each phase are first copied to a line of their own.
 class FloatFilters final : public Windows {
  public:
   static bool fits(const FloatConvSpec& s) {
@@ -198,7 +198,7 @@ class FloatFilters final : public Windows {
     pieces_ = (width_ + each_ - 1) / each_;
     pitch_ = each_ + reach_ / stride_;
     const auto lines = static_cast<size_t>(s_.kernel[0]);
-    offsets_.clear();  // of pixels
+    offsets_.clear();  // now in pixels
     for (size_t line = 0; line < lines; ++line) {
       for (size_t w = 0; w < static_cast<size_t>(s_.kernel[1]); ++w) {
         const size_t column = w * static_cast<size_t>(s_.dilations[1]);
@@ -235,10 +235,10 @@ class FloatFilters final : public Windows {
     const size_t count = pixels + reach_ / stride_;
     for (int64_t h = 0; h < s_.kernel[0]; ++h, x += line) {
       for (size_t phase = 0; phase < stride_; ++phase, copies += pitch_) {
-        // The last pixel of a phase may lie behind all windows.
+        // The last pixels of a phase may be behind all windows.
         const size_t all = (pixels - 1) * stride_ + reach_ + 1;
-        const size_t there = std::min(count, all > phase ? (all - phase + stride_ - 1) / stride_ : 0);
-        for (size_t i = 0; i < there; ++i) copies[i] = x[phase + i * stride_];
+        const size_t available = std::min(count, all > phase ? (all - phase + stride_ - 1) / stride_ : 0);
+        for (size_t i = 0; i < available; ++i) copies[i] = x[phase + i * stride_];
       }
     }
     return copies - copies_;

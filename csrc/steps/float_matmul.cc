@@ -1,7 +1,7 @@
 #include "steps/float_matmul.h"
 
 #include "kernels/registry.h"
-#include "steps/walk.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
@@ -13,7 +13,7 @@ View without_last(View v, int axes) {
 
 size_t size_of(const View& v, int from_end) { return static_cast<size_t>(v.sizes[v.rank - from_end]); }
 
-// In floats.
+// A stride in floats, of an axis counted from the end.
 ptrdiff_t step_of(const View& v, int from_end) {
   return static_cast<ptrdiff_t>(v.strides[v.rank - from_end] / 4);
 }
@@ -41,7 +41,7 @@ const FloatMatMulSpec& checked(const FloatMatMulSpec& s) {
   return s;
 }
 
-// The matrices of a batch, or, where the right side is one matrix for all, rows of one.
+// The products of a batch. With one packed right side, all rows of the batch are one matrix.
 class FloatMatMul final : public Step {
  public:
   FloatMatMul(const FloatGemmOps& ops, const TransposeOps& transpose, const FloatMatMulSpec& spec)
@@ -63,7 +63,7 @@ class FloatMatMul final : public Step {
 
   size_t items() const override { return batch_.outer(batch_.rank) * cut_.items(); }
   std::string name() const override { return name_of(&ops_); }
-  // Addresses of a, y and what is made; the right side, packed; rows that are not made where they belong.
+  // Scratch: addresses of rows of a, y and the result; the packed right side; rows of y that are not dense.
   size_t scratch() const override {
     return align64(3 * cut_.block * sizeof(void*)) + (s_.b ? right_bytes() : 0) +
            (dense_ ? 0 : cut_.block * cut_.chunk * sizeof(float));
@@ -103,7 +103,7 @@ class FloatMatMul final : public Step {
     return {a, y, y + cut_.block, right, right + (s_.b ? right_bytes() / sizeof(float) : 0)};
   }
 
-  // The addresses of rows [first, first + rows) of matrices that begin at a and y.
+  // Fills the addresses of rows [first, first + rows) of matrices that begin at a and y.
   void place(const float* a, float* y, size_t first, size_t rows, const Work& work) const {
     if (rows_.rank == 1) {
       const ptrdiff_t down_a = rows_.strides[0][0] / 4, down_y = rows_.strides[0][1] / 4;
@@ -130,7 +130,7 @@ class FloatMatMul final : public Step {
     }
   }
 
-  // With a right side for each matrix of a batch, the rows of one; else all that there are.
+  // The rows of one matrix of the batch; with a packed right side, the rows of all.
   View rows_of(const View& v) const {
     if (!s_.b) return without_last(v, 1);
     View rows = v;

@@ -6,19 +6,19 @@
 #include <cstdint>
 
 #include "base/tuning.h"
-#include "steps/lines.h"
-#include "steps/walk.h"
+#include "steps/common/lines.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
 
-using namespace tuning::picks;
+using namespace tuning::indexing;
 
 constexpr int64_t kFloat = sizeof(float);
 
-// One axis of an image.
+// The ends of one axis of an image.
 struct Ends {
-  float low, high, range;  // the ends that are reflected at, and what lies between them
+  float low, high, range;  // where places are reflected, and the distance between the two
   float last;  // the last pixel
 };
 
@@ -42,7 +42,7 @@ float reflected(float v, const Ends& e) {
 
 constexpr int64_t kNone = INT64_MIN;
 
-// What four pixels are around a point: bytes from the image's start, or kNone.
+// The four pixels around a point as byte offsets in the image; kNone for pixels outside.
 struct Point {
   int64_t at[4];
   float left, right, top, bottom;  // weights
@@ -103,7 +103,7 @@ class GridSample final : public Step {
   }
 
  private:
-  // All channels of one point, which are neighbours.
+  // All channels of one point, where channels are neighbours in memory.
   void pixel(const Point& p, const uint8_t* x, uint8_t* y) const {
     static constexpr float kNothing = 0;
     const uint8_t* from[4];
@@ -148,7 +148,7 @@ class GridSample final : public Step {
     return within == within ? std::min(std::max(within, -2.0f), e.last + 2) : none;
   }
 
-  // The pixel that a whole number, or a NaN, means: -1 for none.
+  // The index of the pixel at an integral place; -1 for a NaN and for places outside.
   int64_t index(float v, const Ends& e) const {
     if (s_.padding != GridPadding::zeros) v = clamped(v, e.last);
     return v >= 0 && v <= e.last ? static_cast<int64_t>(v) : -1;

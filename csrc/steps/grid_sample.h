@@ -1,4 +1,4 @@
-// Values of images at places that a grid gives: numerics.grid_sample.
+// Values of images at the places of a grid (N59): numerics.grid_sample.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct GridSampleSpec {
   bool align_corners;
 };
 
-// Throws std::invalid_argument for what is unsafe to run (base/check.h).
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_grid_sample(const GridSampleSpec& spec);
 
 }  // namespace intact

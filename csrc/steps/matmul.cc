@@ -7,7 +7,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/walk.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
@@ -149,7 +149,7 @@ void settle_product(MatMulSpec& s) {
 
 namespace {
 
-// With the gain, or the quotient.
+// Sums as reals, with the gain or the quotient applied.
 void write_reals(const MatMulOps& ops, const EpilogueSpec& e, const int32_t* sums, size_t n, float* to) {
   const auto end = std::numeric_limits<float>::infinity();
   const bool gain = !e.gains.empty(), more = gain || e.quotient != 1;

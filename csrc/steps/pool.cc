@@ -5,14 +5,14 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/views.h"
+#include "steps/common/views.h"
 
 namespace intact {
 namespace {
 
 using namespace tuning::images;
 
-// The taps of one window along one axis that lie within the image, and where the first one reads.
+// The taps of one window along one axis that are inside the image, and where the first one reads.
 struct Span {
   int64_t first, last;
   int64_t from;
@@ -22,7 +22,7 @@ struct Span {
   bool operator==(const Span& o) const { return first == o.first && last == o.last; }
 };
 
-// Number of k >= 0 with from + k * step < limit, at most `most`.
+// The number of k >= 0 with from + k * step < limit, at most `most`.
 int64_t below(int64_t from, int64_t step, int64_t limit, int64_t most) {
   return from >= limit ? 0 : std::min(most, (limit - from + step - 1) / step);
 }
@@ -90,7 +90,7 @@ class Pool : public Step {
   }
 
  protected:
-  // Windows [from, to) of a row have the same taps.
+  // Pools windows [from, to) of a row, which have the same taps.
   virtual void same(const PoolWindow& window, size_t h, size_t from, size_t to, uint8_t* y) const = 0;
 
   const PoolOps& ops_;
@@ -116,7 +116,7 @@ class Pool : public Step {
     }
   }
 
-  size_t taps_ = 0;    // of the largest window
+  size_t taps_ = 0;    // taps of the largest window
   size_t chunks_ = 0;  // of channels
   size_t units_ = 0;   // chunks of rows
   size_t each_ = 1;    // units of a piece of work
@@ -144,18 +144,19 @@ class MeanPool final : public Pool {
     demand(-256 <= m.zero && m.zero <= 511, "a zero point is out of range");
     const auto sound = [](float scale) { return scale > 0 && std::isfinite(scale); };
     demand(sound(m.x_scale) && sound(m.y_scale), "a scale is not positive and finite");
-    std::unordered_map<float, PoolMean> known;  // by what windows count: long rows have few different ones
+    std::unordered_map<float, PoolMean>
+        by_count;  // means by their number of taps: long rows have few different ones
     for (const Span& a : down_) {
-      for (const Span& b : across_) means_.push_back(mean_of(a, b, known));
+      for (const Span& b : across_) means_.push_back(mean_of(a, b, by_count));
     }
   }
 
  private:
-  // As that of another window that counts as many taps, where there is one.
-  PoolMean mean_of(const Span& a, const Span& b, std::unordered_map<float, PoolMean>& known) {
+  // The mean of a window, shared with windows of as many taps.
+  PoolMean mean_of(const Span& a, const Span& b, std::unordered_map<float, PoolMean>& by_count) {
     const int64_t count = m_.include_pads ? a.padded * b.padded : a.taps() * b.taps();
     demand(count > 0, "a window counts nothing");
-    const auto [place, is_new] = known.try_emplace(static_cast<float>(count));
+    const auto [place, is_new] = by_count.try_emplace(static_cast<float>(count));
     if (is_new) place->second = pool_mean(m_.x_scale, count, m_.y_scale, m_.zero, m_.grid);
     return place->second;
   }
@@ -170,10 +171,10 @@ class MeanPool final : public Pool {
   }
 
   MeanSpec m_;
-  std::vector<PoolMean> means_;  // of every window of a plane
+  std::vector<PoolMean> means_;  // one per window of a plane
 };
 
-// Rows of y, tap after tap over the channels of each pixel.
+// Computes rows of y, tap after tap, over the channels of each pixel.
 class FloatMaxPool final : public Step {
  public:
   FloatMaxPool(const FloatOps& ops, const PoolSpec& s)

@@ -1,4 +1,5 @@
-// Maximum and mean over windows of images in NHWC (N27). Padding is never read.
+// Maximum and mean over windows of images in NHWC (N27). Windows are clipped to the image, so that padding
+// is not read.
 #pragma once
 
 #include <array>
@@ -17,7 +18,8 @@ struct PoolSpec {
   std::array<int64_t, 4> pads;  // top, left, bottom, right
 };
 
-// What a mean divides by: the taps within the image, or within its padding too.
+// A mean divides by the number of taps within the image or, with include_pads, within the image and its
+// padding.
 struct MeanSpec {
   bool include_pads;
   float x_scale, y_scale;
@@ -25,7 +27,7 @@ struct MeanSpec {
   ByteGrid grid;
 };
 
-// All throw std::invalid_argument for what is unsafe to run (base/check.h).
+// All throw std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_float_max_pool(const FloatOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_max_pool(const PoolOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_mean_pool(const PoolOps& ops, const PoolSpec& spec, const MeanSpec& mean);

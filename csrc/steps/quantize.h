@@ -1,6 +1,8 @@
-// float32 to codes and back, from any order of axes to any other: NCHW floats to NHWC codes and the like.
+// float32 to codes (N11).
+// x and y may lie in any order of axes: NCHW floats become NHWC codes, and the like.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "base/byte_grid.h"
@@ -16,25 +18,8 @@ struct QuantizeSpec {
   ByteGrid grid;
 };
 
-// The bytes of codes of 16 bits, less the least one.
-struct SplitQuantizeSpec {
-  View x, above, below;  // f32, u8; both lie alike
-  float scale;  // > 0
-  int32_t low, high;  // ends of the codes, less the zero point
-};
-
-struct DequantizeSpec {
-  View x, y;  // u8, f32
-  float scale;
-  int32_t zero;
-};
-
-// All throw std::invalid_argument for what is unsafe to run (base/check.h). They take x and y as they lie.
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                     const QuantizeSpec& spec);
-std::unique_ptr<Step> make_split_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
-                                          const SplitQuantizeSpec& spec);
-std::unique_ptr<Step> make_dequantize(const QuantizeOps& ops, const TransposeOps& transpose,
-                                      const DequantizeSpec& spec);
 
 }  // namespace intact

@@ -6,8 +6,8 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/row_reader.h"
-#include "steps/row_writer.h"
+#include "steps/common/row_reader.h"
+#include "steps/common/row_writer.h"
 
 namespace intact {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::array<int64_t, kCells> kGates = {3, 3, 4, 1, 1};
 
 View view_of(const RealOut& y) { return y.view; }
 
-// Memory of one thread: rows of floats, `pitch` apart, and what a product is told of them.
+// The scratch of one thread: rows of floats, `pitch` apart, and their addresses for a product.
 struct Room {
   float *gates, *h, *c, *spare;
   const float** a;
@@ -86,7 +86,7 @@ class Recurrent final : public Step {
   const FloatOps& floats_;
   const FloatGemmOps& products_;
   RecurrentSpec s_;
-  RealFunction function_;  // of a simple network
+  RealFunction function_;  // the activation of a simple network
   size_t directions_, hidden_, gates_, steps_ = 0, batch_ = 0, pieces_ = 0;
 };
 
@@ -190,7 +190,7 @@ Room Recurrent::room_at(uint8_t* scratch) const {
   return room;
 }
 
-// Rows [first, end) of the batch in one direction, from the first step to the last.
+// Runs all steps of rows [first, end) of the batch in one direction.
 void Recurrent::walk(const Memory& memory, size_t d, size_t first, size_t end, const Room& room) const {
   const size_t count = end - first;
   const float* const packed = s_.packed.at<float>(memory) + d * direction_floats();
@@ -218,7 +218,7 @@ void Recurrent::walk(const Memory& memory, size_t d, size_t first, size_t end, c
   }
 }
 
-// The first states, and how many steps each row has.
+// Loads the initial states and the number of steps of each row.
 void Recurrent::begin_rows(const Memory& memory, size_t d, size_t first, size_t count,
                            const Room& room) const {
   for (size_t r = 0; r < count; ++r) {
@@ -235,7 +235,8 @@ void Recurrent::begin_rows(const Memory& memory, size_t d, size_t first, size_t 
   }
 }
 
-// Gathers the rows that have this step, and puts what their inputs gave where their sums begin.
+// Gathers the rows that have this step, and starts their sums with the sums over the inputs. Returns their
+// number.
 size_t Recurrent::begin_step(const Memory& memory, size_t d, size_t first, size_t count, size_t step,
                              const Room& room) const {
   size_t rows = 0;
@@ -281,7 +282,7 @@ void Recurrent::multiply(const float* const* a, const float* packed, size_t colu
       {a, &offset, 1, hidden_, 1, packed, hidden_ * products_.panel, nullptr, true, sums, rows, columns});
 }
 
-// From sums to the next states.
+// Computes the next states from the sums of the gates.
 void Recurrent::update(const float* packed, size_t rows, const Room& room) const {
   const size_t n = hidden_;
   const auto each = [&](const auto& body) {

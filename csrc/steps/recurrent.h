@@ -1,5 +1,5 @@
-// All steps of an LSTM, a GRU or a simple recurrent network, in all its directions: numerics.recurrence
-// (N52). What inputs gave, in x, is where the sums over states begin.
+// All time steps and directions of an LSTM, a GRU or a simple recurrent network: numerics.recurrence (N52).
+// x holds the sums over the inputs, at which the sums over the states begin.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
-#include "steps/real_views.h"
+#include "steps/common/real_views.h"
 
 namespace intact {
 
@@ -18,18 +18,18 @@ constexpr size_t kCells = 5;
 struct RecurrentSpec {
   Cell cell;
   int64_t hidden;
-  std::vector<bool> reverse;  // of each direction
+  std::vector<bool> reverse;  // one per direction
   View x;  // float32 [steps, batch, directions * gates * hidden]
-  View packed;  // float32: of each direction the weights of states, as panels; of gru the last gate apart
-  std::optional<View> bias;  // float32 [directions * hidden]: where the last gate of gru_reset_after begins
-  std::optional<RealIn> h, c;  // [directions, batch, hidden]; 0 where there are none
-  std::optional<View> lengths;  // int32 [batch]: steps of each row; all where there are none
+  View packed;  // float32: weights of the states per direction, as panels; for gru the last gate apart
+  std::optional<View> bias;  // float32 [directions * hidden]: start of the last gate of gru_reset_after
+  std::optional<RealIn> h, c;  // [directions, batch, hidden]; none: 0
+  std::optional<View> lengths;  // int32 [batch]: steps of each row; none: all
   std::optional<RealOut> y;  // [steps, directions, batch, hidden]
   std::optional<RealOut> last_h, last_c;  // [directions, batch, hidden]
-  int threads = 1;  // that will share the work
+  int threads = 1;  // that share the work
 };
 
-// Throws std::invalid_argument for what is unsafe to run (base/check.h).
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_recurrent(const FloatOps& floats, const FloatGemmOps& products,
                                      const RecurrentSpec& spec);
 

@@ -8,10 +8,10 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/column_blocks.h"
-#include "steps/row_reader.h"
-#include "steps/row_writer.h"
-#include "steps/walk.h"
+#include "steps/common/column_blocks.h"
+#include "steps/common/row_reader.h"
+#include "steps/common/row_writer.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
@@ -21,13 +21,13 @@ using namespace tuning::float_steps;
 constexpr size_t kLanes = 16;
 constexpr size_t kMostRuns = size_t{1} << 24;
 
-// Where the elements of a sum lie: in runs of n, each at one stride, from every start on.
+// The elements of one result in memory: runs of n elements with one stride, one run from each start.
 struct Runs {
   std::vector<int64_t> starts{0};
   size_t n = 1;
   int64_t stride = 0;
 
-  // Of the axes of a view from `axis` on, the last one fastest.
+  // The runs over the axes of a view from `axis` on, the last one fastest.
   Runs(const View& x, int axis) {
     int last = x.rank - 1;
     for (; last >= axis && follows(x.sizes[last], x.strides[last]); --last) {
@@ -40,7 +40,7 @@ struct Runs {
   size_t elements() const { return starts.size() * n; }
 
  private:
-  // Whether one run goes on through an axis.
+  // Whether a run continues through an axis of this size and stride.
   bool follows(int64_t size, int64_t step) const {
     return n <= 1 || size == 1 || step == stride * static_cast<int64_t>(n);
   }
@@ -69,8 +69,8 @@ View without_behind(const View& x, int rank) {
   return v;
 }
 
-// What becomes of the elements: combined two by two from `start` on; then a sum is divided by their number,
-// or of zeros, which compare equal, +0 is made.
+// A reduction: elements are combined two by two, beginning with `start`. At the end a mean is divided by the
+// number of elements, and an extreme has +0 added, so that -0 becomes +0.
 struct Function {
   const char* name;
   BinaryKind combine;
@@ -140,7 +140,8 @@ class Reduce final : public Step {
     ops_.binary[static_cast<size_t>(function_.combine)](a, 1, b, 1, n, y);
   }
 
-  // n results at once. Lanes that nothing goes to would hold `start`, which changes nothing.
+  // n results at once. Lanes that get no elements are left out: they would hold `start`, which changes no
+  // result.
   void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
     size_t used = std::clamp<size_t>(runs_.elements(), 1, kLanes);
     in_rows_ ? turn(x, n, lanes, in) : collect(x, n, lanes, used, in);
@@ -152,14 +153,14 @@ class Reduce final : public Step {
     std::copy(lanes, lanes + n, to);
   }
 
-  // Few elements of each, which lie in rows: a lane for each element.
+  // Results of few elements each, which are dense rows: one lane per element.
   void turn(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in) const {
     block_.read(x, runs_.n, n, lanes, in.bytes());
     const auto first = ops_.binary[static_cast<size_t>(function_.combine)];
     first(&function_.start, 0, lanes, 1, runs_.n * n, lanes);
   }
 
-  // Elements that lie side by side, or few that are gathered so.
+  // Results whose elements are neighbours in memory, or are few and gathered.
   void collect(const uint8_t* x, size_t n, float* lanes, size_t used, const RowBuffer& in) const {
     std::fill(lanes, lanes + used * n, function_.start);
     size_t lane = 0;
@@ -173,7 +174,7 @@ class Reduce final : public Step {
     }
   }
 
-  // One result after the other; what does not lie side by side is gathered first.
+  // One result after the other. Elements that are not dense are gathered first.
   void rows(const uint8_t* x, size_t n, const RowBuffer& in, float* to) const {
     const int64_t step = walk_.strides[last()][0];
     for (size_t i = 0; i < n; ++i, x += step) {

@@ -8,15 +8,16 @@
 #include <utility>
 
 #include "base/tuning.h"
-#include "steps/lines.h"
-#include "steps/walk.h"
+#include "steps/common/lines.h"
+#include "steps/common/walk.h"
 
 namespace intact {
 namespace {
 
-using namespace tuning::picks;
+using namespace tuning::indexing;
 
-// What comes first has the greater key: a NaN the greatest, the two zeros one.
+// A key whose order is that of the result: greater keys come first. A NaN has the greatest, both zeros have
+// the same.
 template <class T, bool kLargest>
 auto key_of(T value) {
   using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -33,8 +34,8 @@ auto key_of(T value) {
   return kLargest ? key : static_cast<Key>(~key);
 }
 
-// Key and place as one number: of equal keys the greater one stands first in the line. No two are equal, so
-// that any way of sorting finds the same order.
+// Key and index as one number, in which a lower index is greater. No two entries are equal, so that every
+// sorting algorithm gives the same order.
 struct Narrow {
   static constexpr int kDigits = 8;
   uint64_t both;
@@ -48,20 +49,20 @@ struct Narrow {
 struct Wide {
   static constexpr int kDigits = 12;
   uint64_t key;
-  uint32_t turned;
+  uint32_t complement;  // of the index
   Wide() = default;
-  Wide(uint64_t key_, uint32_t place) : key(key_), turned(~place) {}
-  uint32_t place() const { return ~turned; }
+  Wide(uint64_t key_, uint32_t place) : key(key_), complement(~place) {}
+  uint32_t place() const { return ~complement; }
   uint8_t digit(int at) const {
-    return static_cast<uint8_t>(at < 4 ? turned >> (8 * at) : key >> (8 * at - 32));
+    return static_cast<uint8_t>(at < 4 ? complement >> (8 * at) : key >> (8 * at - 32));
   }
   friend bool operator>(const Wide& a, const Wide& b) {
-    return a.key != b.key ? a.key > b.key : a.turned > b.turned;
+    return a.key != b.key ? a.key > b.key : a.complement > b.complement;
   }
 };
 
-// n entries, the greatest first: digit by digit from the lowest, each time in the other one's memory. Digits
-// that all entries share are passed over.
+// Radix sort of n entries, the greatest first, between two buffers. Digits that all entries share are
+// skipped.
 template <class Entry>
 void sort_by_digits(Entry* entries, Entry* other, size_t n) {
   std::array<std::array<uint32_t, 256>, Entry::kDigits> counts{};
@@ -116,7 +117,7 @@ class TopK final : public Step {
     Cursor<3> cursor(walk_, walk_.rank, begin * each_);
     for (size_t line = begin * each_; line < last; ++line, cursor.next()) {
       const uint8_t* x = s_.x.at<uint8_t>(memory) + cursor.offset(0);
-      if (!dense()) x = brought_together(x, scratch);
+      if (!dense()) x = gather_line(x, scratch);
       k_ <= kFew ? keep_few(x, entries) : select(x, entries);
       uint8_t* const y = s_.y.at<uint8_t>(memory) + cursor.offset(1);
       uint8_t* const places = s_.places.at<uint8_t>(memory) + cursor.offset(2);
@@ -134,32 +135,32 @@ class TopK final : public Step {
   static Entry entry(const uint8_t* x, size_t i) {
     return Entry(key_of<T, kLargest>(element(x, i)), static_cast<uint32_t>(i));
   }
-  // Whether a later element comes before one that is the bound, a number.
+  // Whether a later element comes before the bound, which is a number.
   static bool beyond(T value, T bound) { return kLargest ? !(value <= bound) : !(value >= bound); }
 
   bool dense() const { return from_.size < 2 || from_.stride == static_cast<int64_t>(sizeof(T)); }
   size_t line_bytes() const { return dense() ? 0 : align64(n_ * sizeof(T)); }
 
-  const uint8_t* brought_together(const uint8_t* x, uint8_t* line) const {
+  const uint8_t* gather_line(const uint8_t* x, uint8_t* line) const {
     for (size_t i = 0; i < n_; ++i)
       store(line + i * sizeof(T), load<T>(x + static_cast<int64_t>(i) * from_.stride));
     return line;
   }
 
-  // take(i) for the elements from `first` on, in order, that may come before the bound, which take returns
-  // as it is then: all that do, and in a block those that did before.
+  // Calls take(i), i ascending, for every element from `first` on that comes before the bound. take returns
+  // the new bound. Within a block it is also called for elements that came before an earlier bound.
   template <class Take>
   void pass(const uint8_t* x, size_t first, T bound, const Take& take) const {
     size_t i = first;
     const auto each = [&](size_t until) {
       for (; i < until && bound == bound; i += kGroup) {
-        for (uint64_t found = all_beyond(x + i * sizeof(T), bound); found != 0; found &= found - 1) {
-          bound = take(i + static_cast<size_t>(std::countr_zero(found)) / 8);
+        for (uint64_t before = all_beyond(x + i * sizeof(T), bound); before != 0; before &= before - 1) {
+          bound = take(i + static_cast<size_t>(std::countr_zero(before)) / 8);
         }
       }
     };
     while (i + kBlock <= n_ && bound == bound) {
-      const bool rare = i > 2 * kBlock * k_;  // of elements in any order
+      const bool rare = i > 2 * kBlock * k_;  // for elements in random order
       if (rare && !any_beyond(x + i * sizeof(T), bound)) {
         i += kBlock;
       } else {
@@ -171,7 +172,8 @@ class TopK final : public Step {
     }
   }
 
-  // Both in vectors: whether any of a block, and which of eight, a byte for each.
+  // Vectorized comparisons with the bound: whether any element of a block comes before it, and which of
+  // kGroup do, one byte each.
   static bool any_beyond(const uint8_t* x, T bound) {
     using Mask =
         std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
@@ -181,18 +183,18 @@ class TopK final : public Step {
     return any != 0;
   }
   static uint64_t all_beyond(const uint8_t* x, T bound) {
-    std::array<uint8_t, kGroup> found;
-    for (size_t j = 0; j < kGroup; ++j) found[j] = beyond(element(x, j), bound) ? 1 : 0;
+    std::array<uint8_t, kGroup> flags;
+    for (size_t j = 0; j < kGroup; ++j) flags[j] = beyond(element(x, j), bound) ? 1 : 0;
     uint64_t all;
-    std::memcpy(&all, found.data(), sizeof all);
+    std::memcpy(&all, flags.data(), sizeof all);
     return all;
   }
 
   void keep_few(const uint8_t* x, Entry* best) const {
-    const auto put = [&](size_t held, size_t i) {
+    const auto put = [&](size_t count, size_t i) {
       const Entry next = entry(x, i);
-      for (; held > 0 && next > best[held - 1]; --held) best[held] = best[held - 1];
-      best[held] = next;
+      for (; count > 0 && next > best[count - 1]; --count) best[count] = best[count - 1];
+      best[count] = next;
     };
     for (size_t i = 0; i < k_; ++i) put(i, i);
     pass(x, k_, element(x, best[k_ - 1].place()), [&](size_t i) {
@@ -201,20 +203,20 @@ class TopK final : public Step {
     });
   }
 
-  // Candidates, of which the best k stay when there is no room for more.
+  // Collects candidates, and keeps the best k of them whenever the room is full.
   void select(const uint8_t* x, Entry* best) const {
-    size_t held = room_;
-    for (size_t i = 0; i < held; ++i) best[i] = entry(x, i);
+    size_t count = room_;
+    for (size_t i = 0; i < count; ++i) best[i] = entry(x, i);
     const auto bound = [&] {
-      if (held > k_) std::nth_element(best, best + k_ - 1, best + held, std::greater<>());
-      held = k_;
+      if (count > k_) std::nth_element(best, best + k_ - 1, best + count, std::greater<>());
+      count = k_;
       return element(x, best[k_ - 1].place());
     };
     if (room_ < n_) {
       T now = bound();
       pass(x, room_, now, [&](size_t i) {
-        best[held++] = entry(x, i);
-        if (held == room_) now = bound();
+        best[count++] = entry(x, i);
+        if (count == room_) now = bound();
         return now;
       });
     }

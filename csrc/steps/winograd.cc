@@ -5,8 +5,8 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
-#include "steps/epilogue.h"
-#include "steps/panel_constants.h"
+#include "steps/common/epilogue.h"
+#include "steps/common/panel_constants.h"
 
 namespace intact {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kMostOutputs = int64_t{1} << 31;
 
 int64_t tiles_across(int64_t outputs) { return (outputs + kTileOut - 1) / kTileOut; }
 
-// Of transformed weights: all points of the one panel, which then serve all items of a run, or a row of them.
+// Whether the transformed weights of the one panel are kept for all items of a run.
 bool keeps_weights(int64_t panels, int64_t in, int64_t width) {
   return panels == 1 && kPoints * in * width * 2 <= kMostKept;
 }
@@ -26,8 +26,8 @@ int64_t weights_bytes(int64_t panels, int64_t in, int64_t width) {
   return (keeps_weights(panels, in, width) ? kPoints : kTileIn) * in * width * 2;
 }
 
-// Blocks of tiles, whose transformed inputs and sums fit the room that the weights leave; with the panels
-// they are to be as many pieces as threads.
+// The number of blocks of tiles. Transformed inputs and sums of a block fit the room beside the weights, and
+// blocks times panels are at least as many as threads.
 int64_t blocks_of(int64_t tiles, int64_t panels, int64_t in, int64_t width, int threads) {
   const int64_t room = kRoom - weights_bytes(panels, in, width);
   const int64_t most = std::clamp(room / (kPoints * (in * 2 + width * 4)), kFewestTiles, kMostTiles);
@@ -36,7 +36,7 @@ int64_t blocks_of(int64_t tiles, int64_t panels, int64_t in, int64_t width, int 
 }
 
 struct Tile {
-  int64_t n, top, left;  // its first output
+  int64_t n, top, left;  // of its first output
 };
 
 class WinogradStep final : public Step {
@@ -76,9 +76,9 @@ class WinogradStep final : public Step {
   std::unique_ptr<const FunctionCells> cells_;
   int64_t across_ = 0, down_ = 0, tiles_ = 0;
   int64_t blocks_ = 0, most_tiles_ = 0;
-  size_t chunk_ = 1;  // panels of an item
+  size_t chunk_ = 1;  // panels per item
   int widest_ = 0;
-  int64_t plane_ = 0, sums_plane_ = 0;  // elements from point to point
+  int64_t plane_ = 0, sums_plane_ = 0;  // elements from one point's plane to the next
   int64_t weights_at_ = 0, sums_at_ = 0, outputs_at_ = 0;
   bool kept_ = false;
 };
@@ -140,8 +140,8 @@ Tile WinogradStep::tile_at(int64_t index) const {
   return {row / down_, row % down_ * kTileOut, index % across_ * kTileOut};
 }
 
-// Pixels that only outputs beyond the image need are replaced by others of the same tile: what they hold
-// cancels out of all other outputs.
+// Transforms the inputs of tiles [first, end). Pixels that only outputs beyond the image need are replaced
+// by other pixels of the tile, because their values cancel out of all other outputs.
 void WinogradStep::transform(const Memory& memory, int64_t first, int64_t end, const Scratch& at) const {
   const View& x = s_.x;
   const int64_t bottom = s_.y.sizes[1] + 1, right = s_.y.sizes[2] + 1;
@@ -162,7 +162,7 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   const View& y = s_.y;
   const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
   const WinogradPanel& panel = packed_.panels[p];
-  const auto constants = static_cast<size_t>(panel.channel);  // panels before it are whole
+  const auto constants = static_cast<size_t>(panel.channel);  // all panels before it are full
   const auto high = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[1] - tile.top));
   const auto wide = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[2] - tile.left));
   uint8_t* to[kTileOutputs];
@@ -212,7 +212,7 @@ void WinogradStep::run_panel(const Memory& memory, size_t p, int64_t first, int6
   }
 }
 
-// Products; transforms go with them.
+// The cost of an item in products; transforms grow with them.
 int64_t WinogradStep::work(size_t item) const {
   const auto block = static_cast<int64_t>(item / chunks());
   const size_t first = item % chunks() * chunk_, end = std::min(packed_.panels.size(), first + chunk_);
@@ -239,7 +239,7 @@ void WinogradStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* 
 
 }  // namespace
 
-// The time of a thread that has the most pieces to do, against an equal share of the other form's products.
+// Compares the time of the thread with the most pieces with an equal share of the products of `direct`.
 bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const WinogradWork& w) {
   if (direct.tiles != nullptr) return false;
   const int64_t most = int64_t{kernel.gemm->unit} * kernel.widest, panels = (w.out + most - 1) / most;

@@ -1,5 +1,5 @@
-// A 3x3 convolution of stride 1 by Winograd's transforms (kernels/winograd), with the epilogues of all
-// convolutions: the same bits as conv.h, with a quarter of the products.
+// A 3x3 convolution of stride 1 by Winograd's transforms (kernels/winograd), with any epilogue. The bits
+// equal those of conv.h, with a quarter of the products.
 #pragma once
 
 #include "kernels/winograd/packed.h"
@@ -7,25 +7,26 @@
 
 namespace intact {
 
-// `conv` describes the convolution, but for its kernel and packed weights: strides and dilations are 1.
+// `conv` describes the convolution, without its kernel; strides and dilations are 1, and `packed` are the
+// bytes of pack_winograd.
 struct WinogradSpec {
   ConvSpec conv;
   const WinogradOps* kernel;
-  int threads;  // that will share the work: it is cut into no fewer pieces, where it can be
+  int threads;  // that share the work, which is cut into at least as many pieces if possible
 };
 
-// The shape of such a convolution, for the threads that share it.
+// The size of such a convolution, and the threads that share it.
 struct WinogradWork {
   int64_t images, height, width;  // of the output
   int64_t in, out;
   int threads;
 };
 
-// Whether this is faster than make_conv with a kernel `direct`, by this kernel's costs. Tiles multiply
-// bytes so fast that it never is.
+// Whether this is faster than make_conv with the kernel `direct`, by the costs of `kernel`. It never is
+// faster than a kernel of tiles, which multiplies bytes faster than it transforms them.
 bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const WinogradWork& work);
 
-// Throws std::invalid_argument for what run() could not do inside the views.
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_winograd(const WinogradSpec& spec);
 
 }  // namespace intact

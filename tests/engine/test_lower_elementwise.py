@@ -15,7 +15,7 @@ from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import Concat, Elementwise, Transpose
 from intact.errors import FileFormatError, QuantValueError
-from intact.numerics.operations import CASTS
+from intact.numerics.elementwise import CASTS
 
 
 def typed(dtype):

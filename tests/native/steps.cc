@@ -15,19 +15,34 @@
 
 #include "kernels/registry.h"
 #include "runtime/context.h"
-#include "steps/along_axis.h"
+#include "steps/add.h"
+#include "steps/arg_max.h"
+#include "steps/binary.h"
+#include "steps/clip.h"
 #include "steps/conv.h"
 #include "steps/copy.h"
+#include "steps/cum_sum.h"
 #include "steps/depthwise.h"
+#include "steps/dequantize.h"
 #include "steps/elementwise.h"
+#include "steps/fake_quantize.h"
+#include "steps/fill.h"
+#include "steps/fold.h"
+#include "steps/function.h"
+#include "steps/gather.h"
+#include "steps/gather_elements.h"
+#include "steps/halo.h"
+#include "steps/interpolate.h"
+#include "steps/layer_norm.h"
 #include "steps/matmul.h"
-#include "steps/norms.h"
-#include "steps/pick.h"
-#include "steps/pointwise.h"
 #include "steps/pool.h"
 #include "steps/quantize.h"
-#include "steps/float_steps.h"
 #include "steps/reduce.h"
+#include "steps/rescale.h"
+#include "steps/resize.h"
+#include "steps/softmax.h"
+#include "steps/split_quantize.h"
+#include "steps/table.h"
 #include "steps/winograd.h"
 
 namespace intact {
@@ -316,7 +331,7 @@ Made some_points() {
       View table = dense(kArenaBlock, Type::u8, {chance(9) ? 255 : 256});
       table.block = kConstantBlock;
       table.offset = static_cast<size_t>(pick(0, kConstant - (chance(9) ? 100 : 256)));
-      return make_lookup(ops, {a, table, y});
+      return make_table(ops, {a, table, y});
     }
   }
 }
@@ -334,7 +349,7 @@ Made some_move() {
         for (int64_t& j : indices.back())
           j = pick(0, std::clamp<int64_t>(x.sizes[i], 1, 99) - (chance(40) ? 0 : 1));
       }
-      return make_gather({x, y, indices});
+      return make_resize({x, y, indices});
     }
     case 2: return make_fill({y, 7});
     case 3: {  // indices are whatever lies there
@@ -344,7 +359,7 @@ Made some_move() {
       const bool last = chance(2);
       const int64_t first = last ? rows[0] : many[0];
       const std::vector<int64_t> made = {first, many[last ? 0 : 1], last ? many[1] : rows[1]};
-      return make_pick({disturbed(dense(readable(), type, rows)), index,
+      return make_gather({disturbed(dense(readable(), type, rows)), index,
                         disturbed(dense(writable(), type, made)), last ? 1 : 0});
     }
     default:

@@ -23,7 +23,7 @@ COMMON = {
         ROOT / "csrc/base/cpu.cc",
         ROOT / "csrc/runtime/balance.cc",
         ROOT / "csrc/steps/conv.cc",
-        ROOT / "csrc/steps/conv_tiles.cc",
+        ROOT / "csrc/steps/conv/conv_tiles.cc",
     ],
     MATMUL: [ROOT / "csrc/steps/matmul.cc"],
 }

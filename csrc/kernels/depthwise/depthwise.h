@@ -1,9 +1,9 @@
-// Depthwise convolution of bytes: channel c of the output is a sum over the taps of channel c of the input.
-// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h), without a gain or
-// slopes, and without a function but where a kernel knows its bounds.
-// Codes of 16 bits are two images, of their high and of their low bytes: the sum of the high ones, times 256,
-// is what the sum of the low ones begins with.
-// Images lie NHWC. One call makes `pixels` neighbouring outputs of one row, for a range of channel blocks.
+// Depthwise convolution of bytes: output channel c is the sum over the taps of input channel c, and its
+// epilogue (kernels/epilogue.h). Sums are exact in int32, which may wrap around in between. The epilogue has
+// no gain and no slopes, and a function only if the kernel has bounds for it. Codes of 16 bits are two
+// images, of high and of low bytes. The sum of the high bytes, times 256, is the start of the sum of the low
+// bytes. Images are NHWC. One call computes `pixels` neighbouring outputs of one row, for a range of channel
+// blocks.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr int kMostTaps = 1 << 10;
 
 struct DepthwiseWeights {
   int kernel_h, kernel_w, channels;
-  int high;  // no byte of x is larger: that of its view
+  int high;  // the largest byte of x, from its view
   const int8_t* weight;  // [kernel_h][kernel_w][channels]
   const int32_t* correction;  // [channels], as multiplier and bias
   const float* multiplier;
@@ -31,8 +31,8 @@ struct DepthwiseRow {
   int high;  // that of the weights
   bool joins;  // as well
   const uint8_t* x;  // tap (0, 0) of the first output, channel 0
-  ptrdiff_t apart;  // where codes have 16 bits, from a high byte to its low one
-  ptrdiff_t x_row, x_column, x_pixel;  // bytes from tap to tap down and right, and from output to output
+  ptrdiff_t apart;  // for codes of 16 bits: from a high byte to its low byte
+  ptrdiff_t x_row, x_column, x_pixel;  // bytes between taps of a column, taps of a row, and outputs
   size_t pixels;
   size_t begin, end;  // channel blocks, of `block` channels each
   const uint8_t* packed;  // at a multiple of 64
@@ -43,7 +43,7 @@ struct DepthwiseRow {
   Epilogue epilogue;
 };
 
-// Of which functions run() makes codes, of epilogues that have cells.
+// The functions of which run() computes codes by bounds (gemm/cells.h).
 enum class FunctionBounds : uint8_t { none, with_end, all };
 
 struct DepthwiseOps {

@@ -1,5 +1,5 @@
-// The kernels that multiply four taps of one channel at a time, for any register width `V`: a set of the
-// vector layer (base/vector/vector.h) and
+// Kernels that multiply four taps of one channel at a time, for any register width. V is a set of the vector
+// layer (base/vector/vector.h) with
 //
 //   Mask, mask(bytes)              of so many bytes: load_tail(p, mask), store_tail(p, v, mask)
 //   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes
@@ -10,9 +10,8 @@
 //                                  by their bounds (gemm/cells.h), where the function has an end
 //   cell(table, i)                 and, with this, where not: of 32 floats the one that the low bits of i say
 //
-// Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which
-// unpacking leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the
-// order.
+// Unpacking within 128-bit lanes interleaves the taps. The lanes of a block keep that order: lane i of
+// vector k is channel 16 * (i / 4) + 4 * k + i % 4. Packing restores the order.
 #pragma once
 
 #include <cstring>
@@ -26,11 +25,11 @@ namespace intact {
 namespace {
 namespace fours {
 
-// Groups of four taps. Columns of a kernel of three or five rows, of the first four, are groups, so that
-// neighbouring outputs share them; all other taps are, one after the other.
+// Groups of four taps. In kernels of three or five rows each column of the first four rows is a group, so
+// that neighbouring outputs share it. All other taps are grouped in order.
 int columns_of(int kernel_h, int kernel_w) { return kernel_h == 3 || kernel_h == 5 ? kernel_w : 0; }
 
-// How many rows of a column are in its group.
+// The number of rows of a column in its group.
 int rows_of(int kernel_h) { return kernel_h < 4 ? kernel_h : 4; }
 
 int groups_of(int kernel_h, int kernel_w) {
@@ -48,16 +47,16 @@ int tap_at(int kernel_h, int kernel_w, int group, int place) {
 
 size_t bytes_of_block(int width, int groups) { return static_cast<size_t>(width) * (12 + 4 * groups); }
 
-// The lanes that the rest of the channels get, of at most `most`.
+// The number of lanes for the remaining channels, at most `most`.
 int width_of(int channels, int most) {
   if (most == 64 && channels > 48) return 64;
   return most >= 32 && channels > 16 ? 32 : 16;
 }
 
-// How a kernel wants weights. Magnitudes multiply x - 128, or its complement, 127 - x, where the weight is
-// negative: behind each vector of them lies the one of what x is xored with.
+// The form of weights for a kernel. With `magnitudes`, |w| multiplies x - 128 or, where w is negative, its
+// complement 127 - x. Each vector of magnitudes is followed by a vector of masks, with which x is xored.
 struct Form {
-  int shift = 0;  // taken from each byte before it is multiplied
+  int shift = 0;  // subtracted from each byte before the product
   bool magnitudes = false;
   int vectors() const { return magnitudes ? 2 : 1; }
 };
@@ -71,7 +70,7 @@ size_t packed_bytes(const DepthwiseWeights& w, int most, const Form& form = {}) 
   return n;
 }
 
-// What that takes from the sum of a channel.
+// The part of a channel's sum that this subtraction removes.
 uint32_t shifted(const DepthwiseWeights& w, int channel, const Form& form) {
   int32_t sum = 0;
   for (int tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) {
@@ -123,7 +122,7 @@ struct Block {
   int channels;  // at most the width
 };
 
-// What most layers end in has loops of its own. By bounds of a function: cells, or one quadratic.
+// The common epilogues have loops of their own. Bounds of a function are cells, or one quadratic.
 enum class End { bytes, bytes_divided, bytes_and_residual, cells, quadratic, any };
 
 template <class V>
@@ -163,7 +162,7 @@ class Worker {
     }
   }
 
-  // Columns of kSide taps, or of the first four, stay in registers for all outputs that read them.
+  // Columns of kSide taps, or of their first four, stay in registers for all outputs that read them.
   template <int kSide, int kStride>
   INTACT_INLINE void square(const ptrdiff_t* offsets) {
     Int columns[kSide][kPlanes][4];
@@ -216,7 +215,7 @@ class Worker {
     return kTail ? V::load_tail(p, mask_) : V::load_bytes(p);
   }
 
-  // Outputs whose first column is another one each, as far as there are.
+  // Outputs that begin at successive columns, as long as there are any.
   template <int kStride, class Output, int... i>
   INTACT_INLINE void turn(const Output& output, size_t& p, std::integer_sequence<int, i...>) const {
     constexpr int kSide = sizeof...(i);
@@ -334,7 +333,7 @@ class Worker {
     return V::fma(V::larger(x, V::set(0)), V::set(c.ramp), y);
   }
 
-  // Rare: the function itself, of all channels of the block.
+  // Rare: evaluates the function itself for all channels of the block.
   INTACT_APART void by_function(const Int (&acc)[4]) const {
     alignas(64) float ordered[kBytes];
     alignas(64) uint8_t bytes[kBytes];
@@ -351,7 +350,7 @@ class Worker {
     for (int k = 0; k < 4; ++k) v[k] = V::fma(v[k], high_inverse_, v[k] * low_inverse_);
   }
 
-  // What is too small for an integer becomes the smallest one, which is right; too large would too.
+  // A number too small for an integer converts to the smallest one, which is right. One too large would, too.
   INTACT_INLINE void bound(Float (&v)[4]) const {
     const Float scale = V::set(d_.epilogue.divides ? d_.epilogue.scale : 1.0f);
 #pragma GCC unroll 4

@@ -1,6 +1,6 @@
 // Operations on elements of any type: comparisons, logic, choices, casts, arithmetic of integers and of
-// float64, rounding of float32. numerics/operations.py (N53) says what each means. All kernels give the
-// same bits (of a NaN: that it is one). No alignment needed; y may be an operand that moves.
+// float64, rounding of float32. numerics/elementwise.py (N53) defines each. All kernels give the same bits
+// (of a NaN only that it is one). No alignment is needed; y may be an operand with a stride.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace intact {
 
-// What numerics calls them; those that are words of C++, with "logical_" before.
+// The names of numerics; names that are keywords of C++ have the prefix "logical_".
 enum class ElementwiseOperation : uint8_t {
   abs,
   add,
@@ -44,8 +44,8 @@ enum class ElementwiseOperation : uint8_t {
   logical_xor
 };
 
-// y[i] = operation(xs[0][i], ...), n of them. Elements are neighbours; of an operand that does not move, one
-// element is for all.
+// y[i] = operation(xs[0][i], ...) for n dense elements. An operand that does not move has one element for
+// all.
 using ElementwiseRow = void (*)(const void* const* xs, size_t n, void* y);
 
 struct NamedElementwise {
@@ -56,8 +56,8 @@ struct NamedElementwise {
 
 struct ElementwiseOps {
   static constexpr const char* kFamily = "elementwise";
-  // The row of an operation on operands of type x (of `where`: what it chooses from), which makes y. Bit i of
-  // `moves`: operand i moves. nullptr: there is none.
+  // The row function for operands of type x (for `where`: the values) and results of type y. Bit i of
+  // `moves`: operand i moves. nullptr if there is none.
   ElementwiseRow (*find)(ElementwiseOperation operation, Type x, Type y, unsigned moves);
 };
 

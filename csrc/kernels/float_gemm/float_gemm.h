@@ -1,10 +1,10 @@
-// Products of matrices of float32: numerics.float_product and numerics.float_conv (N51), normative. An output
-// begins at its start, +0 where there is none, and takes fma(a[k], b[k], so far) for k ascending: one chain,
-// never cut, so that kernels are wide over outputs alone and all give the same bits (of a NaN: that it is
-// one). What was stored may be taken up again, so that who calls may cut k for the cache.
+// Products of float32 matrices: numerics.float_product and numerics.float_conv (N51), normative. An output
+// begins at its start, or +0, and becomes fma(a[k], b[k], y) for each k, ascending. Kernels vectorize over
+// outputs only, never over k, so that all give the same bits (of a NaN only that it is one). A sum that was
+// stored can be continued, so that callers may divide k for the cache.
 //
-// The left side is rows by address, each of `runs` runs of elements: windows of an image are read where they
-// lie, and a matrix is one run. The right side is packed, in panels of columns.
+// The left side has an address per row, and rows consist of runs of elements. So windows are read from the
+// image itself, and the row of a matrix is one run. The right side is packed in panels of columns.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct FloatGemm {
   size_t rows, columns;
 };
 
-// Pixels of a convolution of each channel by itself, channels side by side: y[p][c] begins at start[c] and
-// takes x[p + offsets[t]][c] * w[t][c] for t ascending.
+// Pixels of a depthwise convolution with dense channels: y[p][c] begins at start[c] and adds
+// x[p + offsets[t]][c] * w[t][c], t ascending.
 struct FloatDepthwise {
   const float* const* x;  // [pixels]
   const ptrdiff_t* offsets;  // [taps]
@@ -40,8 +40,8 @@ struct FloatDepthwise {
   size_t pixels, channels;
 };
 
-// Pixels of one filter over lines of pixels side by side: y[p] begins at start and takes
-// x[offsets[t] + p] * w[t * step] for t ascending.
+// Pixels of one filter over lines of contiguous pixels: y[p] begins at start and adds
+// x[offsets[t] + p] * w[t * step], t ascending.
 struct FloatFilter {
   const float* x;
   const ptrdiff_t* offsets;  // [taps]

@@ -1,6 +1,6 @@
-// Tiles of rows by registers of columns, once for every register (base/vector/vector.h). Sums stay in
-// registers for all of k; where rows are few, a tile takes several panels, so that enough sums are under way
-// to hide the latency of a fused multiply-add.
+// Tiles of rows by registers of columns, for every register width (base/vector/vector.h). Sums stay in
+// registers for all of k. If rows are few, a tile spans several panels, so that enough independent sums hide
+// the latency of a fused multiply-add.
 #pragma once
 
 #include "base/vector/vector.h"
@@ -153,7 +153,7 @@ INTACT_INLINE void channels_of(const FloatDepthwise& d, size_t pixel, size_t cha
 
 template <class V>
 void depthwise(const FloatDepthwise& d) {
-  constexpr size_t kTogether = 8;  // as many fused multiply-adds as may be under way
+  constexpr size_t kTogether = 8;  // fused multiply-adds in flight
   size_t pixel = 0;
   for (; pixel + kTogether <= d.pixels; pixel += kTogether) {
     vec::for_each<V>(d.channels, [&](size_t c, size_t n)

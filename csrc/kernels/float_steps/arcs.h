@@ -1,4 +1,4 @@
-// Arcs, and the hyperbolic functions: numerics.functions, once for every register.
+// Arcs, and the hyperbolic functions: numerics.floats.trigonometry and hyperbolic, once for every register.
 #pragma once
 
 #include <limits>

@@ -1,6 +1,6 @@
-// softmax and layer_norm of many rows at once: element k of row i lies at x[k * rows + i]. A short row fills
-// no register and waits for its own sums; here a register holds one element of many rows. The order of each
-// row's operations is that of loops.h.
+// softmax and layer_norm of many rows at once: element k of row i is x[k * rows + i]. A short row does not
+// fill a register, and waits for the latency of its sums. Here a register holds one element of many rows.
+// The order of operations within a row is that of loops.h.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class ColumnSum {
     used_ = index < vec::kLanes ? index + 1 : used_;
   }
 
-  // A lane that nothing went to holds +0, which changes no other one: none of those is -0.
+  // A lane without elements holds +0, which changes no sum, as no other lane is -0.
   INTACT_INLINE F<V> total() {
     for (size_t half = vec::kLanes / 2; half > 0; half /= 2) {
       for (size_t i = half; i < used_; ++i) lanes_[i - half] = lanes_[i - half] + lanes_[i];

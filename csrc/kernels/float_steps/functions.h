@@ -1,4 +1,5 @@
-// numerics.functions, once for every register (base/vector/vector.h). The orders of operations are normative.
+// The functions of numerics.floats, once for every register (base/vector/vector.h). The orders of operations
+// are normative.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ INTACT_INLINE F<V> polynomial(const float (&coefficients)[n], F<V> x) {
   return pairs<V>(terms, x);
 }
 
-// Adding it rounds to an integer, which lies in the low bits of the sum then.
+// Adding it rounds to an integer, which is then in the low bits of the sum.
 constexpr float kRounder = 12582912.0f;
 constexpr int32_t kRounderBits = 0x4B400000;
 
@@ -90,7 +91,7 @@ INTACT_INLINE F<V> exp_fraction(F<V> x, F<V>& shifted) {
   return polynomial<V>(kExp, r) * (r * r) + r + V::set(1.0f);
 }
 
-// The replaced arguments keep what is far below from costing the time of denormal numbers.
+// Replacing arguments far below avoids denormal numbers, which are slow.
 template <class V>
 INTACT_INLINE F<V> exp(F<V> x) {
   const auto small = V::less(x, V::set(-104.0f));
@@ -136,7 +137,7 @@ INTACT_INLINE F<V> sqrt(F<V> x) {
 
 template <class V>
 INTACT_INLINE F<V> normal_tail(F<V> a) {
-  // What is replaced would change no bit, but take the time of denormal powers.
+  // Replacing these arguments changes no bit, and avoids denormal powers, which are slow.
   const F<V> u = at_least<V>(at_most<V>(a, V::set(5.96f)) * V::set(1.25f), V::set(0x1p-31f));
   const F<V> shifted = u + V::set(kRounder);
   F<V> terms[7];

@@ -1,4 +1,4 @@
-// Sine and cosine: numerics.functions and numerics.turns, once for every register.
+// Sine and cosine: numerics.floats.trigonometry and range_reduction, once for every register.
 #pragma once
 
 #include <bit>

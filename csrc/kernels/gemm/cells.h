@@ -1,14 +1,14 @@
-// Cheap bounds of a smooth function's codes (SmoothFunction), for epilogues that compute codes of a function:
-// where both bounds round to the same byte it is the right one, and where they do not, the function itself
-// has to say. One in a thousand bytes needs that.
+// Cheap bounds of the codes of a smooth function (SmoothFunction), for epilogues that compute codes of a
+// function. If both bounds round to the same byte, that is the code. If not, the function itself is
+// evaluated, which about one in a thousand bytes needs.
 //
-// Such a function is its ramp, max(x, 0), and a rest that depends on the magnitude of x alone and dies out:
-// f(x) = max(x, 0) + f(-|x|). Where the rest has an end, up to there it is one quadratic, in steps of the
-// output's scale. Else the magnitude is cut into 32 cells of equal width, and in each the rest is a quartic
-// of the distance from the cell's middle, in cells.
+// Such a function is a ramp and a rest that depends on |x| only and vanishes: f(x) = max(x, 0) + f(-|x|). If
+// the rest has an end, it is one quadratic up to there, in steps of the output's scale. Otherwise the range
+// of |x| has 32 cells of equal width. In each cell the rest is a quartic of the distance from the middle, in
+// cells.
 //
-// Channels with factors and offsets of their own share the bounds of the one with the largest factor, and
-// scale and move them.
+// If channels have factors and offsets of their own, they share the bounds of the channel with the largest
+// factor, and scale and shift them.
 #pragma once
 
 #include <memory>
@@ -19,22 +19,23 @@
 namespace intact {
 
 constexpr int kCells = 32, kCellTerms = 5;
-constexpr float kMostCell = 31.49f;  // magnitudes are held so near: the rest is as good as 0 beyond
+constexpr float kMostCell = 31.49f;  // magnitudes are clamped to this: beyond it the rest is 0 in effect
 
 struct FunctionCells {
-  alignas(64) float terms[kCellTerms][kCells];  // [power][cell]; they give the lower bound
-  float end;  // 0: none; else x is in units, not in cells, and the first cell's terms are the quadratic
-  float width;  // from the lower bound to the upper one
+  alignas(64) float terms[kCellTerms][kCells];  // [power][cell], of the lower bound
+  float end;  // 0: none; otherwise x is not in cells, and the terms of the first cell are the quadratic
+  float width;  // from the lower bound to the upper bound
   float per_unit;  // cells, a power of two
-  float top;  // x in cells is held so low: beyond, codes do not change any more
+  float top;  // x in cells is limited to this: beyond, codes are constant
   float ramp;  // steps in a cell of the ramp
   // Channels have their own S or O, and lower bounds: this one * (S * per_factor) + (O * per_scale - doubt).
   bool each;
   float per_factor, per_scale, doubt;
 };
 
-// nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.
-// `factors` and `offsets`: of channels; empty where the epilogue's serve all.
+// Returns nullptr if the bounds for such an epilogue are too wide to save time. `bias`: the largest
+// magnitude of a bias. `factors` and `offsets`: one per channel; empty if those of the epilogue serve all
+// channels.
 std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias,
                                                 std::span<const float> factors = {},
                                                 std::span<const float> offsets = {});

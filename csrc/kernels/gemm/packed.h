@@ -1,12 +1,12 @@
-// Weights as the micro-kernels read them, without any image's shape: bytes that plan files keep.
+// Packed weights for the micro-kernels, independent of image shapes: the bytes that plan files store.
 //
 //   PackedHeader | PackedPanel[panels] | int32 positions[positions] | weights, at a multiple of 64
 //
-// Behind a panel's weights are zeros, as many as the kernel asks for (GemmOps::deep) and up to the next
-// multiple of 64. A position is that of a step's first byte in the window, (kh * kernel_w + kw) * in + c. A
-// run is what lies side by side in the input: one pixel's channels or, where `joined`, a whole row of the
-// window, kernel_w pixels; steps cut runs into fours, and the last step of a run has zero weights where it
-// reaches beyond. Little-endian. Everything in the bytes is checked before use: read_packed.
+// The weights of a panel are padded with zeros as GemmOps::deep requires, and to a multiple of 64 bytes. The
+// position of a step is that of its first byte in the window, (kh * kernel_w + kw) * in + c. A run is
+// contiguous in the input: the channels of one pixel or, if `joined`, a whole row of the window. Steps
+// divide runs into four bytes each. The last step of a run has zero weights for bytes behind the run.
+// Little-endian. read_packed checks all bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace intact {
 // Constant weights int8 [out, kernel_h, kernel_w, in], `in` and `out / groups` being those of one group.
 struct GemmWeights {
   int32_t out, kernel_h, kernel_w, in, groups;
-  bool joined;  // the pixels of a window's row are neighbours: dilation 1, one group, no gaps
+  bool joined;  // the pixels of a window row are contiguous: dilation 1, one group, no gaps
   int32_t high;  // the largest byte that the input can hold
 };
 
-// How a grouped kernel's steps are grouped: for the input's largest byte, or for inliers (GemmSplit).
+// The proof behind groups of steps: for the largest byte of the input, or for inliers (GemmSplit).
 constexpr int32_t kGroupedForAll = 1, kGroupedForInliers = 2;
 
 struct PackedHeader {
@@ -40,14 +40,14 @@ struct PackedPanel {
   int64_t weights;  // offset behind the header's
   int32_t positions, steps;  // first, number
   int32_t channel, channels, width, group;
-  // Groups of 1, 2, ... steps; none at all: words, all steps in the window's order, and their weights in
-  // halves, [2][width][2]: bytes 0 and 2 of each channel, then 1 and 3. Not grouped: counts[0] is the number
-  // of steps.
+  // The number of groups of 1, 2, ... steps. All zeros: the panel reads words, its steps are in the order of
+  // the window, and weights are in halves, [2][width][2]: bytes 0 and 2 of each channel, then 1 and 3. If
+  // not grouped, counts[0] is the number of steps.
   int32_t counts[kMostGroup];
 };
 static_assert(sizeof(PackedHeader) == 64 && sizeof(PackedPanel) == 64);
 
-// Panels of one group's channels: as few as the widest vector count allows, of nearly equal width.
+// The panels of the channels of one group: as few as possible, of nearly equal width.
 struct PanelCut {
   int32_t channel, channels, width;
 };
@@ -55,10 +55,10 @@ std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest);
 
 std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, const GemmOps& ops);
 
-// Of a kernel that groups.
+// Whether a panel of a grouped kernel reads words.
 bool is_words(const PackedPanel& panel);
 
-// The positions of all steps, in the window's order.
+// The positions of all steps, in the order of the window.
 std::vector<int32_t> window_steps(const PackedHeader& header);
 
 struct Packed {
@@ -67,7 +67,7 @@ struct Packed {
   std::vector<int32_t> positions;
   const int8_t* weights;  // in the bytes given
 };
-// Throws std::invalid_argument for bytes that are not what pack_gemm writes for such a kernel.
+// Throws std::invalid_argument for bytes that pack_gemm does not write for such a kernel.
 Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops);
 
 // One step of a panel while it is packed: [width][4] weights.
@@ -75,9 +75,9 @@ struct PackStep {
   int32_t position;
   std::vector<int8_t> weights;
 };
-// The steps of one panel in groups that no 16-bit lane overflows in, split where needed, largest groups
-// first; counts: the number of groups of each size. All zeros, and the steps as they were: words are faster.
-// See groups.cc for the proof.
+// Divides the steps of one panel into groups, the largest first, in which no 16-bit lane overflows; steps
+// are split where needed. `counts`: the number of groups of each size. If words are faster, counts are all
+// zeros and the steps stay in order. groups.cc has the proof.
 struct GroupedSteps {
   std::vector<PackStep> steps;
   int32_t counts[kMostGroup];
@@ -85,7 +85,7 @@ struct GroupedSteps {
 };
 GroupedSteps group_steps(const std::vector<PackStep>& steps, int32_t high);
 
-// Of each channel of a panel, times `shift`; wraps around, as the sums do.
+// The sum of the weights of each channel of a panel, times `shift`; it wraps around, as sums do.
 inline std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
   std::vector<uint32_t> sums(static_cast<size_t>(panel.width), 0);
   for (int32_t step = 0; step < panel.steps; ++step) {

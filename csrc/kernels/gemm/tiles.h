@@ -1,9 +1,9 @@
-// Micro-kernels whose registers are tiles: a block of up to 32 rows by one panel of up to 32 channels at a
-// time or, of codes of 16 bits, 16 rows of high bytes and the same of low ones. Between its products goes the
-// epilogue of the block before, so that tiles and vectors work at once.
+// Micro-kernels whose registers are tiles. They multiply a block of up to 32 rows by one panel of up to 32
+// channels or, for codes of 16 bits, 16 rows of high bytes and 16 of low bytes. The epilogue of the block
+// before is interleaved with the products, so that tile and vector units work at once.
 //
-// A deep step is kDeepSteps k-steps, 64 bytes of each row. Rows lie a constant pitch apart, and the bytes
-// of a deep step side by side: in the image, where it is so there, or where `gather` has put them.
+// A deep step is kDeepSteps k-steps, 64 bytes of each row. Rows are a constant pitch apart, and the bytes of
+// a deep step are contiguous, in the image itself or where `gather` has copied them.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr int kDeepSteps = 16, kDeepBytes = 4 * kDeepSteps;
 constexpr ptrdiff_t kFetchedBytes = 64;  // by one prefetch
 constexpr ptrdiff_t kGatheredBytes = kBlockRows * kDeepBytes;  // of one deep step, rows behind one another
 
-// Neighbouring steps of a window that lie side by side, within one deep step.
+// Steps of a window that are contiguous, within one deep step.
 struct TilePiece {
   int32_t from;  // offset from a row's address
   int32_t to;  // offset from the gathered row
@@ -30,16 +30,16 @@ struct TileGather {
   int32_t count;
   const uint8_t* const* x;  // rows
   ptrdiff_t x_offset;  // added to each
-  int rows;  // the others stay as they are: nobody reads their sums
+  int rows;  // further rows of the block are not written, as their sums are not read
 };
 
 struct TilePending;
 // Rows [first, first + count): an even number, from an even one on.
 using TileEpilogue = void (*)(const TilePending& block, int first, int count);
 
-// A block whose products are summed. Rows that are not wanted are written where nobody reads. `joins`: sums
-// are kTileRows of high bytes and, behind them, those of low ones, each with corrections of its own
-// (join_sums).
+// A block whose sums are complete and whose epilogue is pending. Rows that are no output have a dummy
+// target. With `joins`, sums are kTileRows rows of high bytes, then those of low bytes, each with their
+// corrections (join_sums).
 struct TilePending {
   const Epilogue* epilogue = nullptr;
   TileEpilogue finish = nullptr;
@@ -55,7 +55,7 @@ struct TilePending {
     const int left = rows.rows - done;
     if (count > left) count = left;
     if (count <= 0) return;
-    // Functions are faster of many rows, but by bounds.
+    // Functions are faster on many rows at once, unless they are computed by bounds.
     if (count < left && epilogue->function != nullptr && epilogue->cells == nullptr) return;
     finish(*this, done, count);
     done += count;

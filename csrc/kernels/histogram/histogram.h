@@ -25,7 +25,7 @@ struct FixedBins {
   uint32_t bins;
 };
 
-// What pow2 met besides: ends of the finite values, and how many were not finite.
+// Further results of pow2: the range of the finite values, and the number of others.
 struct ValueRange {
   float min, max;
   uint64_t nonfinite;

@@ -1,9 +1,9 @@
-// Products of two matrices of bytes, both made at run time: numerics.matmul and epilogues (N19, N22, N25),
+// Products of two matrices of bytes, neither of them constant: numerics.matmul and epilogues (N19, N22, N25),
 // normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
 //
-// Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's
-// own: k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the
-// sum (a term for each row, one for each column) goes into the terms that tile() begins with.
+// Both sides are packed first, rows of a as a whole and b in panels of columns, in a form that each kernel
+// defines. k is padded to a multiple of `depth` with codes that add nothing. What a form omits from the sum,
+// a term per row and one per column, is part of the terms at which tile() begins.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace intact {
 
-// One side: `lines` rows of a, or columns of b, of k bytes each. Any strides, in bytes.
+// One side: `lines` rows of a, or columns of b, of k bytes each. Strides are free, in bytes.
 struct MatMulSide {
   const uint8_t* codes;
   ptrdiff_t line, step;  // from line to line, from k to k + 1
@@ -32,7 +32,7 @@ struct MatMulOps {
   size_t depth, element;  // packed: k in multiples of depth, so many bytes for each code
   // Rows [lines][padded k], terms [lines].
   void (*pack_a)(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t* terms);
-  // A panel of at most `columns` lines, terms [columns]; lines that are missing are zeros.
+  // A panel of at most `columns` lines, terms [columns]; missing lines are zeros.
   void (*pack_b)(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms);
   // sums [rows][columns]. `k` is padded; `packed` and `sums` are aligned to 64.
   void (*tile)(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,

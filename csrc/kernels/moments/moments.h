@@ -1,5 +1,5 @@
-// Sums of products of columns, row after row: what weights are rounded by; see numerics.moments, which is
-// normative. The factors are float32 numbers in float64: each product is exact, so that fused and separate
+// Sums of products of columns, row after row, for error-compensating rounding; numerics.moments is
+// normative. Factors are float32 numbers in float64, so that products are exact, and fused and separate
 // additions give the same bits.
 #pragma once
 

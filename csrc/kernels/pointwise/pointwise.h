@@ -10,7 +10,7 @@
 
 namespace intact {
 
-// What a byte says: fl32((byte - zero) * multiplier).
+// The value of a byte: fl32((byte - zero) * multiplier).
 struct Operand {
   int32_t zero;
   float multiplier;

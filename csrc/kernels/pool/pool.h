@@ -20,8 +20,8 @@ struct PoolWindow {
   size_t channels;
 };
 
-// y = to_byte(fl32(sum(x) - zero * taps) * multiplier / count / scale), where that divides, and without the
-// divisions where `multiplier` has the same bytes; zero * taps fits int32.
+// y = to_byte(fl32(sum(x) - zero * taps) * multiplier / count / scale). The divisions are left out where
+// `multiplier` alone gives the same bytes. zero * taps fits int32.
 struct PoolMean {
   int32_t zero;
   float multiplier;
@@ -34,7 +34,7 @@ struct PoolMean {
   }
 };
 
-// The mean of `count` taps in steps of y: a product, where one has the bytes of the divisions.
+// The mean of `count` taps in steps of y, as one product if that gives the bytes of the divisions.
 PoolMean pool_mean(float x_scale, int64_t count, float y_scale, int32_t zero, const ByteGrid& grid);
 
 struct PoolOps {

@@ -1,6 +1,6 @@
 // Largest magnitude, and smallest and largest value, of a row or of each column; see numerics.absmax and
 // numerics.minmax, which are normative. A NaN anywhere makes the result a NaN. Dense, n >= 0, no
-// alignment needed. Which zero a minimum or maximum of zeros is, is left open here: the caller adds +0.
+// alignment needed. The sign of a zero result is not defined; callers add +0.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// Weights of 3x3 convolutions as winograd.h's products read them: bytes that plan files keep.
+// Packed weights of 3x3 convolutions for winograd.h: the bytes that plan files store.
 //
 //   WinogradHeader | int8 taps[panel][in / 2][9][width of the panel][2]
 //
-// Panels are those of the gemm kernel. Little-endian. Everything is checked before use: read_winograd.
+// Panels are those of the gemm kernel. Little-endian. read_winograd checks all bytes.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct WinogradPacked {
   WinogradHeader header;
   std::vector<WinogradPanel> panels;
 };
-// Throws std::invalid_argument for bytes that are not what pack_winograd writes for such a kernel.
+// Throws std::invalid_argument for bytes that pack_winograd does not write for such a kernel.
 WinogradPacked read_winograd(const uint8_t* bytes, size_t size, const WinogradOps& ops);
 
 }  // namespace intact

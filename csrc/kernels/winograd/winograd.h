@@ -6,10 +6,9 @@
 //   weights = G g G'        of 3x3 weights g, the rows of G scaled to integers:   at most 49 * 128
 //   output  = A' sums A     with the scales taken out again
 //
-// Every step but the last is addition and multiplication modulo 2^32, where Winograd's identity holds as it
-// does among the floats. What it gives is 576 = 64 * 9 times the convolution: 9 has an inverse modulo 2^32,
-// and 64 goes by a shift, which is exact as long as the convolution itself stays within 2^25. The builder
-// proves that for every output channel (pack.cc).
+// Every step but the last adds and multiplies modulo 2^32, where Winograd's identity holds as it does for
+// reals. The result is 576 = 64 * 9 times the convolution. 9 has an inverse modulo 2^32, and a shift divides
+// by 64, exactly if the convolution itself is within 2^25. pack.cc proves that for every output channel.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +34,8 @@ struct WinogradPixels {
   int channels;
 };
 
-// Weights stay bytes in memory, [channels / 2][9 taps][width][2], and are transformed when they are used:
-// what comes out has eight times the size, and reading it from afar takes longer than making it.
+// Weights are bytes in memory, [channels / 2][9 taps][width][2], and are transformed on use. Transformed
+// weights are eight times as large, and loading them from memory takes longer than the transform.
 struct WinogradTaps {
   const int8_t* taps;
   int channels, width;
@@ -51,7 +50,7 @@ struct WinogradProduct {
   int32_t* sums;  // [tiles][width], aligned to 64
 };
 
-// What this costs, in products of bytes by the same machine's gemm: measured, and used to choose only.
+// Measured costs, in products of bytes of gemm on the same machine; they only affect the choice of kernels.
 struct WinogradCost {
   double product;  // of 16 bits
   double weight;  // transformed once
@@ -60,7 +59,7 @@ struct WinogradCost {
 
 struct WinogradOps {
   static constexpr const char* kFamily = "winograd";
-  const GemmOps* gemm;  // whose epilogues these are, and whose unit
+  const GemmOps* gemm;  // the kernel that gives epilogues and unit
   int widest;  // vectors of a panel
   WinogradCost cost;
   // To input[point * plane + c].

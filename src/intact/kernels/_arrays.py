@@ -1,4 +1,4 @@
-"""Arrays on their way into and out of the native module."""
+"""Conversion of arrays for the native module, and of its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPE_NAMES = {
 
 
 def thread_pool_size(threads: int) -> int:
-    """How many threads a call may start: `threads`, at least 1.
+    """The number of threads that a call may start: `threads`, at least 1.
 
     Raises:
         QuantValueError: More than the limit.
@@ -39,9 +39,9 @@ def real_array(x: ArrayLike) -> NDArray[Any]:
 
 
 def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
-    """`x` as the native module takes it: transposed to `order`, copied only if not dense and aligned.
+    """`x` for the native module: transposed to `order`, and copied only if it is not dense and aligned.
 
-    NumPy cannot hand bfloat16 to other code, so both 16-bit dtypes travel as their bits, and so do codes.
+    NumPy's buffer protocol lacks bfloat16, so both 16-bit dtypes are passed as their bits, and so are codes.
     """
     array = np.ascontiguousarray(x.transpose(order))
     array = array if array.flags.aligned else array.copy()
@@ -63,7 +63,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 def target(
     out: NDArray[Any] | None, like: NDArray[Any], order: tuple[int, ...], *reads: NDArray[Any]
 ) -> NDArray[Any]:
-    """Where the native code writes: `out` itself when it is dense in `order` and apart from the inputs.
+    """The array that native code writes: `out` itself if it is dense in `order` and does not overlap inputs.
 
     Args:
         out: The caller's array, or None.
@@ -82,7 +82,7 @@ def target(
 
 
 def give(y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """The result `y`, in `out` where the caller gave one."""
+    """The result `y`, copied to `out` if the caller passed one."""
     if out is None or out is y:
         return y
     check_out(out, y)
@@ -91,7 +91,11 @@ def give(y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
 
 
 def check_out(out: NDArray[Any], like: NDArray[Any]) -> None:
-    """Refuse an `out` that cannot take a result like `like`."""
+    """Check that `out` can hold a result like `like`.
+
+    Raises:
+        QuantValueError: Its shape or dtype differs, or it is read-only.
+    """
     if out.shape == like.shape and out.dtype == like.dtype and out.flags.writeable:
         return
     raise QuantValueError(

@@ -1,4 +1,4 @@
-"""From shapes and axes to the one view that the native loops know: [groups, outer, channels, inner]."""
+"""Reduction of shapes and axes to the one view of the native loops: [groups, outer, channels, inner]."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
     """The view of a dense tensor in which granule (g, c) is one entry of the parameters.
 
-    Neighbouring axes of one kind become one; the last four runs must then read kept, reduced, kept,
-    reduced. None when there are more, as for kept axes 0, 2 and 4 of six.
+    Args:
+        shape: Sizes in memory order.
+        kept: Whether each axis has parameters of its own.
+    Returns:
+        Neighbouring axes of one kind become one; the last four must be kept, reduced, kept, reduced. None if
+        there are more, as for kept axes 0, 2 and 4 of six.
 
     Example:
         >>> layout_of((8, 3, 5, 5), (False, True, False, False))
@@ -39,7 +43,7 @@ def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
 
 
 def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
-    """The order of axes in which `x` lies dense in memory, None when it does not (a slice, a broadcast)."""
+    """The order of axes in which `x` is dense in memory; None if it is not dense (a slice, a broadcast)."""
     if x.flags.c_contiguous:
         return tuple(range(x.ndim))
     order = tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
@@ -47,14 +51,14 @@ def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
 
 
 class ParameterLayout(NamedTuple):
-    """How one tensor meets its parameters.
+    """The layout of a tensor, and of its quantization parameters.
 
     Attributes:
-        order: Transpose of the tensor that makes it dense.
-        layout: View of the transposed tensor.
-        shape, spec: Of the tensor as the caller sees it.
-        granules: Shape that parameters have, when they lie as the layout wants them; else None.
-        spread: The granules do not fit any layout: parameters are spread over all elements.
+        order: The transpose that makes the tensor dense.
+        layout: The view of the transposed tensor.
+        shape, spec: Shape and granularity of the tensor before the transpose.
+        granules: The shape of parameters that are in the order of the layout already; otherwise None.
+        spread: The granules fit no layout, so that every element has its own parameters.
     """
 
     order: tuple[int, ...]
@@ -65,7 +69,10 @@ class ParameterLayout(NamedTuple):
     spread: bool = False
 
     def params(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """One value for each granule, in granule shape (or one number), flat in the order of the layout.
+        """Parameters as a flat array in the order of the layout.
+
+        Args:
+            values: Granule shape, or one number.
 
         Raises:
             QuantValueError: `values` does not have granule shape.
@@ -73,7 +80,7 @@ class ParameterLayout(NamedTuple):
         if values.shape == self.granules:
             return np.ascontiguousarray(values).reshape(-1)
         if values.size == 1:
-            # Copied bit by bit: a Python float would lose a denormal where the process flushes them.
+            # np.repeat copies bits. A Python float would lose a denormal where the process flushes them.
             return np.repeat(values.reshape(1), self.layout[0] * self.layout[2])
         full = expand(values, self.shape, self.spec)
         if self.spread:
@@ -82,7 +89,12 @@ class ParameterLayout(NamedTuple):
 
 
 def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> ParameterLayout:
-    """The cheapest way to walk `x` (`shared`: all its parameters are one number).
+    """The layout of `x` that needs the fewest copies.
+
+    Args:
+        x: A tensor.
+        spec: Its granularity.
+        shared: All its parameters are one number.
 
     Raises:
         QuantValueError: An axis of `spec` is out of range.

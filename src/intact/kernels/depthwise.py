@@ -1,8 +1,8 @@
-"""Convolutions of each channel by itself, as native steps.
+"""Makers of native steps of depthwise convolutions.
 
-Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
-Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what is unsafe to
-run (csrc/base/check.h).
+Each returns a step for `Program.add`. Codes are bytes, and zero points and bounds are bytes, too. Images are
+views (n, h, w, c) with dense channels. Makers raise ValueError for a step that is unsafe to run
+(csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def depthwise(
     kernels: Kernels | None = None,
     low: View | None = None,
 ) -> NativeStep:
-    """Convolution of each channel by itself.
+    """Make a depthwise convolution.
 
     Args:
-        x: Image of bytes; padding is read from its halo. Where it holds bytes up to 127, AVX2 takes more taps
-            at a time.
+        x: Image of bytes; padding is read from its halo. AVX2 multiplies more taps at once where its
+            bytes are at most 127.
         y: Image of bytes or of float32.
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
-        epilogue: From sums to y.
+        epilogue: The epilogue from sums to y.
         kernels: The kernel of each family.
-        low: As `x`: what is multiplied is ``256 * x + low``.
+        low: Low bytes of codes of 16 bits, which are ``256 * x + low``; a view like `x`.
     """
     return _native.step_depthwise(
         kernels_or_chosen(kernels)["depthwise"],

@@ -1,7 +1,7 @@
-"""Fake-quantize and its gradient, quantize and dequantize: `intact.numerics` at the speed of memory.
+"""Fake-quantize, its gradients, quantize and dequantize of whole tensors, natively.
 
-Each function equals its namesake in `intact.numerics` bit for bit. What the native code does not cover
-(float grids, codes wider than a byte in `quantize`, 64-bit gradients) is computed there.
+Each function equals its namesake in `intact.numerics` bit for bit. It calls that namesake for what native
+code does not cover: float grids, codes wider than a byte in `quantize`, and 64-bit gradients.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def fake_quantize(
         scale: Real size of one step, float32, > 0, granule shape of `spec` (or one number).
         zero_point: The code that means 0.0, shape of `scale` (or one number).
         spec: The target grid and granularity.
-        out: Where to put the result: shape and dtype of `x`; may be `x` itself.
-        threads: At most so many threads work.
+        out: The array for the result, with shape and dtype of `x`; may be `x` itself.
+        threads: The most threads that work.
     Returns:
         Shape, dtype and memory layout of `x`; `out` when it is given.
     Raises:
@@ -51,11 +51,11 @@ def fake_quantize(
     grid = _grid(x, scale, zero_point, spec)
     if grid is None:
         return give(numerics.fake_quantize(x, scale, zero_point, spec), out)
-    way, scales, low, high = grid
-    y, use = target(out, x, way.order, x), chosen_kernels()
+    view, scales, low, high = grid
+    y, use = target(out, x, view.order, x), chosen_kernels()
     _native.fake_quantize(
-        use["fake_quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout,
-        dense(x, way.order), scales, low, high, dense(y, way.order), thread_pool_size(threads),
+        use["fake_quantize"], use["convert"], DTYPE_NAMES[x.dtype], view.layout,
+        dense(x, view.order), scales, low, high, dense(y, view.order), thread_pool_size(threads),
     )  # fmt: skip
     return give(y, out)
 
@@ -85,15 +85,15 @@ def fake_quantize_grad(
     """
     grad, x = real_array(grad), real_array(x)
     bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
-    # Gradients of 64 bits must pass unrounded; the native loop holds 32.
+    # 64-bit gradients must pass unrounded, but the native loop has 32 bits.
     if grad.dtype == np.float64 or grad.shape != x.shape or x.size == 0:
         return give(numerics.fake_quantize_grad(grad, x, *bounds, spec), out)
-    way = plan(x, spec, shared=all(b.size == 1 for b in bounds))
-    low_flat, high_flat = (way.params(b) for b in bounds)
-    y, use = target(out, grad, way.order, grad, x), chosen_kernels()
+    view = plan(x, spec, shared=all(b.size == 1 for b in bounds))
+    low_flat, high_flat = (view.params(b) for b in bounds)
+    y, use = target(out, grad, view.order, grad, x), chosen_kernels()
     _native.fake_quantize_grad(
         use["fake_quantize_grad"], use["convert"], DTYPE_NAMES[grad.dtype], DTYPE_NAMES[x.dtype],
-        way.layout, dense(grad, way.order), dense(x, way.order), low_flat, high_flat, dense(y, way.order),
+        view.layout, dense(grad, view.order), dense(x, view.order), low_flat, high_flat, dense(y, view.order),
         thread_pool_size(threads),
     )  # fmt: skip
     return give(y, out)
@@ -110,12 +110,12 @@ def learned_range_grad(
     out: NDArray[Any] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Gradients of a learned range: to `x`, and what those to its ends are made of.
+    """The gradient of a learned range to `x`, and the sums that make those to its ends.
 
-    As `numerics.learned_range_grad`, whose order of memory is that of `x`, dense in any order of axes.
+    It equals `numerics.learned_range_grad` in the memory order of `x`, which is dense in any order of axes.
 
     Args:
-        grad, x, y: Alike in shape and memory layout; real dtypes.
+        grad, x, y: Real dtypes, with the same shape and memory layout.
         low, high: Ends of the grid, float32, granule shape (or one number).
         spec: Granularity of `low` and `high`; without blocks.
         out, threads: As for `fake_quantize`, like `grad`, which it may be.
@@ -127,18 +127,18 @@ def learned_range_grad(
     grad, x, y = real_array(grad), real_array(x), real_array(y)
     bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
     shape = granule_shape(x.shape, spec)
-    way = plan(x, spec, shared=prod(shape) == 1)
-    if grad.dtype == np.float64 or way.spread or not grad.shape == x.shape == y.shape or x.size == 0:
+    view = plan(x, spec, shared=prod(shape) == 1)
+    if grad.dtype == np.float64 or view.spread or not grad.shape == x.shape == y.shape or x.size == 0:
         to_x, sums = numerics.learned_range_grad(grad, x, y, *bounds, spec)
         return give(to_x, out), sums
-    to_x, use = target(out, grad, way.order, grad), chosen_kernels()
-    places = way.params(np.arange(prod(shape)).reshape(shape))  # of each granule of the layout
-    low_flat, high_flat = (way.params(b) for b in bounds)
+    to_x, use = target(out, grad, view.order, grad), chosen_kernels()
+    places = view.params(np.arange(prod(shape)).reshape(shape))  # the position of each granule of the layout
+    low_flat, high_flat = (view.params(b) for b in bounds)
     sums = np.empty((len(places), 3))
     _native.learned_range_grad(
         use["fake_quantize_grad"], use["convert"], [DTYPE_NAMES[array.dtype] for array in (grad, x, y)],
-        way.layout, dense(grad, way.order), dense(x, way.order), dense(y, way.order), low_flat, high_flat,
-        dense(to_x, way.order), sums, thread_pool_size(threads),
+        view.layout, dense(grad, view.order), dense(x, view.order), dense(y, view.order), low_flat, high_flat,
+        dense(to_x, view.order), sums, thread_pool_size(threads),
     )  # fmt: skip
     by_granule = np.empty((3, len(places)))
     by_granule[:, places] = sums.T
@@ -163,11 +163,12 @@ def quantize(
         real = numerics.to_float32(x)
         codes = numerics.quantize(np.where(np.isnan(real), -np.inf, real), scale, zero_point, spec)
         return codes.astype(_byte(spec)) if _fits_byte(spec) else numerics.store(codes, spec)
-    way, scales, low, high = grid
-    q, use = empty_like(x, way.order, _byte(spec)), chosen_kernels()
+    view, scales, low, high = grid
+    q, use = empty_like(x, view.order, _byte(spec)), chosen_kernels()
     _native.quantize(
-        use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout, dense(x, way.order),
-        scales, low, high, int(spec.qmin), spec.format.signed, dense(q, way.order), thread_pool_size(threads),
+        use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, dense(x, view.order),
+        scales, low, high, int(spec.qmin), spec.format.signed, dense(q, view.order),
+        thread_pool_size(threads),
     )  # fmt: skip
     return q
 
@@ -190,11 +191,11 @@ def dequantize(
     grid = _grid(q, scale, zero_point, spec) if native else None
     if grid is None:
         return numerics.dequantize(q, scale, zero_point, spec)
-    way, scales, low, _ = grid
-    y = empty_like(q, way.order, np.float32)
+    view, scales, low, _ = grid
+    y = empty_like(q, view.order, np.float32)
     _native.dequantize(
-        chosen_kernels()["quantize"], way.layout, dense(q, way.order), scales, low, int(spec.qmin),
-        spec.format.signed, dense(y, way.order), thread_pool_size(threads),
+        chosen_kernels()["quantize"], view.layout, dense(q, view.order), scales, low, int(spec.qmin),
+        spec.format.signed, dense(y, view.order), thread_pool_size(threads),
     )  # fmt: skip
     return y
 
@@ -202,7 +203,7 @@ def dequantize(
 def _grid(
     x: NDArray[Any], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
-    """Layout and flat scale, low, high; None for what numerics computes, or refuses with the right words."""
+    """Layout and flat scale, low, high; None for cases that numerics computes, or refuses."""
     scale, zero_point = np.asarray(scale), np.asarray(zero_point)
     if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
         return None
@@ -213,16 +214,16 @@ def _grid(
     )
     zero_point = zero_point.astype(np.int32) if in_range else code_zero_point(zero_point, spec)
     scale = positive_scale(scale)
-    way = plan(x, spec, shared=False)
+    view = plan(x, spec, shared=False)
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
-    return way, way.params(scale), way.params(low), way.params(high)
+    return view, view.params(scale), view.params(low), view.params(high)
 
 
 def _shared_grid(
     x: NDArray[Any], scale: float, zero_point: int, spec: QuantSpec
 ) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
-    """`_grid` for one scale, in Python numbers: small tensors should not wait for NumPy."""
+    """`_grid` for one scale, in Python numbers: NumPy calls take longer than a small tensor."""
     if not spec.qmin <= zero_point <= spec.qmax or zero_point != int(zero_point):
         return None
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""How sums become outputs, as native steps are told: one record for convolutions and products alike."""
+"""The epilogue of native convolutions and products: one record for all of them."""
 
 from __future__ import annotations
 
@@ -15,40 +15,38 @@ from intact.kernels.registry import chosen_kernels
 
 @dataclass(frozen=True)
 class Bytes:
-    """Where floats in steps of a scale become bytes: ``clamp(rne(steps) + zero, low, high)``."""
+    """A grid of bytes: floats in steps of its scale become ``clamp(rne(steps) + zero, low, high)``."""
 
     zero: int
     low: int = 0
     high: int = 255
 
-    def packed(self) -> tuple[int, int, int]:
-        """As native code takes it."""
+    def as_tuple(self) -> tuple[int, int, int]:
+        """(zero, low, high), for native code."""
         return self.zero, self.low, self.high
 
 
 @dataclass(frozen=True)
 class BoundEpilogue:
-    """`intact.engine.steps.Epilogue` (N22 to N25) in bytes and arrays.
+    """An `intact.engine.steps.Epilogue` (N22 to N25) with its constants as bytes and arrays.
 
     Attributes:
-        multiplier, bias: M and B, float32, one for each output channel.
-        correction: int32, added to the sums: what zero points and integer biases come to.
-        grid: Bytes out; None: floats.
-        low, high: Bounds of floats.
-        residual: Bytes, an image of the sizes of the output: ``(r - residual_zero) * residual_multiplier`` is
-            added behind B, or behind `shifts`.
-        function: A function of `numerics` that the real sum goes through, "" for none; where the output is
-            bytes, what it gives is divided by `scale` and rounded (N11).
-        scale: Of the output, behind a function or where `divides`.
-        factors: float32, one for each output channel: what the function gives is multiplied by them; None:
-            it is not.
-        slopes: float32, one for each output channel, by which what is below 0 behind the residual is
-            multiplied; None: nothing is. Not with a function.
-        offsets: float32, one for each output channel, added behind the factors; None: none are.
-        divides: Codes are what is made so far, divided by `scale`: always with a residual, gains or slopes.
-        gains, shifts: float32, one for each output channel: factors behind B, and what is added behind them;
-            None: neither.
-        quotient: What reals are divided by in place of gains, of a product of activations; 1: nothing.
+        multiplier, bias: M and B, float32 [channels].
+        correction: int32 [channels], added to the sums for zero points and integer biases.
+        grid: The grid of the output bytes; None for a float output.
+        low, high: Bounds of a float output.
+        residual: Bytes, an image with the sizes of the output. ``(r - residual_zero) * residual_multiplier``
+            is added after B, gains and shifts.
+        function: A function of `numerics.FUNCTIONS` that is applied to the real sum; "" for none. For an
+            output of bytes, its value is divided by `scale` and rounded (N11).
+        scale: The scale of the output; used with a function, or where `divides`.
+        factors: float32 [channels], multiply the value of the function; None: no factors.
+        slopes: float32 [channels], multiply negative sums after the residual; None: no slopes. Not with a
+            function.
+        offsets: float32 [channels], added after the factors; None: no offsets.
+        divides: Codes are the real sum divided by `scale`: always with a residual, gains or slopes.
+        gains, shifts: float32 [channels], multiplied and added after B; None: neither.
+        quotient: Divides the sums of a product of activations, in place of gains; 1: no effect.
     """
 
     multiplier: ArrayLike
@@ -72,10 +70,10 @@ class BoundEpilogue:
 
     @cached_property
     def native(self) -> _native.EpilogueSpec:
-        """As the makers of native steps take it: they copy its numbers."""
+        """The record for the makers of native steps, which copy its numbers."""
         spec = _native.EpilogueSpec()
         spec.floats = self.grid is None
-        spec.zero_point, spec.low, spec.high = (self.grid or Bytes(0)).packed()
+        spec.zero_point, spec.low, spec.high = (self.grid or Bytes(0)).as_tuple()
         spec.real_low, spec.real_high = self.low, self.high
         spec.correction = np.ascontiguousarray(self.correction, np.int32)
         spec.multiplier, spec.bias = _floats(self.multiplier), _floats(self.bias)
@@ -90,5 +88,5 @@ class BoundEpilogue:
 
 
 def _floats(values: ArrayLike | None) -> NDArray[np.float32]:
-    """As native code takes what may be missing: without elements then."""
+    """float32 for native code; empty for None."""
     return np.ascontiguousarray(() if values is None else values, np.float32)

@@ -1,8 +1,8 @@
-"""Products and convolutions of float32, as steps of a `Program`: `numerics.float_product` and `float_conv`
-(N51), bit for bit, whatever the kernel.
+"""Makers of native steps of float32 products and convolutions (N51).
 
-Weights are packed once for a kernel; steps are made of them for one set of shapes. Makers raise ValueError
-for what is unsafe to run (csrc/base/check.h).
+They equal `numerics.float_product` and `float_conv` bit for bit, with every kernel. Weights are packed once
+for a kernel; a step is made of them for one set of shapes. Makers raise ValueError for a step that is unsafe
+to run (csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ Floats = NDArray[np.float32]
 
 
 def pack(matrix: Floats, kernel: str | None = None) -> Floats:
-    """A matrix [k, n] in the panels of columns that a kernel reads; or [groups, k, n], one behind the other.
+    """Pack a matrix into the panels of columns that a kernel reads.
 
     Args:
-        matrix: float32.
-        kernel: Of family "float_gemm"; the chosen one by default.
+        matrix: float32 [k, n] or [groups, k, n].
+        kernel: A kernel of the family "float_gemm"; the chosen one by default.
+    Returns:
+        float32, the panels of one group after the other.
     """
     name = kernel or chosen_kernels()[FAMILY]
     matrices = np.ascontiguousarray(matrix if matrix.ndim == 3 else matrix[None], np.float32)
@@ -38,15 +40,15 @@ def pack(matrix: Floats, kernel: str | None = None) -> Floats:
 
 
 def pack_filters(weight: Floats, groups: int = 1, kernel: str | None = None) -> Floats:
-    """Filters as `conv` reads them.
+    """Pack filters for `conv`.
 
     Args:
         weight: float32 [out, kernel_h, kernel_w, in / groups].
-        groups: Of input and output channels.
-        kernel: Of family "float_gemm"; the chosen one by default.
+        groups: The number of groups of channels.
+        kernel: A kernel of the family "float_gemm"; the chosen one by default.
     """
     outputs, _, _, depth = weight.shape
-    if groups == outputs > 1 and depth == 1:  # each channel by itself: no panels
+    if groups == outputs > 1 and depth == 1:  # a depthwise convolution has no panels
         return np.ascontiguousarray(weight.reshape(outputs, -1).T).reshape(-1)
     return pack(weight.reshape(groups, outputs // groups, -1).transpose(0, 2, 1), kernel)
 
@@ -54,14 +56,14 @@ def pack_filters(weight: Floats, groups: int = 1, kernel: str | None = None) -> 
 def matmul(
     a: View, y: View, b: View | Floats, start: View | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
-    """``y[..., i, j]`` from ``start[j]`` on, plus the products of ``a[..., i, k]`` and ``b[..., k, j]``.
+    """``y[..., i, j] = start[j]`` plus the products of ``a[..., i, k]`` and ``b[..., k, j]``, k ascending.
 
     Args:
         a: float32, with the leading sizes of y.
         y: float32.
-        b: As a view with the leading sizes of y, strides of 0 where it broadcasts; or what `pack` returned
+        b: A view with the leading sizes of y, and strides of 0 where it broadcasts; or the result of `pack`
             for one matrix and the same kernel, which is not copied.
-        start: float32 [j], side by side; +0 without one.
+        start: float32 [j], dense; None: +0.
         kernels: The kernel of each family.
     """
     k = kernels_or_chosen(kernels)
@@ -79,15 +81,15 @@ def conv(
     start: View | None = None,
     kernel: str | None = None,
 ) -> NativeStep:
-    """A convolution.
+    """Make a convolution.
 
     Args:
-        x, y: float32 (n, h, w, c), channels side by side; padding is read from the halo of x, which holds +0.
-        packed: What `pack_filters` returned for the same groups and kernel. Not copied.
+        x, y: float32 (n, h, w, c), dense channels. Padding is read from the halo of x, which holds +0.
+        packed: The result of `pack_filters` for the same groups and kernel; it is not copied.
         window: Kernel, strides, dilations and pads.
-        groups: Of input and output channels.
-        start: float32 [out], side by side; +0 without one.
-        kernel: Of family "float_gemm"; the chosen one by default.
+        groups: The number of groups of channels.
+        start: float32 [out], dense; None: +0.
+        kernel: A kernel of the family "float_gemm"; the chosen one by default.
     """
     top, left = window.pads[:2]
     return _native.step_float_conv(

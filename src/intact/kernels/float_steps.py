@@ -1,9 +1,9 @@
-"""Makers of the native steps that compute in floats, and of the product of two tensors of codes.
+"""Makers of native steps in floats, and of products of two tensors of codes.
 
-Each returns a step for `Program.add`. A tensor of floats is float32, or bytes with the scale and the zero
-point that make them floats: bytes are dequantized on the way in (N12) and quantized on the way out (N11).
-Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what is unsafe to
-run (csrc/base/check.h); they are called by `intact.engine.cpu.steps`, which knows what fits.
+Each returns a step for `Program.add`. A tensor of floats is float32, or bytes with a scale and a zero point.
+A step dequantizes bytes that it reads (N12), and quantizes bytes that it writes (N11). Views may have any
+order of axes and broadcast (strides of 0). Makers raise ValueError for a step that is unsafe to run
+(csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Real:
     high: int = 255
 
     def read(self) -> _native.RealIn:
-        """As native code takes an input."""
+        """The record of an input for native code."""
         return _native.RealIn(self.view, self.zero, self.scale)
 
-    def written(self) -> _native.RealOut:
-        """As native code takes an output."""
+    def write(self) -> _native.RealOut:
+        """The record of an output for native code."""
         return _native.RealOut(self.view, self.scale, (self.zero, self.low, self.high))
 
 
 def functions(kernels: Kernels | None = None) -> list[str]:
-    """Names of the functions of one real: those of `numerics.FUNCTIONS`."""
+    """The names of the functions of one float, those of `numerics.FUNCTIONS`."""
     return _native.real_functions(kernels_or_chosen(kernels)[REALS])
 
 
 def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
-    """Functions whose codes kernels may tell by bounds, and what those rest upon.
+    """The functions whose codes kernels compute by bounds, and the constants of those bounds.
 
     Returns:
         By name: bounds of the fifth derivative, of the error as a share of ``max(1, |value|)``, of the slope
@@ -62,46 +62,46 @@ def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
 def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
     k = kernels_or_chosen(kernels)
-    return _native.step_function(k[REALS], k[TRANSPOSE], x.read(), y.written(), name)
+    return _native.step_function(k[REALS], k[TRANSPOSE], x.read(), y.write(), name)
 
 
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
     """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
     k = kernels_or_chosen(kernels)
-    return _native.step_clip(k[REALS], k[TRANSPOSE], x.read(), y.written(), low, high)
+    return _native.step_clip(k[REALS], k[TRANSPOSE], x.read(), y.write(), low, high)
 
 
 def fake_quantize(
     x: Real, y: Real, scale: float, low: int, high: int, kernels: Kernels | None = None
 ) -> NativeStep:
-    """The nearest ``n * scale``, n a whole number from `low` to `high`, at most 65535 from 0 (N56).
+    """y = the nearest ``n * scale``, with an integer n in [low, high], at most 65535 from 0 (N56).
 
     y may be the memory of x where both have one dtype.
     """
     k = kernels_or_chosen(kernels)
     return _native.step_fake_quantize(
-        k[REALS], k[TRANSPOSE], k[FAKE_QUANTIZE], x.read(), y.written(), scale, low, high
+        k[REALS], k[TRANSPOSE], k[FAKE_QUANTIZE], x.read(), y.write(), scale, low, high
     )
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
     k = kernels_or_chosen(kernels)
-    return _native.step_binary(k[REALS], k[TRANSPOSE], a.read(), b.read(), y.written(), name)
+    return _native.step_binary(k[REALS], k[TRANSPOSE], a.read(), b.read(), y.write(), name)
 
 
 def softmax(
     x: Real, y: Real, gain: float = 1.0, mask: Real | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
-    """Along the last axis of the views (N40); `mask` has the sizes of x."""
+    """Softmax along the last axis of the views (N40); `mask` has the sizes of x."""
     k, hidden = kernels_or_chosen(kernels), None if mask is None else mask.read()
-    return _native.step_softmax(k[REALS], k[TRANSPOSE], x.read(), y.written(), gain, hidden)
+    return _native.step_softmax(k[REALS], k[TRANSPOSE], x.read(), y.write(), gain, hidden)
 
 
 def reduce(x: Real, y: Real, function: str, kernels: Kernels | None = None) -> NativeStep:
-    """One number ("sum", "mean") along those last axes of x that y does not have (N50)."""
+    """Reduce the last axes of x, which y lacks, by one of `numerics.floats.reduce.REDUCTIONS` (N50)."""
     k = kernels_or_chosen(kernels)
-    return _native.step_reduce(k[REALS], k[REDUCE], k[TRANSPOSE], x.read(), y.written(), function)
+    return _native.step_reduce(k[REALS], k[REDUCE], k[TRANSPOSE], x.read(), y.write(), function)
 
 
 def layer_norm(
@@ -116,25 +116,31 @@ def layer_norm(
     factors: View | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n].
+    """Layer normalization of x + residual over the last axis of the views (N41).
 
-    Where y is float32, `codes` may be a second output: bytes, of y or of ``y * factors``, float32 [n].
+    Args:
+        x, y: Input and output.
+        epsilon: Added to the variance.
+        weight, bias, factors: float32 [n].
+        residual: Sizes of x.
+        codes: A second output, where y is float32: bytes of y, or of ``y * factors``.
+        kernels: The kernel of each family.
     """
-    k, other = kernels_or_chosen(kernels), None if residual is None else residual.read()
-    also = None if codes is None else codes.written()
+    k, added = kernels_or_chosen(kernels), None if residual is None else residual.read()
+    second = None if codes is None else codes.write()
     return _native.step_layer_norm(
-        k[REALS], k[TRANSPOSE], x.read(), y.written(), epsilon, other, weight, bias, also, factors
+        k[REALS], k[TRANSPOSE], x.read(), y.write(), epsilon, added, weight, bias, second, factors
     )
 
 
 @dataclass(frozen=True)
 class Product:
-    """``[..., i, k]`` by ``[..., k, j]``, both bytes, leading sizes those of y (N19, N22, N25).
+    """A product of codes ``[..., i, k]`` and ``[..., k, j]``, with leading sizes of y (N19, N22, N25).
 
     Attributes:
-        a, b: Only their zero points count; the scales are part of the multiplier.
+        a, b: Operands; their scales are not used, as they are part of the multiplier.
         y: Bytes, or float32.
-        epilogue: Its multiplier is M of N21; bounds, and nothing else.
+        epilogue: The multiplier M of N21, and bounds.
     """
 
     a: Real
@@ -143,13 +149,13 @@ class Product:
     epilogue: BoundEpilogue
 
     def spec(self) -> _native.MatMulSpec:
-        """As native code takes it."""
+        """The record for native code."""
         zeros = self.a.zero, self.b.zero
         return _native.MatMulSpec(self.a.view, self.b.view, self.y.view, zeros, self.epilogue.native)
 
 
 def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:
-    """A product of two tensors of codes."""
+    """Make a product of two tensors of codes."""
     return _native.step_matmul(kernels_or_chosen(kernels)[MATMUL], product.spec())
 
 
@@ -161,11 +167,12 @@ def attention(
     mask: Real | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """``softmax(scores * gain + mask)``, as codes, times values: the bits of three steps.
+    """``softmax(scores * gain + mask)``, as codes, times values, with the bits of three separate steps.
 
     Args:
-        scores: Its `y` says what the scores are: only sizes, dtype and grid of that view count.
-        product: Its `a` says the grid of the probabilities: of that view only the sizes count.
+        scores: The product that gives the scores; of its `y` only sizes, dtype and grid are used.
+        product: The product with the values; of its `a` only sizes and the grid of the probabilities are
+            used.
         gain, mask: As for `softmax`.
     """
     k, p = kernels_or_chosen(kernels), product.a

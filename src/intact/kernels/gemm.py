@@ -1,7 +1,7 @@
-"""Convolutions and products with constant matrices, as steps of a `Program`.
+"""Makers of native steps of convolutions and of products with constant matrices.
 
-Weights are packed once for a kernel (`pack`); `conv` makes a step of them for one set of shapes. Sums and
-epilogues are those of `numerics` (N19 to N25), bit for bit, whatever the kernel.
+`pack` packs weights once for a kernel, and `conv` makes a step of them for one set of shapes. Sums and
+epilogues equal those of `numerics` (N19 to N25) bit for bit, with every kernel.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ WINOGRAD = "winograd"
 def pack(
     weight: NDArray[np.int8], *, high: int, groups: int = 1, joined: bool = True, kernel: str | None = None
 ) -> NDArray[np.uint8]:
-    """Weights in the form that a kernel reads, for any shape of input.
+    """Pack weights into the form that a kernel reads, for any shape of input.
 
     Args:
         weight: int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted.
-        high: The largest byte that the input can hold: what some kernels' proofs rest on.
-        groups: Of input and output channels.
-        joined: The pixels of a window's row will be neighbours in memory: one group, dilation 1 across.
-        kernel: Of family "gemm"; the chosen one by default.
+        high: The largest byte that the input can hold; some kernels rely on it to prove that sums fit.
+        groups: The number of groups of channels.
+        joined: The pixels of a window row are contiguous in memory: one group, horizontal dilation 1.
+        kernel: A kernel of the family "gemm"; the chosen one by default.
     Returns:
         Bytes, described in csrc/kernels/gemm/packed.h; they are read fastest from a multiple of 64.
     Raises:
@@ -44,17 +44,20 @@ def pack(
 
 
 def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
-    """How many steps of 4 bytes run in groups of 1, 2, ... 8 that share one 16-bit sum, and last how many as
-    words of 16 bits, over all panels."""
+    """The number of steps of 4 bytes, over all panels, by the size of the group that shares a 16-bit sum.
+
+    Returns:
+        Counts for groups of 1, 2, ... 8 steps; last the number of steps that run as 16-bit words.
+    """
     return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
 
 
 @dataclass(frozen=True)
 class LowBytes:
-    """The low bytes of codes of 16 bits (N62): the epilogue's correction is that of their sums.
+    """The low bytes of codes of 16 bits (N62). The correction of the epilogue is for their sums.
 
     Attributes:
-        view: As that of the high bytes.
+        view: A view like that of the high bytes.
         shift: Sums are rounded to multiples of 2^shift.
         high_correction: int32 [out], added to the sums of high bytes.
     """
@@ -78,23 +81,23 @@ def conv(
     low: LowBytes | None = None,
     kernel: str | None = None,
 ) -> NativeStep:
-    """A convolution. A matrix is an image of 1 x M pixels.
+    """Make a convolution. For a product with a matrix, x is an image of 1 x M pixels.
 
     Args:
-        x: Bytes (n, h, w, c), channels side by side, with a halo as wide as windows reach.
-        y: Bytes or float32 (n, h, w, c), channels side by side.
-        packed: What `pack` returned for the same kernel. Not copied.
-        epilogue: From sums to `y`.
-        strides, dilations: Of the window, (h, w).
+        x: Bytes (n, h, w, c), dense channels, with a halo as wide as windows reach.
+        y: Bytes or float32 (n, h, w, c), dense channels.
+        packed: The result of `pack` for the same kernel; it is not copied.
+        epilogue: The epilogue from sums to `y`.
+        strides, dilations: Those of the window, (h, w).
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
-        threads: That will share the work: it is cut for as many, where the kernel minds.
-        zero: The byte of `x` around which most of its bytes are expected. Speed hangs on it, no result.
-        low: Of codes of 16 bits, whose high bytes are `x`.
-        kernel: Of family "gemm"; the chosen one by default.
+        threads: The number of threads for which the work is divided.
+        zero: The byte around which most bytes of `x` are expected. It affects speed, not results.
+        low: The low bytes of codes of 16 bits, whose high bytes are `x`.
+        kernel: A kernel of the family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
     """
-    return _native.conv(
+    return _native.step_conv(
         kernel or chosen_kernels()[FAMILY],
         x,
         y,
@@ -111,7 +114,7 @@ def conv(
     )
 
 
-def chosen(
+def chosen_linear(
     x: View,
     index: View,
     y: View,
@@ -122,44 +125,47 @@ def chosen(
     threads: int = 1,
     zero: int = 0,
 ) -> NativeStep:
-    """Rows, each by the matrices that indices choose for it.
+    """Make a product of rows with matrices that indices choose for each row.
 
     Args:
-        x: Bytes (1, 1, m, in), channels side by side.
-        index: int32 or int64 [n], n / m for each row. Negative ones count from the end; one out of range ends
-            the run.
+        x: Bytes (1, 1, m, in), dense channels.
+        index: int32 or int64 [n], n / m per row. Negative indices count from the end. An index out of range
+            fails the run.
         y: Bytes or float32 (1, 1, n, out / groups).
-        packed: What `pack` returned for the same kernel of weights [out, 1, 1, in], in `groups`, as if each
-            had channels of x of its own.
-        epilogue: From sums to `y`, of all `out` channels; without a residual.
-        kernel: Of family "gemm"; not one of tiles (`is_tiled`).
+        packed: The result of `pack` for the same kernel and weights [out, 1, 1, in] in `groups`, as for a
+            grouped convolution.
+        epilogue: The epilogue of all `out` channels; without a residual.
+        kernel: A kernel of the family "gemm" that is not tiled (`is_tiled`).
         threads, zero: As for `conv`.
     Raises:
         ValueError: Views and weights do not fit each other.
     """
-    return _native.chosen(kernel, x, index, y, packed, epilogue.native, threads, zero)
+    return _native.step_chosen_linear(kernel, x, index, y, packed, epilogue.native, threads, zero)
 
 
 def is_tiled(kernel: str) -> bool:
-    """Whether a kernel has tiles for registers, and weights packed for them."""
+    """Whether the registers of a kernel are tiles (AMX), for which its weights are packed."""
     return _native.gemm_tiled(kernel)
 
 
 def is_grouped(kernel: str) -> bool:
-    """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
+    """Whether steps of a kernel share 16-bit sums, so that its speed depends on the weights."""
     return _native.gemm_grouped(kernel)
 
 
 def fills(kernel: str, *, pixels: int, window: int, channels: int) -> bool:
-    """Whether a kernel suits a convolution of so many output pixels, bytes of a window, channels of a group.
+    """Whether a convolution of this size fills the registers of a kernel.
 
-    One of tiles, or of wide vectors, takes as long for few as for many.
+    Args:
+        pixels: Output pixels.
+        window: Bytes of a window.
+        channels: Output channels of a group.
     """
     return _native.gemm_fills(kernel, pixels, window, channels)
 
 
 def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
-    """Whether Winograd's form of a 3x3 convolution of stride 1 is proved exact for these weights.
+    """Whether Winograd's algorithm for a 3x3 convolution of stride 1 is proved exact for these weights.
 
     Args:
         weight: int8 [out, 3, 3, in]: `in` has to be a multiple of 32, and no output may reach 2^25.
@@ -171,19 +177,22 @@ def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
 def winograd_pays(
     y: View, channels: int, *, threads: int = 1, kernel: str | None = None, direct: str | None = None
 ) -> bool:
-    """Whether `winograd` is faster than `conv`, for an output (n, h, w, c) and the input's channels.
+    """Whether `winograd` is faster than `conv`.
 
     Args:
-        kernel, direct: Of `winograd` and of `conv`; the chosen ones by default.
+        y: The output, (n, h, w, c).
+        channels: Channels of the input.
+        threads: The number of threads that share the work.
+        kernel, direct: The kernels of `winograd` and of `conv`; the chosen ones by default.
     """
     n, h, w, out = y.sizes
-    chosen = chosen_kernels()
+    defaults = chosen_kernels()
     sizes = (n, h, w, channels, out)
-    return _native.winograd_pays(kernel or chosen[WINOGRAD], direct or chosen[FAMILY], sizes, threads)
+    return _native.winograd_pays(kernel or defaults[WINOGRAD], direct or defaults[FAMILY], sizes, threads)
 
 
 def pack_winograd(weight: NDArray[np.int8], *, high: int, kernel: str | None = None) -> NDArray[np.uint8]:
-    """As `pack`, for `winograd`.
+    """Pack weights for `winograd`; arguments and result are those of `pack`.
 
     Raises:
         ValueError: Weights that `winograd_fits` refuses.
@@ -202,12 +211,12 @@ def winograd(
     threads: int = 1,
     kernel: str | None = None,
 ) -> NativeStep:
-    """A 3x3 convolution of stride 1, by a quarter of the products that `conv` needs: the same bits.
+    """Make a 3x3 convolution of stride 1 by Winograd's algorithm, with the same bits as `conv`.
 
-    Arguments and errors are those of `conv`; `packed` is what `pack_winograd` returned. The work is cut
-    for as many `threads`.
+    It needs a quarter of the products. Arguments and errors are those of `conv`; `packed` is the result of
+    `pack_winograd`.
     """
-    return _native.winograd(
+    return _native.step_winograd(
         kernel or chosen_kernels()[WINOGRAD],
         x,
         y,

@@ -1,8 +1,7 @@
-"""Makers of native steps that move elements, fill memory, or work on elements of any type.
+"""Makers of native steps that move elements, fill memory, or compute on elements of any type.
 
-Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
-Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what is unsafe to
-run (csrc/base/check.h).
+Each returns a step for `Program.add`. Images are views (n, h, w, c) with dense channels. Makers raise
+ValueError for a step that is unsafe to run (csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from intact.kernels.registry import Kernels, kernels_or_chosen
 
 
 def halo(image: View, value: int) -> NativeStep:
-    """Fill the halo of an image."""
+    """Set every byte of the halo of an image."""
     return _native.step_halo(image, value)
 
 
-def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
-    """``y[i, j, k] = x[i, index[j], k]``, where i stands for the axes before `axis`, k for those behind it.
+def gather(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
+    """``y[i, j, k] = x[i, index[j], k]``; i stands for the axes before `axis`, k for those behind it.
 
     Args:
-        x, y: Of one dtype.
-        index: int32 or int64, of any rank; negative ones count from the end. What is out of range fails.
-        axis: Of x.
+        x, y: Views of one dtype.
+        index: int32 or int64, of any rank. Negative indices count from the end. One out of range fails the
+            run.
+        axis: The axis of x.
     """
-    return _native.step_pick(x, index, y, axis)
+    return _native.step_gather(x, index, y, axis)
 
 
 def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None) -> NativeStep:
@@ -39,12 +39,12 @@ def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | 
 
 
 def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
-    """One number for the elements along an axis (N60), which has size 1 in y; x and y have one dtype.
+    """The fold of all elements along an axis (N60), which has size 1 in y.
 
     Args:
-        x, y: int32 or int64; float32 for products.
-        axis: Along which.
-        function: One of `numerics.along_axis.FOLDS`.
+        x, y: Views of one dtype of `numerics.fold.FOLD_DTYPES`.
+        axis: The axis of x.
+        function: One of `numerics.fold.FOLDS`.
     """
     return _native.step_fold(x, y, axis, function)
 
@@ -63,7 +63,7 @@ def arg_max(
     last: bool = False,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """Places of the largest elements along an axis (N54), which has size 1 in y, int64."""
+    """The index of the largest element along an axis (N54), which has size 1 in y, int64."""
     return _native.step_arg_max(kernels_or_chosen(kernels)["transpose"], x, y, axis, smallest, last)
 
 
@@ -71,30 +71,30 @@ def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
     """``y[i, j, ...] = x[index[i, j, ...], j, ...]``, where axis is 0.
 
     Args:
-        x, y: Of one dtype.
-        index: int32 or int64, of the sizes of y; negative ones count from the end. Out of range they fail.
-        axis: Along which they count.
+        x, y: Views of one dtype.
+        index: int32 or int64, sizes of y. Negative indices count from the end. One out of range fails the
+            run.
+        axis: The axis of x that the indices count along.
     """
     return _native.step_gather_elements(x, index, y, axis)
 
 
 def top_k(x: View, y: View, places: View, axis: int, *, largest: bool = True) -> NativeStep:
-    """The largest (smallest) elements along an axis, as many as y has there, and their places (N58)."""
+    """The largest (smallest) elements along an axis, as many as y has there, and their indices (N58)."""
     return _native.step_top_k(x, y, places, axis, largest)
 
 
 def scatter_elements(
     index: View, updates: View, y: View, axis: int, *, reduction: str = "none"
 ) -> NativeStep:
-    """``y[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0, or what `reduction` makes of
-    both (N58).
+    """``y[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0, or the reduction of both (N58).
 
     Args:
-        index: int32 or int64; negative ones count from the end. What is out of range fails.
-        updates: Of its sizes, and of y's dtype.
-        y: What is not written stays.
-        axis: Along which they count.
-        reduction: One of `numerics.picks.REDUCTIONS`.
+        index: int32 or int64. Negative indices count from the end. One out of range fails the run.
+        updates: Sizes of `index`, dtype of y.
+        y: The output; other elements stay.
+        axis: The axis of y that the indices count along.
+        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
     """
     return _native.step_scatter_elements(index, updates, y, axis, reduction)
 
@@ -102,27 +102,27 @@ def scatter_elements(
 def scatter_rows(
     index: View, updates: View, y: View, sizes: Sequence[int], *, reduction: str = "none"
 ) -> NativeStep:
-    """Rows of y by tuples of indices (N58).
+    """Replace rows of y, at tuples of indices (N58).
 
     Args:
         index: int32 or int64 [n, axes]; as for `scatter_elements`.
-        updates: [n, width].
-        y: [product of sizes, width], rows side by side. What is not written stays.
-        sizes: What each number of a tuple counts.
-        reduction: One of `numerics.picks.REDUCTIONS`.
+        updates: [n, width], dtype of y.
+        y: [product of sizes, width], dense rows; other rows stay.
+        sizes: The size of each axis that a tuple indexes.
+        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
     """
     return _native.step_scatter_rows(index, updates, y, list(sizes), reduction)
 
 
 def gather_rows(x: View, index: View, y: View, sizes: Sequence[int], parts: int) -> NativeStep:
-    """Rows of x by tuples of indices.
+    """Copy rows of x, at tuples of indices.
 
     Args:
-        x: [parts * product of sizes, width], rows side by side.
-        index: As for `scatter_rows`; as many tuples for each part, one part behind the other.
+        x: [parts * product of sizes, width], dense rows.
+        index: As for `scatter_rows`; n / parts tuples for each part, in order.
         y: [n, width].
-        sizes: What each number of a tuple counts.
-        parts: Of x.
+        sizes: The size of each axis that a tuple indexes.
+        parts: The number of parts of x.
     """
     return _native.step_gather_rows(x, index, y, list(sizes), parts)
 
@@ -130,35 +130,35 @@ def gather_rows(x: View, index: View, y: View, sizes: Sequence[int], parts: int)
 def grid_sample(
     x: View, grid: View, y: View, *, nearest: bool, padding: str, align_corners: bool
 ) -> NativeStep:
-    """Images x [n, c, h, w] at the places of a grid [n, rows, columns, 2], float32 (N59)."""
+    """The values of images x [n, c, h, w] at the places of a grid [n, rows, columns, 2], float32 (N59)."""
     return _native.step_grid_sample(x, grid, y, nearest, padding, align_corners)
 
 
 def interpolate(
     x: View, y: View, axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NativeStep:
-    """Sums of elements of x times weights, along an axis (N57).
+    """Weighted sums of elements of x along an axis (N57).
 
     Args:
-        x, y: float32, of one size along all other axes.
-        axis: Along which.
-        places: int64 [elements of y along the axis, terms of each]; of elements of x.
-        weights: float32, of the same shape.
+        x, y: float32, with the same sizes along all other axes.
+        axis: The axis of x.
+        places: int64 [size of y along the axis, terms]: indices of elements of x.
+        weights: float32, shape of `places`.
     """
     terms = places.shape[1]
     return _native.step_interpolate(x, y, axis, places.ravel().tolist(), weights.ravel().tolist(), terms)
 
 
 def fill(y: View, value: int) -> NativeStep:
-    """Set every byte of y, without its halo."""
+    """Set every byte of y, but for its halo."""
     return _native.step_fill(y, value)
 
 
 def copy(x: View, y: View, kernels: Kernels | None = None) -> NativeStep:
-    """Elements as they are; x and y have one dtype and one shape."""
+    """Copy x to y; they have one dtype and one shape."""
     return _native.step_copy(kernels_or_chosen(kernels)["transpose"], x, y)
 
 
-def gather(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
-    """``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``; one list for each axis of y."""
-    return _native.step_gather(x, y, [list(map(int, axis)) for axis in indices])
+def resize(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
+    """``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``: nearest resizing, one list per axis of y."""
+    return _native.step_resize(x, y, [list(map(int, axis)) for axis in indices])

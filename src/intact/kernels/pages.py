@@ -1,7 +1,7 @@
-"""Memory for what kernels read over and over: side by side, on large pages where the system has them.
+"""Memory for packed weights: contiguous, and on huge pages where the system has them.
 
-A network's weights lie on thousands of small pages, more than a processor remembers the places of; each one
-that it looks up again takes the time of some thousand products.
+The weights of a network need more small pages than the TLB holds. Each TLB miss costs the time of about a
+thousand products.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT = 64
-"""Where arrays begin: multiples of a line of the cache."""
+"""Arrays begin at a multiple of a cache line."""
 LARGE_PAGE = 2 << 20
 CHUNK = 32 << 20
-"""Address space that is taken at a time; memory follows page by page, when it is written."""
+"""Address space that is allocated at a time; the system backs each page when it is first written."""
 
 
 class Pages:
-    """Hands out arrays one behind the other. A chunk is freed when no array in it is left."""
+    """Allocates arrays one behind the other. A chunk is freed when its last array is."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._room = np.empty(0, np.uint8)
 
     def copy(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The same bytes, at a multiple of `ALIGNMENT`."""
+        """A copy of dense bytes at a multiple of `ALIGNMENT`."""
         with self._lock:
-            taken = -(-array.size // ALIGNMENT) * ALIGNMENT
-            if taken > self._room.size:
-                self._room = _chunk(max(CHUNK, taken))
-            place, self._room = self._room[: array.size], self._room[taken:]
+            nbytes = -(-array.size // ALIGNMENT) * ALIGNMENT
+            if nbytes > self._room.size:
+                self._room = _chunk(max(CHUNK, nbytes))
+            place, self._room = self._room[: array.size], self._room[nbytes:]
         place[:] = array
         return place
 
@@ -49,4 +49,4 @@ def _chunk(nbytes: int) -> NDArray[np.uint8]:
 
 
 WEIGHTS = Pages()
-"""Of the whole process: packed weights of all engines."""
+"""The packed weights of all engines of the process."""

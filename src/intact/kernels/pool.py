@@ -1,8 +1,8 @@
 """Makers of native steps that pool bytes, or floats, over windows.
 
-Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
-Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what is unsafe to
-run (csrc/base/check.h).
+Each returns a step for `Program.add`. Codes are bytes, and zero points and bounds are bytes, too. Images are
+views (n, h, w, c) with dense channels. Makers raise ValueError for a step that is unsafe to run
+(csrc/base/check.h).
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ def mean_pool(
 
     Args:
         x, y: Images of bytes.
-        window: What is pooled.
-        from_x: The byte of x that means 0.0, and the scale of x.
-        scale: That of y.
-        grid: Bytes of y.
-        include_pads: n counts padding; what overhangs it is never counted.
+        window: The window.
+        from_x: The zero point and scale of x.
+        scale, grid: Those of y.
+        include_pads: Count padding in n; taps beyond the padding never count.
         kernels: The kernel of each family.
     """
     w = window
     zero, x_scale = from_x
-    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, x_scale, scale, zero, grid.packed())
+    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, x_scale, scale, zero, grid.as_tuple())
     return _native.step_mean_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads, *last)

@@ -1,12 +1,11 @@
 """Programs: native steps in order over blocks of memory, run without the interpreter.
 
-Block 0 is the arena, memory that every run has for itself. Constants, inputs and outputs are arrays of the
-caller. Steps come from `intact.kernels.gemm`, `planes` and `floats`; what they read and write they see
-through a `View`. `Program.add` refuses a step whose views leave their blocks, so that nothing in a plan can
-make a run touch other memory.
+Block 0 is the arena, memory of which each run has its own. Constants, inputs and outputs are arrays of the
+caller. The makers of this package return steps, which read and write memory through a `View`. `Program.add`
+refuses a step whose views leave their blocks, so that no plan file can make a run touch other memory.
 
-INTACT_CHECK=1 holds every step of contexts made from then on to what it declared, at a price: for tests
-(csrc/runtime/checked.h).
+With INTACT_CHECK=1, runs of contexts that are made afterwards compare each step with what it declared. This
+is slow, and for tests (csrc/runtime/checked.h).
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ from intact.kernels._native import Context, View
 from intact.kernels._native import Step as NativeStep
 
 ARENA = 0
-"""The number of the arena's block."""
+"""The number of the block that is the arena."""
 SLACK = 64
-"""Bytes behind every tensor in the arena that kernels may read."""
+"""Bytes behind every tensor of the arena that kernels may read."""
 
 __all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "ThreadPool", "View", "available_cpus"]
 
 
 def available_cpus() -> int:
-    """Processors that this process may use: those that it may run on, and no more than its control group
-    is given time for."""
+    """The number of processors for this process: its affinity, limited by the quota of its cgroup."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -48,10 +46,10 @@ def _is_checked() -> bool:
 
 
 class ThreadPool:
-    """Threads that any number of programs share; a run that finds them busy does without.
+    """Threads that any number of programs share. A run that finds them busy uses its own thread only.
 
     Args:
-        threads: Their number, the caller's own included; None: one for each processor.
+        threads: The number of threads, the caller included; None: one per processor.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -61,13 +59,13 @@ class ThreadPool:
 
 
 class Program:
-    """Blocks, then steps, then runs. Any number of threads may run it at once.
+    """Blocks of memory and steps over them, which any number of threads may run at once.
 
     Args:
         thread_pool: The threads of a run; or their number.
 
     Attributes:
-        kernels: What each step calls itself.
+        kernels: The name of each step in profiles.
     """
 
     def __init__(self, thread_pool: ThreadPool | int = 1) -> None:
@@ -79,64 +77,71 @@ class Program:
         self._idle: list[Context] = []
 
     def arena(self, nbytes: int) -> None:
-        """Give the arena its size; before the first step. `SLACK` more bytes are there behind it."""
+        """Set the size of the arena, before the first step. `SLACK` more bytes follow it."""
         self.native.arena(nbytes)
 
     def tensor(self, offset: int, nbytes: int) -> None:
-        """Say where a tensor lies in the arena, its halo included: once one is said, views lie within one."""
+        """Declare a tensor of the arena, halo included. Once there are any, each view must lie within one."""
         self.native.tensor(offset, nbytes)
 
     def constant(self, array: NDArray[Any]) -> int:
-        """The number of a block that is this dense array. It is not copied."""
+        """Add a constant, a dense array that is not copied. Returns the number of its block."""
         return self.native.constant(array)
 
     def input(self, nbytes: int) -> int:
-        """The number of a block that every run is given to read."""
+        """Add an input, which each run passes. Returns the number of its block."""
         self._inputs.append(self.native.input(nbytes))
         return self._inputs[-1]
 
     def output(self, nbytes: int) -> int:
-        """The number of a block that every run is given to write (and to read again)."""
+        """Add an output, which each run passes; steps may read it, too. Returns the number of its block."""
         self._outputs.append(self.native.output(nbytes))
         return self._outputs[-1]
 
     def window(self, block: int, offset: int, nbytes: int, stride: int, times: int) -> int:
-        """The number of a block that is a part of another, of its `nbytes` from `offset` on: repeated steps
-        see it `stride` bytes further each time, `times` times."""
+        """Add a window, and return the number of its block.
+
+        It is a part of `nbytes` of `block`, from `offset` on. It moves by `stride` bytes each time that
+        repeated steps run, `times` times.
+        """
         return self.native.window(block, offset, nbytes, stride, times)
 
     def thread_memory(self, offset: int, nbytes: int) -> int:
-        """The number of a block of which each thread has its own, one behind the other in the arena, from
-        `offset` on: for what repeated steps make for each other."""
+        """Add memory for temporaries of repeated steps, and return the number of its block.
+
+        Each thread has `nbytes` of its own in the arena, the first from `offset` on.
+        """
         threads = self.thread_pool.threads
         return self.native.window(ARENA, offset, nbytes * threads, nbytes, threads, by_thread=True)
 
     def repeat(self, times: int) -> None:
-        """Run the steps that are added from now on, until this is called again, so many times, as one.
-        Threads share the times, not the steps."""
+        """Begin a repeat: the steps that are added until the next call run `times` times.
+
+        Threads share the times, not the steps.
+        """
         self.native.repeat(times)
 
     def add(self, step: NativeStep) -> None:
         """Append a step.
 
         Raises:
-            ValueError: One of its views does not lie within its block, or it writes what is only read.
+            ValueError: A view leaves its block, or the step writes a block that is read-only.
         """
         self.native.add(step)
         self.kernels.append(step.name)
 
     def loops(self, step: int) -> dict[str, int]:
-        """Products that each inner loop of a step forms in a run, by its name; none where there is one."""
+        """The products per run of each inner loop of a step, by name; empty where there is only one loop."""
         return dict(self.native.loops(step))
 
     def items(self, step: int) -> int:
-        """Pieces of a step that can be dealt out to threads."""
+        """The number of pieces of work of a step."""
         return self.native.items(step)
 
     def largest_share(self, step: int) -> float:
-        """The work of the thread that has the most of a step, over what each had if all had the same.
+        """The work of the busiest thread of a step, divided by an equal share: 1 is perfectly even.
 
-        Found from how the step is cut and dealt out, without running it (csrc/runtime/balance.h): 1 is even.
+        It is computed from the division of the work, without a run (csrc/runtime/balance.h).
         """
         return self.native.largest_share(step, self.thread_pool.threads)
 
@@ -153,10 +158,10 @@ class Program:
 
         Args:
             inputs, outputs: Dense arrays, one for each block in the order in which they were made.
-            times: Receives the seconds that each step took.
+            times: float64 [steps], receives the seconds of each step.
         Raises:
-            IndexError: A step met an index out of range.
-            RuntimeError: A step broke its word, where they are checked.
+            IndexError: A step read an index out of range.
+            RuntimeError: In a checked run, a step touched memory that it did not declare.
         """
         context = self.take()
         try:
@@ -174,13 +179,13 @@ class Program:
             return Context(self.native, self.thread_pool.native, _is_checked())
 
     def give_back(self, context: Context) -> None:
-        """Let another run have this context."""
+        """Return a context for other runs."""
         self._idle.append(context)
 
     def place(
         self, context: Context, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]]
     ) -> None:
-        """Say where inputs and outputs lie."""
+        """Set the addresses of inputs and outputs."""
         for block, array in zip(self._inputs, inputs, strict=True):
             context.place(block, array)
         for block, array in zip(self._outputs, outputs, strict=True):

@@ -1,4 +1,4 @@
-"""Makers of the native steps of networks with a state."""
+"""The maker of native steps of recurrent networks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from intact.kernels.registry import Kernels, kernels_or_chosen
 
 
 def pack_states(weight: NDArray[np.float32], cell: str, kernel: str) -> NDArray[np.float32]:
-    """Weights of states as `recurrent` reads them: each direction's panels behind the other's.
+    """Pack the weights of states for `recurrent`, one direction after the other.
 
     Args:
         weight: float32 [directions, gates * hidden, hidden].
-        cell: One of `numerics.GATES`: "gru" multiplies its last gate apart.
-        kernel: Of family "float_gemm".
+        cell: One of `numerics.GATES`. The last gate of "gru" is packed apart, because it multiplies another
+            state.
+        kernel: A kernel of the family "float_gemm".
+    Returns:
+        float32, as described in csrc/kernels/float_gemm/float_gemm.h.
     """
     if cell != "gru":
         return float_gemm.pack(weight.swapaxes(1, 2), kernel)
     first = weight.shape[1] * 2 // 3
     return np.concatenate(
-        [float_gemm.pack(p.T, kernel) for one in weight for p in (one[:first], one[first:])]
+        [float_gemm.pack(p.T, kernel) for matrix in weight for p in (matrix[:first], matrix[first:])]
     )
 
 
@@ -46,27 +49,27 @@ def recurrent(
     threads: int = 1,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """All steps in all directions (N52).
+    """Make all time steps of a recurrent network, in all directions (N52).
 
     Args:
         cell: One of `numerics.GATES`.
         x: float32 [steps, batch, directions * gates * hidden].
-        packed: What `pack_states` returned for the chosen kernel of "float_gemm".
+        packed: The result of `pack_states` for the chosen kernel of "float_gemm".
         hidden: Elements of a state.
-        reverse: Of each direction, whether it begins at the last step.
+        reverse: For each direction, whether it begins at the last step.
         bias: float32 [directions * hidden], where the candidate of "gru_reset_after" begins.
         h, c: The first states [directions, batch, hidden]; None: 0.
         lengths: int32 [batch]; None: all steps.
         y: All states [steps, directions, batch, hidden].
         last_h, last_c: The last states, as the first ones.
-        threads: That will share the work.
+        threads: The number of threads for which the work is divided.
     Raises:
         ValueError: Views do not fit each other.
     """
-    chosen = kernels_or_chosen(kernels)
+    k = kernels_or_chosen(kernels)
     return _native.step_recurrent(
-        chosen[REALS],
-        chosen[float_gemm.FAMILY],
+        k[REALS],
+        k[float_gemm.FAMILY],
         cell,
         x,
         packed,
@@ -76,8 +79,8 @@ def recurrent(
         None if h is None else h.read(),
         None if c is None else c.read(),
         lengths,
-        None if y is None else y.written(),
-        None if last_h is None else last_h.written(),
-        None if last_c is None else last_c.written(),
+        None if y is None else y.write(),
+        None if last_h is None else last_h.write(),
+        None if last_c is None else last_c.write(),
         threads,
     )

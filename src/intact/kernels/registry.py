@@ -1,12 +1,12 @@
-"""Which kernels this build has, which of them this machine runs, and which one is chosen.
+"""The kernels of this build, those that this machine runs, and those that are chosen.
 
-The best available kernel of each family is taken, unless the environment says otherwise:
+The best available kernel of each family is chosen, unless the environment says otherwise:
 
     INTACT_MAX_ISA=none|avx2|avxvnni|avx512|amx|neon   use nothing above this instruction set
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
 
-What an operating system hands out when it is asked (AMX's tiles: not to a process with a small signal stack)
-it may refuse: then the next kernel of the family runs.
+The operating system grants AMX on demand, and may refuse it, as to a process with a small signal stack. Then
+the next kernel of the family runs.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Kernel:
     """One native kernel.
 
     Attributes:
-        family: What it computes; all kernels of a family give the same bits.
-        name: Unique in the build; what INTACT_FORCE_KERNEL takes.
-        needs: CPU features that it uses, names of `cpu_features`.
-        available: This machine has them, and INTACT_MAX_ISA permits them.
-        chosen: Calls use it.
-        refused: It could, but for the operating system, which does not grant what it needs.
+        family: The name of its family; all kernels of a family give the same bits.
+        name: A name that is unique in the build, for INTACT_FORCE_KERNEL.
+        needs: The CPU features that it uses, names of `cpu_features`.
+        available: The machine has these features, and INTACT_MAX_ISA permits them.
+        chosen: Calls use this kernel.
+        refused: The processor has the features, but the operating system does not grant them.
     """
 
     family: str
@@ -54,7 +54,7 @@ class Kernel:
 
 
 def cpu_features() -> dict[str, bool]:
-    """What this machine's processor and operating system offer, by name."""
+    """The features of the processor that the operating system supports, by name."""
     return _native.cpu_features()
 
 
@@ -62,7 +62,7 @@ def kernel_list() -> list[Kernel]:
     """Every kernel of the build, family by family, best first.
 
     Raises:
-        QuantValueError: INTACT_MAX_ISA or INTACT_FORCE_KERNEL has a value that cannot be met.
+        QuantValueError: INTACT_MAX_ISA or INTACT_FORCE_KERNEL has an unknown value.
     """
     max_isa, forced = _environment()
     chosen = _choices(max_isa, forced)
@@ -73,23 +73,23 @@ def kernel_list() -> list[Kernel]:
             tuple(needs),
             runs,
             chosen[family] == name,
-            runs and not _granted(needs),
+            runs and not _acquire(needs),
         )
         for family, name, needs, runs in _available(max_isa)
     ]
 
 
 def chosen_kernels() -> dict[str, str]:
-    """The kernel that calls of each family use now. The environment is read at every call."""
+    """The kernel of each family that calls use now. It reads the environment at every call."""
     return _choices(*_environment())
 
 
 def instructions(family: str, max_isa: str = "") -> str:
-    """The CPU features that the chosen kernel of a family needs, as words; "none" for plain C++.
+    """The CPU features that the chosen kernel of a family needs, as text; "none" for plain C++.
 
     Args:
-        family: Of kernels, such as "gemm".
-        max_isa: Use nothing above this, a key of `ISA_LEVELS`; by default what INTACT_MAX_ISA says.
+        family: A family of kernels, such as "gemm".
+        max_isa: Use nothing above this, a key of `ISA_LEVELS`; INTACT_MAX_ISA by default.
     """
     limit, forced = _environment()
     name = _choices(max_isa or limit, forced)[family]
@@ -98,11 +98,11 @@ def instructions(family: str, max_isa: str = "") -> str:
 
 
 def alternatives(family: str, *, forced: bool = True) -> tuple[str, ...]:
-    """The kernels of a family that could run here, best first: one where it was forced, or plain C++.
+    """The kernels of a family that can run here, best first; only one if it is forced, or if it is plain C++.
 
     Args:
-        family: Of kernels, such as "gemm".
-        forced: False to ask as if none were forced: for steps that the forced one cannot do.
+        family: A family of kernels, such as "gemm".
+        forced: False to ignore INTACT_FORCE_KERNEL, for steps that the forced kernel lacks.
     """
     limit, names = _environment()
     return _alternatives(family, limit, names if forced else "")
@@ -114,15 +114,15 @@ def _alternatives(family: str, max_isa: str, forced: str) -> tuple[str, ...]:
     if chosen in _names(forced):
         return (chosen,)
     rows = [(name, needs) for of, name, needs, runs in _available(max_isa) if of == family and runs and needs]
-    return tuple(name for name, needs in rows if _granted(needs)) or (chosen,)
+    return tuple(name for name, needs in rows if _acquire(needs)) or (chosen,)
 
 
 def machine() -> str:
-    """What timings are kept under: the processor, what INTACT_MAX_ISA permits of it, our version."""
+    """The key of stored timings: processor, cores, permitted features, and version of INTact."""
     limit, _ = _environment()
     permitted = ISA_LEVELS[limit] if limit in ISA_LEVELS else cpu_features().keys()
-    has = [name for name, there in cpu_features().items() if there and name in permitted]
-    return f"{processor()}, {os.cpu_count()} cores, {' '.join(has) or 'none'}, intact {__version__}"
+    features = [name for name, exists in cpu_features().items() if exists and name in permitted]
+    return f"{processor()}, {os.cpu_count()} cores, {' '.join(features) or 'none'}, intact {__version__}"
 
 
 def _environment() -> tuple[str, str]:
@@ -148,14 +148,14 @@ def _names(forced: str) -> list[str]:
     return [name for part in forced.split(",") if (name := part.strip())]
 
 
-def _granted(needs: Sequence[str]) -> bool:
-    """Whether the operating system hands out what it is to be asked for. It is asked once."""
+def _acquire(needs: Sequence[str]) -> bool:
+    """Request features that the operating system grants on demand (AMX), once. Returns whether it did."""
     return _native.acquire(list(needs))
 
 
 @lru_cache
 def _choices(max_isa: str, forced: str) -> dict[str, str]:
-    return choose(_available(max_isa), _names(forced), _granted)
+    return choose(_available(max_isa), _names(forced), _acquire)
 
 
 def choose(
@@ -163,22 +163,23 @@ def choose(
     forced: Sequence[str],
     granted: Callable[[Sequence[str]], bool],
 ) -> dict[str, str]:
-    """The kernel of each family.
+    """Choose the kernel of each family.
 
     Args:
         rows: (family, kernel, the features that it needs, whether the machine has them), best first.
-        forced: Kernels to be taken in their families.
-        granted: Whether the operating system grants features: asked for what would be chosen alone.
+        forced: Kernels to choose in their families.
+        granted: Whether the operating system grants features. It is called only for kernels that would be
+            chosen.
     Raises:
         QuantValueError: A forced kernel does not run on this machine.
     """
     runnable = [(family, name, needs) for family, name, needs, runs in rows if runs]
     family_of = {name: family for family, name, _ in runnable}
-    for wanted in forced:
-        if wanted not in family_of:
+    for forced_name in forced:
+        if forced_name not in family_of:
             raise QuantValueError(
                 "INTACT_FORCE_KERNEL",
-                repr(wanted),
+                repr(forced_name),
                 f"one of {', '.join(family_of)}",
                 "name a kernel that this machine has; `intact kernels` lists them",
             )
@@ -195,5 +196,5 @@ Kernels = Mapping[str, str]
 
 
 def kernels_or_chosen(kernels: Kernels | None) -> Kernels:
-    """`kernels`, or where none are given those that are chosen now."""
+    """`kernels`, or the chosen kernels for None."""
     return chosen_kernels() if kernels is None else kernels

@@ -1,4 +1,4 @@
-"""What the codes of weights are chosen by; each function equals its namesake in `intact.numerics`."""
+"""Error-compensating rounding of weights; each function equals its namesake in `intact.numerics`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Doubles = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
-    """As `numerics.moments`.
+    """`numerics.moments`, natively.
 
     Raises:
-        QuantValueError: `x` has not the rank, or the block no column.
+        QuantValueError: `x` has another rank than 3, or the block has no column.
     """
     size = len(range(*block.indices(x.shape[-1])))
     if x.ndim != 3 or not x.size or not size or block.step not in (None, 1):
@@ -32,14 +32,14 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
 
 
 def unit_factor(matrices: Doubles) -> Doubles:
-    """As `numerics.unit_factor`."""
-    found = np.array(matrices, np.float64, order="C")
-    _native.unit_factor(found, found.shape[1])
-    return found
+    """`numerics.unit_factor`, natively."""
+    factors = np.array(matrices, np.float64, order="C")
+    _native.unit_factor(factors, factors.shape[1])
+    return factors
 
 
 def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, high: float) -> Doubles:
-    """As `numerics.round_together`."""
+    """`numerics.round_together`, natively."""
     rows, steps, factors = (np.ascontiguousarray(a, np.float64) for a in (rows, steps, factors))
     points, (groups, _, size) = np.empty(rows.shape), rows.shape
     _native.round_together(rows, steps, factors, groups, size, float(low), float(high), points)
@@ -47,8 +47,8 @@ def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, 
 
 
 def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
-    """As `numerics.quadratic_forms`."""
+    """`numerics.quadratic_forms`, natively."""
     rows, matrices = (np.ascontiguousarray(a, np.float64) for a in (rows, matrices))
-    found, (groups, _, size) = np.empty(rows.shape[:2]), rows.shape
-    _native.quadratic_forms(rows, matrices, groups, size, found)
-    return found
+    forms, (groups, _, size) = np.empty(rows.shape[:2]), rows.shape
+    _native.quadratic_forms(rows, matrices, groups, size, forms)
+    return forms

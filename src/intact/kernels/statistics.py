@@ -1,4 +1,4 @@
-"""What calibration counts, in one pass over memory and without a second copy of the tensor.
+"""Statistics for calibration, in one pass over memory and without a copy of the tensor.
 
 Each function equals its namesake in `intact.numerics`; zeros that it returns are +0.
 """
@@ -24,11 +24,11 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 MAX_BINS = 1 << 20
-"""Most bins of one native histogram."""
+"""The most bins of a native histogram."""
 
 
 class FoundRange(NamedTuple):
-    """What one pass of `collect_pow2` saw besides the bins.
+    """The range that `collect_pow2` returns besides the bins.
 
     Attributes:
         min, max: Ends of the finite values; (inf, -inf) when there are none.
@@ -41,14 +41,14 @@ class FoundRange(NamedTuple):
 
 
 def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
-    """Largest magnitude of each granule. As `numerics.absmax`.
+    """The largest magnitude of each granule; equals `numerics.absmax`.
 
     Args:
         x: Reals of any shape, dtype and memory layout.
         axis: The axes that keep an index of their own; None for one number.
-        threads: At most so many threads work.
+        threads: The most threads that work.
     Returns:
-        float32, the sizes of the kept axes in ascending order. NaN where a granule holds a NaN, 0 where
+        float32, the sizes of `axis` in ascending order. NaN where a granule holds a NaN, 0 where
         it is empty.
     Raises:
         QuantValueError: An axis is out of range.
@@ -66,7 +66,9 @@ def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
 
 
 def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats, Floats]:
-    """Smallest and largest value of each granule. As `numerics.minmax`; arguments as for `absmax`.
+    """The smallest and largest value of each granule; equals `numerics.minmax`.
+
+    Arguments are those of `absmax`.
 
     Returns:
         Two arrays, float32; (inf, -inf) where a granule is empty, NaN where it holds a NaN.
@@ -91,14 +93,14 @@ def collect_pow2(
     *,
     threads: int = 1,
 ) -> FoundRange:
-    """`count_pow2`, and what the same pass can tell about the ends: everything a calibrator needs.
+    """`count_pow2` and the range of the values, in one pass.
 
     Args:
         x: Reals of any shape, dtype and memory layout. Values that are not finite, or at or beyond
             bins * 2**exponent, are not counted: compare the range with the last edge.
         exponent: Width of a bin, as a power of two.
         negative, positive: int64 [bins] each, dense; counts are ADDED to them.
-        threads: At most so many threads work.
+        threads: The most threads that work.
     Returns:
         Ends of the finite values (also of those not counted) and the number of values not finite.
     Raises:
@@ -106,11 +108,11 @@ def collect_pow2(
     """
     _check_counters(negative, positive)
     x, use = real_array(x), chosen_kernels()
-    found = _native.count_pow2(
+    ends = _native.count_pow2(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x),
         max(-1000, min(1000, int(exponent))), negative, positive, thread_pool_size(threads),
     )  # fmt: skip
-    return FoundRange(*found)
+    return FoundRange(*ends)
 
 
 def count_pow2(
@@ -135,7 +137,7 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
         x: Reals of any shape, dtype and memory layout. NaN is not counted.
         width: Width of a bin, rounded to float32, > 0.
         counts: int64 [bins], dense.
-        threads: At most so many threads work.
+        threads: The most threads that work.
     Raises:
         QuantValueError: `width` is not positive, or `counts` is not a dense int64 array.
     """
@@ -150,12 +152,12 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
 
 
 def grid_gains(number: Doubles, value: Doubles, numbers: NDArray[Any], scales: Doubles) -> Doubles:
-    """What a symmetric grid gains in summed squared error beside its first number alone, for every scale.
+    """The decrease of summed squared error by a symmetric grid, against its first number alone, per scale.
 
     Args:
         number, value: Counts, and counts times the middles of their bins, of the bins from i on,
             i = 0..bins, float64 [bins + 1].
-        numbers: Of the grid, ascending, [numbers].
+        numbers: The numbers of the grid, ascending, [numbers].
         scales: Candidates, in bin widths, float64 [candidates], > 0.
     Returns:
         float64 [candidates], in bin widths squared. Exact sums for integer grids (below 2**52).
@@ -173,15 +175,15 @@ def affine_gains(
     scales: Doubles,
     zero_points: NDArray[np.int32],
 ) -> Doubles:
-    """As `grid_gains`, for grids of the codes from the first to the last with a zero point.
+    """The same as `grid_gains` for asymmetric grids.
 
     Args:
-        number, value: As there, over the bins of both signs, those farthest below 0 first; middles are
-            negative there.
+        number, value: As for `grid_gains`, over bins of both signs, from the most negative one on. Middles of
+            bins below 0 are negative.
         codes: The smallest and the largest code.
         scales, zero_points: Candidates, float64 and int32 [candidates].
     Returns:
-        float64 [candidates]: summed squared errors less the sum of squares.
+        float64 [candidates]: the summed squared error minus the sum of squares.
     """
     out = np.empty(len(scales))
     _native.affine_gains(number, value, *codes, scales, zero_points, out)
@@ -200,16 +202,17 @@ def entropy_divergences(
     """KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.entropy`.
 
     Args:
-        counts: Of the bins, float64 [bins]; not all of them 0.
-        mass, filled: Sums of the counts of the first i bins, and how many of these are not empty,
-            i = 0..bins, float64 [bins + 1].
-        levels: Parts that bins are thrown together in, >= 1.
+        counts: Counts of the bins, float64 [bins]; not all of them 0.
+        mass, filled: The sum of the counts of the first i bins, and the number of these that are not empty,
+            for i = 0..bins, float64 [bins + 1].
+        levels: The number of parts into which bins are merged, >= 1.
         candidates: Numbers of bins, int64 [candidates], 1..bins.
-        bounds: What the divergence of each is at least, ascending, float64 [candidates].
-        sure: How far above the least divergence a bound says that neither this candidate nor those behind it
-            need be looked at.
+        bounds: Lower bounds of the divergences, ascending, float64 [candidates].
+        sure: A candidate whose bound exceeds the smallest divergence so far by this is skipped, and so are
+            all behind it.
     Returns:
-        float64 [candidates]; inf for those, and where Q is 0 and P is not. The logarithms are INTact's own.
+        float64 [candidates]; inf for candidates that are skipped, and where Q is 0 and P is not. Logarithms
+        are INTact's own.
     """
     out = np.empty(len(candidates))
     _native.entropy_divergences(counts, mass, filled, levels, sure, candidates, bounds, out)
@@ -217,34 +220,34 @@ def entropy_divergences(
 
 
 class _View:
-    """A tensor as the native reductions read it, and the way back to the shape of the kept axes."""
+    """The layout of a tensor for native reductions, and the shape of their results."""
 
     def __init__(self, x: NDArray[Any], axis: Axis) -> None:
-        kept = normalized_axes(x.shape, QuantSpec(axis=axis)) if axis is not None else ()
+        own = normalized_axes(x.shape, QuantSpec(axis=axis)) if axis is not None else ()
         order = memory_order(x) or tuple(range(x.ndim))
-        layout = self._layout(x, order, kept)
-        if layout is None:  # bring the kept axes to the front: the one case that copies
-            order = kept + tuple(a for a in range(x.ndim) if a not in kept)
-            layout = self._layout(x, order, kept)
+        layout = self._layout(x, order, own)
+        if layout is None:  # bring these axes to the front: the one case that copies
+            order = own + tuple(a for a in range(x.ndim) if a not in own)
+            layout = self._layout(x, order, own)
         assert layout is not None
         self.layout: Layout = layout
         self.dense = dense(x, order)
-        stored = [a for a in order if a in kept]
-        self._stored_shape = tuple(x.shape[a] for a in stored)
-        self._back = inverse(stored)
-        self.flat = prod(self._stored_shape)
+        result_axes = [a for a in order if a in own]
+        self._result_shape = tuple(x.shape[a] for a in result_axes)
+        self._back = inverse(result_axes)
+        self.flat = prod(self._result_shape)
 
     @staticmethod
-    def _layout(x: NDArray[Any], order: tuple[int, ...], kept: tuple[int, ...]) -> Layout | None:
-        return layout_of(tuple(x.shape[a] for a in order), tuple(a in kept for a in order))
+    def _layout(x: NDArray[Any], order: tuple[int, ...], own: tuple[int, ...]) -> Layout | None:
+        return layout_of(tuple(x.shape[a] for a in order), tuple(a in own for a in order))
 
     def result(self, flat: Floats) -> Floats:
         # Not ascontiguousarray, which makes a vector of a 0-dimensional result.
-        return np.array(flat.reshape(self._stored_shape).transpose(self._back), order="C")
+        return np.array(flat.reshape(self._result_shape).transpose(self._back), order="C")
 
 
 def _flat(x: NDArray[Any]) -> NDArray[Any]:
-    """Order does not matter to a histogram: any dense tensor is one row."""
+    """A tensor as one row: a histogram does not depend on the order of elements."""
     return dense(x, memory_order(x) or tuple(range(x.ndim))).reshape(-1)
 
 

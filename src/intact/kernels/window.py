@@ -1,4 +1,4 @@
-"""Windows over images."""
+"""Windows of pools and convolutions over images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class PixelWindow:
-    """Where pools and convolutions look.
+    """A window over the pixels of an image.
 
     Attributes:
         kernel, strides, dilations: (down, across).

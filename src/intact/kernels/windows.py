@@ -1,4 +1,4 @@
-"""What calibration asks of the windows of convolutions: sums over all places, and what some places hold."""
+"""Windows of convolutions, for calibration: sums over all positions, and the values of some windows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from intact.kernels import _native
 
 
 def window_sums(x: NDArray[np.float32], taps: Sequence[Sequence[slice]]) -> NDArray[np.float64]:
-    """Sums of what each tap of a kernel sees in an image, over samples and places.
+    """Sum the elements that each tap of a kernel reads, over samples and positions.
 
     Args:
         x: float32 [samples, channels, *sizes], not empty.
-        taps: For each of `sizes`, what each tap along it sees.
+        taps: For each of `sizes`, the slice that each tap along it reads.
     Returns:
-        float64 [channels, *taps]. Added in a fixed order, as loops over samples, then over positions of the
-        first axis, then of the next one would.
+        float64 [channels, *taps]. The order of additions is fixed: samples, then positions of the first axis,
+        then of the next.
     """
     sizes = x.shape[2:]
-    axes = [(size, [one.indices(size) for one in seen]) for size, seen in zip(sizes, taps, strict=True)]
+    axes = [
+        (size, [tap.indices(size) for tap in axis_taps]) for size, axis_taps in zip(sizes, taps, strict=True)
+    ]
     out = np.empty((x.shape[1], *map(len, taps)))
     _native.window_sums(np.ascontiguousarray(x), x.shape[0], x.shape[1], axes, out)
     return out
@@ -30,14 +32,14 @@ def window_sums(x: NDArray[np.float32], taps: Sequence[Sequence[slice]]) -> NDAr
 def windows(
     x: NDArray[np.float32], at: NDArray[np.int64], groups: range, channels: int
 ) -> NDArray[np.float32]:
-    """Windows of some groups of channels of an image.
+    """Copy windows of some groups of channels of an image.
 
     Args:
         x: float32 [samples, channels, *sizes], dense, not empty.
-        at: int64 [places, taps], dense: where a pixel of a sample's first channel lies in `x`, flat; -1:
-            outside, which is 0.
-        groups: Which.
-        channels: Of each.
+        at: int64 [places, taps], dense: the flat index in `x` of a pixel in the first channel of a sample;
+            -1 for padding, which reads 0.
+        groups: The groups.
+        channels: Channels of each group.
     Returns:
         float32 [groups, places, channels * taps].
     """

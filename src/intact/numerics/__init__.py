@@ -3,51 +3,38 @@
 Module, file, engine and every native kernel equal these functions; none of them is fast.
 """
 
-from intact.numerics.along_axis import arg_max, cum_sum, interpolate
-from intact.numerics.floats.float_products import float_conv, float_product, fma
-from intact.numerics.floats.functions import (
-    FUNCTIONS,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    clip,
-    cos,
-    cosh,
+from intact.numerics.arg_max import arg_max
+from intact.numerics.cum_sum import cum_sum
+from intact.numerics.elementwise import ELEMENTWISE, elementwise
+from intact.numerics.floats.activations import (
     elu,
-    erf,
-    exp,
     gelu,
     gelu_tanh,
     hard_sigmoid,
     hard_swish,
     leaky_relu,
-    maximum,
-    minimum,
     mish,
     relu,
     sigmoid,
     silu,
-    sin,
-    sinh,
-    sloped,
     softplus,
     softsign,
-    tanh,
 )
-from intact.numerics.floats.normalization import (
-    lane_sum,
-    layer_norm,
-    max_over,
-    mean_over,
-    min_over,
-    softmax,
-    sum_over,
-)
+from intact.numerics.floats.binary import maximum, minimum, sloped
+from intact.numerics.floats.clip import clip
+from intact.numerics.floats.erf import erf
+from intact.numerics.floats.exp import exp
+from intact.numerics.floats.float_conv import float_conv
+from intact.numerics.floats.float_conv_transpose import float_conv_transpose
+from intact.numerics.floats.float_matmul import float_product
+from intact.numerics.floats.fma import fma
+from intact.numerics.floats.function import FUNCTIONS
+from intact.numerics.floats.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from intact.numerics.floats.layer_norm import layer_norm
 from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
-from intact.numerics.floats.transposed import float_conv_transpose
+from intact.numerics.floats.reduce import lane_sum, max_over, mean_over, min_over, sum_over
+from intact.numerics.floats.softmax import softmax
+from intact.numerics.floats.trigonometry import acos, asin, atan, cos, sin
 from intact.numerics.grids.affine import (
     REAL_DTYPES,
     dequantize,
@@ -64,18 +51,14 @@ from intact.numerics.grids.minifloat import round_to_format
 from intact.numerics.grids.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.grids.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.grids.statistics import absmax, count_fixed, count_pow2, minmax
-from intact.numerics.integers.convolution import conv
-from intact.numerics.integers.elementwise import Affine, add, rescale
-from intact.numerics.integers.integer_sum import (
-    accumulator_bound,
-    join_sums,
-    linear,
-    matmul,
-    prove_accumulator,
-    shift_of_sums,
-)
+from intact.numerics.integers.accumulator import accumulator_bound, prove_accumulator
+from intact.numerics.integers.add import Affine, add
+from intact.numerics.integers.conv import conv
+from intact.numerics.integers.int16_layers import join_sums, shift_of_sums
+from intact.numerics.integers.linear import linear
+from intact.numerics.integers.matmul import matmul
 from intact.numerics.integers.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
-from intact.numerics.integers.pooling import avg_pool, float_max_pool, max_pool
+from intact.numerics.integers.pool import avg_pool, float_max_pool, max_pool
 from intact.numerics.integers.product_form import product_form
 from intact.numerics.integers.requantize import (
     NO_OFFSET,
@@ -88,9 +71,10 @@ from intact.numerics.integers.requantize import (
     to_codes,
     to_real,
 )
+from intact.numerics.integers.rescale import rescale
 from intact.numerics.integers.rounding import moments, quadratic_forms, round_together, unit_factor
+from intact.numerics.interpolate import interpolate
 from intact.numerics.learned_range import learned_range_grad
-from intact.numerics.operations import ELEMENTWISE, elementwise
 
 __all__ = [
     "Affine",

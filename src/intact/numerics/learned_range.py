@@ -1,4 +1,4 @@
-"""What the ends of a learned range get their gradients from."""
+"""The gradient of learned step size quantization (LSQ, LSQ+)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intact.numerics.floats.normalization import lane_sum
+from intact.numerics.floats.reduce import lane_sum
 from intact.numerics.grids.affine import to_float32
 from intact.numerics.grids.granularity import expand, granule_shape, normalized_axes
 from intact.spec import QuantSpec
 
 PIECE = 1024
-"""Elements that are summed in float32; such sums are added in float64."""
+"""How many elements `lane_sum` adds in float32 at a time; the results are added in float64."""
 
 
 def learned_range_grad(
@@ -21,15 +21,15 @@ def learned_range_grad(
 ) -> tuple[NDArray, NDArray[np.float64]]:
     """``grad where low < x < high, else 0``, and three sums for each granule. NORMATIVE.
 
-    The sums are of ``grad * (y - x)`` between the ends, and of ``grad * y`` and ``grad`` elsewhere, where
-    `x` is a NaN included. Terms are rounded to float32. Neighbours in memory that belong to one granule are
-    a row, all of the tensor where there is one granule; of a row `PIECE` elements at a time go through
-    `lane_sum`, and the results are added in float64 in the order of memory.
+    Between the ends the first sum takes ``grad * (y - x)``. Elsewhere, and where `x` is a NaN, the second
+    takes ``grad * y`` and the third ``grad``. Each term is rounded to float32. A row is a run of neighbours
+    in memory that belong to one granule; with one granule it is the whole tensor. `lane_sum` adds `PIECE`
+    elements of a row at a time, and the results are added in float64 in the order of memory.
 
     Args:
         grad: Gradient of the loss by the fake-quantized tensor, shape of `x`.
         x: The tensor before fake-quantization.
-        y: Fake-quantized.
+        y: The tensor after fake-quantization.
         low, high: Ends of the grid, float32, granule shape (or one number).
         spec: Granularity of `low` and `high`; without blocks.
     Returns:
@@ -56,10 +56,10 @@ def learned_range_grad(
 
 
 def _row_length(shape: tuple[int, ...], spec: QuantSpec) -> int:
-    """Neighbours in memory of one granule."""
-    kept, length = normalized_axes(shape, spec), 1
+    """How many neighbours in memory belong to one granule."""
+    own_axes, length = normalized_axes(shape, spec), 1
     for axis in reversed(range(len(shape))):
-        if axis in kept and shape[axis] != 1:
+        if axis in own_axes and shape[axis] != 1:
             break
         length *= shape[axis]
     return length

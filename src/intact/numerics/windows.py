@@ -17,7 +17,7 @@ Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Window:
-    """Where a kernel of `kernel` taps per spatial axis is laid; get one with `Window.of`.
+    """A sliding window over the spatial axes of an image; make one with `Window.of`.
 
     Attributes:
         kernel, stride, dilation: One positive integer per spatial axis.
@@ -42,18 +42,18 @@ class Window:
             QuantValueError: A list has another length than `rank`, or a number is out of range.
         """
         both = ((padding, padding),) * rank if isinstance(padding, int) else tuple(map(_pair, padding))
-        spread = [
+        per_axis = [
             (s,) * rank if isinstance(s, int) else tuple(map(int, s)) for s in (kernel, stride, dilation)
         ]
-        sizes = [len(both), *map(len, spread)]
-        if sizes != [rank] * 4 or min(map(min, spread)) < 1 or min(map(min, both)) < 0:
+        sizes = [len(both), *map(len, per_axis)]
+        if sizes != [rank] * 4 or min(map(min, per_axis)) < 1 or min(map(min, both)) < 0:
             raise QuantValueError(
                 "window",
                 f"kernel {kernel}, stride {stride}, padding {padding}, dilation {dilation}",
                 f"{rank} positive numbers each, padding not negative",
                 "give one integer, or one per spatial axis",
             )
-        return cls(spread[0], spread[1], both, spread[2], ceil_mode)
+        return cls(per_axis[0], per_axis[1], both, per_axis[2], ceil_mode)
 
     def positions(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Number of windows along each spatial axis of an input of `sizes`.
@@ -99,10 +99,10 @@ class Window:
         x = np.pad(x, ((0, 0), (0, 0), *self.padding), constant_values=fill)
         if any(overhang):
             x = np.pad(x, ((0, 0), (0, 0), *[(0, n) for n in overhang]), constant_values=beyond)
-        every = sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
+        all_windows = sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
         steps = [slice(0, count * s, s) for count, s in zip(counts, self.stride, strict=True)]
         taps = [slice(None, None, d) for d in self.dilation]
-        return every[(slice(None), slice(None), *steps, *taps)]
+        return all_windows[(slice(None), slice(None), *steps, *taps)]
 
     def _reach(self) -> tuple[int, ...]:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))

@@ -16,7 +16,7 @@ from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
 from intact.kernels.program import View
 from intact.kernels.registry import chosen_kernels
-from intact.numerics.floats.normalization import REDUCTIONS
+from intact.numerics.floats.reduce import REDUCTIONS
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)

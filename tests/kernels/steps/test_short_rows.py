@@ -11,7 +11,7 @@ from tests.kernels.steps.test_float_steps import UINT8, Case, SameBits, some_val
 from intact import numerics
 from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
-from intact.numerics.floats.normalization import REDUCTIONS
+from intact.numerics.floats.reduce import REDUCTIONS
 
 
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 300])

@@ -1,7 +1,7 @@
-"""Networks with a state: LSTM, GRU and simple ones, step by step. NORMATIVE.
+"""Recurrent networks, step by step: LSTM, GRU and simple cells. NORMATIVE.
 
-Each sum of products begins at what the input gave, and takes in one product after the other, each by a fused
-multiply-add (`float_product`). Everything else is one float32 operation at a time, in the order written.
+A sum over the state begins at the sum over the input, and adds one product after the other by fused
+multiply-adds (`float_product`). Everything else is single float32 operations, in the order written.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.numerics.floats.float_products import float_product
-from intact.numerics.floats.functions import relu, sigmoid, tanh
+from intact.numerics.floats.activations import relu, sigmoid
+from intact.numerics.floats.float_matmul import float_product
+from intact.numerics.floats.hyperbolic import tanh
 
 Reals = NDArray[np.float32]
 ONE = np.float32(1)
@@ -22,7 +23,7 @@ ONE = np.float32(1)
 
 @dataclass(frozen=True)
 class StateWeights:
-    """What one direction multiplies its state by.
+    """The weights of the state of one direction.
 
     Attributes:
         states: [gates * hidden, hidden].
@@ -67,7 +68,7 @@ def _update_and_reset(start: Reals, weights: StateWeights, h: Reals) -> list[Rea
     return np.split(sigmoid(float_product(h, weights.states[:n].T, start[:, :n])), 2, axis=-1)
 
 
-def _simple(function: Callable[[Any], Reals]) -> Step:
+def _simple_cell(function: Callable[[Any], Reals]) -> Step:
     def step(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
         """Source: ONNX, RNN."""
         return function(float_product(h, weights.states.T, start)), c
@@ -79,28 +80,31 @@ _STEPS: Mapping[str, tuple[int, Step]] = {
     "gru": (3, _gru),
     "gru_reset_after": (3, _gru_reset_after),
     "lstm": (4, _lstm),
-    "rnn_relu": (1, _simple(relu)),
-    "rnn_tanh": (1, _simple(tanh)),
+    "rnn_relu": (1, _simple_cell(relu)),
+    "rnn_tanh": (1, _simple_cell(tanh)),
 }
 GATES: Mapping[str, int] = {cell: gates for cell, (gates, _) in _STEPS.items()}
-"""The kinds of cells, and how many gates each has."""
+"""The kinds of cells, and the number of gates of each."""
 
 
 def recurrence(
     cell: str, start: Reals, weights: StateWeights, h: Reals, c: Reals,
     lengths: NDArray[np.int32] | None = None, *, reverse: bool = False,
 ) -> tuple[Reals, Reals, Reals]:  # fmt: skip
-    """All steps of one direction.
+    """Run all steps of one direction. NORMATIVE.
 
     Args:
         cell: One of `GATES`.
         start: float32 [steps, batch, gates * hidden]: inputs times their weights, and the biases.
-        weights: Of the states.
-        h, c: [batch, hidden], before the first step; cells that have no second state hand c on.
-        lengths: [batch]: how many steps each row has, no more than there are; None: all.
-        reverse: Each row begins at its last step.
+        weights: The weights of the state.
+        h, c: float32 [batch, hidden], before the first step. A cell without a second state returns c as it
+            is.
+        lengths: int32 [batch]: the number of steps of each row, at most `steps`; None: all.
+        reverse: Begin each row at its last step.
     Returns:
-        The states after each step [steps, batch, hidden], 0 behind the end of a row; h and c after the last.
+        y [steps, batch, hidden], the state h after each step and 0 behind the end of a row; h and c after the
+        last step. All are float32.
+    Source: ONNX LSTM, GRU, RNN.
     """
     steps, batch, _ = start.shape
     y, h, c = np.zeros((steps, *h.shape), np.float32), h.copy(), c.copy()

@@ -1,4 +1,4 @@
-"""Quantize, dequantize, fake-quantize and its gradient: the four functions that everything else equals."""
+"""Quantize, dequantize, fake-quantize and its gradient."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Q
     """
     original = np.asarray(x)
     x = to_float32(original)
-    missing = np.isnan(x)
-    q = _codes(np.where(missing, np.float32(0), x), scale, zero_point, spec)
-    y = np.where(missing, x, dequantize(q, scale, zero_point, spec))
+    is_nan = np.isnan(x)
+    q = _codes(np.where(is_nan, np.float32(0), x), scale, zero_point, spec)
+    y = np.where(is_nan, x, dequantize(q, scale, zero_point, spec))
     with np.errstate(over="ignore"):
         return y.astype(original.dtype)
 
@@ -131,7 +131,15 @@ def fake_quantize_grad(
 def representable_range(
     scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the floats that the grid reaches."""
+    """``((qmin - zp) * scale, (qmax - zp) * scale)``: the smallest and largest float of the grid.
+
+    Args:
+        scale, zero_point, spec: As for `quantize`; shapes that broadcast.
+    Returns:
+        Two float32 arrays, the shapes broadcast together.
+    Raises:
+        QuantValueError: `zero_point` is no code.
+    """
     scale, zero_point = to_float32(scale), code_zero_point(zero_point, spec)
     low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
     with np.errstate(over="ignore"):
@@ -139,7 +147,7 @@ def representable_range(
 
 
 def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
-    """Codes that `quantize` returned, in the format's storage dtype (int8, uint4, float8_e4m3fn, ...)."""
+    """Codes of `quantize` in the storage dtype of their format: int8, uint4, float8_e4m3fn, ..."""
     return np.asarray(q).astype(spec.format.storage_dtype)
 
 
@@ -151,6 +159,7 @@ def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec
 
 
 def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
+    """``clamp(rne(steps) + zero_point, qmin, qmax)`` as int32; for a float format its nearest values."""
     if spec.format.is_float:
         return round_to_format(steps, spec.format)
     # Clamp before the cast, or +-inf and large floats would wrap. The bounds are small integers, so the
@@ -161,12 +170,17 @@ def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], s
 
 
 def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
+    """`scale` as float32.
+
+    Raises:
+        QuantValueError: A scale is not positive and finite.
+    """
     scale = to_float32(scale)
-    good = (scale > 0) & np.isfinite(scale)
-    if not good.all():
+    is_good = (scale > 0) & np.isfinite(scale)
+    if not is_good.all():
         raise QuantValueError(
             "scale",
-            str(scale[~good].flat[0]),
+            str(scale[~is_good].flat[0]),
             "positive finite float32 values",
             "compute it with scale_from_amax, which maps a range of zero to scale 1",
         )
@@ -174,13 +188,18 @@ def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
 
 
 def code_zero_point(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
-    given = np.asarray(zero_point).astype(np.float64)  # exact for every integer that could be a code
+    """`zero_point` as int32.
+
+    Raises:
+        QuantValueError: A zero point is no code of the grid; a float format has only 0.
+    """
+    numbers = np.asarray(zero_point).astype(np.float64)  # exact for every integer that could be a code
     low, high = (0, 0) if spec.format.is_float else (int(spec.qmin), int(spec.qmax))
-    codes = np.asarray(np.clip(np.nan_to_num(given), low, high).astype(np.int32))
-    if (codes != given).any():
+    codes = np.asarray(np.clip(np.nan_to_num(numbers), low, high).astype(np.int32))
+    if (codes != numbers).any():
         raise QuantValueError(
             "zero_point",
-            f"{given[codes != given].flat[0]:g}",
+            f"{numbers[codes != numbers].flat[0]:g}",
             f"integers in [{low}, {high}] for {spec}",
             "compute it with affine_from_range, or use 0 for a symmetric grid",
         )

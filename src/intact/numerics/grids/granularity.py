@@ -1,4 +1,4 @@
-"""Which elements share a scale: granule shapes, and parameters spread over a tensor."""
+"""Granules: which elements of a tensor share a scale, and parameters broadcast over a tensor."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
 
 
 def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
-    """Spread scales (or zero points) of granule shape so that they broadcast against `shape`.
+    """Reshape scales (or zero points) of granule shape so that they broadcast against `shape`.
 
     Args:
         params: Scales or zero points, granule shape of `spec`; a single number always fits.
         shape: Shape of the tensor.
-        spec: Says which axes keep a scale of their own.
+        spec: The granularity: which axes keep a scale of their own.
     Returns:
         An array that broadcasts to `shape`, dtype of `params`.
     Raises:
@@ -70,6 +70,6 @@ def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
         )
     axes = normalized_axes(shape, spec)
     if spec.block_size is not None:
-        repeated = np.repeat(params, spec.block_size, axis=axes[0])
-        return np.take(repeated, np.arange(shape[axes[0]]), axis=axes[0])
+        per_element = np.repeat(params, spec.block_size, axis=axes[0])
+        return np.take(per_element, np.arange(shape[axes[0]]), axis=axes[0])
     return params.reshape([n if a in axes else 1 for a, n in enumerate(shape)])

@@ -1,4 +1,4 @@
-"""From a range to a scale and a zero point. Nothing else in INTact computes a scale."""
+"""Scale and zero point from a range. Nothing else in INTact computes a scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from intact.errors import QuantValueError
 from intact.spec import QuantSpec
 
 ZERO_RANGE = np.float32(2.0**-24)
-"""A range at or below this has no information: its scale is 1 (docs/numerics.md, zero range)."""
+"""A range at or below this holds no information: its scale is 1 (N7)."""
 
 
 def scale_from_amax(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Scales with few significant bits, under which float arithmetic on codes hardly rounds; biases for them."""
+"""Scales with few significant bits, with which float arithmetic on codes hardly rounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def short_amax(amax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS) -> NDAr
     """
     amax = np.asarray(amax, np.float32)
     with np.errstate(over="ignore"):
-        short = (_rounded_up(scale_from_amax(amax, spec), bits) * spec.qmax).astype(np.float32)
+        short = (_round_up(scale_from_amax(amax, spec), bits) * spec.qmax).astype(np.float32)
     return np.where((amax <= ZERO_RANGE) | ~np.isfinite(short), amax, short)
 
 
@@ -57,10 +57,12 @@ def short_range(
     scale, zero_point = affine_from_range(low, high, spec)
     empty = np.maximum(high, 0) - np.minimum(low, 0) <= ZERO_RANGE
     with np.errstate(over="ignore"):
-        short = _rounded_up(scale, bits).astype(np.float32)
+        short = _round_up(scale, bits).astype(np.float32)
         code = np.rint(np.maximum(high, np.float32(0)) / short)
         zero_point = np.clip(np.float32(spec.qmax) - code, spec.qmin, spec.qmax)
-        zero_point = np.where(low >= 0, np.float32(spec.qmin), zero_point)  # no code for what never comes
+        zero_point = np.where(
+            low >= 0, np.float32(spec.qmin), zero_point
+        )  # negative numbers do not occur: they get no code
         ends = representable_range(short, zero_point.astype(np.int32), spec)
         keep = empty | ~np.isfinite(ends[1] - ends[0])
     return np.where(keep, low, ends[0]), np.where(keep, high, ends[1])
@@ -100,8 +102,8 @@ def midway_bias(
     steps = np.rint((bias - y / 2) / gap - 0.5)
     midway = (steps + 0.5) * gap + y / 2
     with np.errstate(over="ignore"):
-        held = (np.abs(steps) < 2**28) & (midway.astype(np.float32) == midway)
-    return np.where(held, midway, bias).astype(np.float32)
+        is_exact = (np.abs(steps) < 2**28) & (midway.astype(np.float32) == midway)
+    return np.where(is_exact, midway, bias).astype(np.float32)
 
 
 def _common_divisor(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -119,9 +121,10 @@ def _odd_part(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[n
     return whole // lowest, exponent - 54 + np.frexp(lowest.astype(np.float64))[1]
 
 
-def _rounded_up(scale: NDArray[np.float32], bits: int) -> NDArray[np.float64]:
+def _round_up(scale: NDArray[np.float32], bits: int) -> NDArray[np.float64]:
+    """Scales rounded up to `bits` significant bits."""
     if not 1 <= bits <= 8:
         raise QuantValueError("scale_bits", str(bits), "1..8, or None", "use 4, or None for exact ranges")
     mantissa, exponent = np.frexp(scale.astype(np.float64))
-    rounded: NDArray[np.float64] = np.ldexp(np.ceil(mantissa * 2**bits), exponent - bits)
-    return rounded
+    short: NDArray[np.float64] = np.ldexp(np.ceil(mantissa * 2**bits), exponent - bits)
+    return short

@@ -1,4 +1,4 @@
-"""What calibration counts, as plain formulas: magnitudes, ends, and histogram bins."""
+"""Statistics for calibration: largest magnitudes, ranges and histograms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intact.spec import QuantSpec
 
 
 def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[np.float32]:
-    """Largest magnitude of each granule. NORMATIVE.
+    """The largest magnitude of each granule. NORMATIVE.
 
     Args:
         x: Reals of any shape.
@@ -22,26 +22,26 @@ def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[n
         it is empty.
     """
     x = np.abs(to_float32(x))
-    return np.asarray(np.max(x, axis=_reduced(x.shape, axis), initial=np.float32(0)))
+    return np.asarray(np.max(x, axis=_inner_axes(x.shape, axis), initial=np.float32(0)))
 
 
 def minmax(
     x: ArrayLike, axis: int | tuple[int, ...] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Smallest and largest value of each granule. NORMATIVE.
+    """The smallest and largest value of each granule. NORMATIVE.
 
     Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge. A
     zero comes out positive, because which of two zeros is the smaller depends on their order.
     """
     x = to_float32(x)
-    axes = _reduced(x.shape, axis)
+    axes = _inner_axes(x.shape, axis)
     low = np.min(x, axis=axes, initial=np.float32(np.inf))
     high = np.max(x, axis=axes, initial=np.float32(-np.inf))
     return np.asarray(low + np.float32(0)), np.asarray(high + np.float32(0))
 
 
 def count_pow2(x: ArrayLike, exponent: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Counts of negative and of other values in bins of |x|, each 2**exponent wide. NORMATIVE.
+    """Count negative and other values in bins of |x|, each 2**exponent wide. NORMATIVE.
 
     Bin ``floor(|x| * 2**-exponent)``: the product with a power of two is exact, so that bins of one
     exponent are unions of bins of a smaller one.
@@ -64,7 +64,7 @@ def count_pow2(x: ArrayLike, exponent: int, bins: int) -> tuple[NDArray[np.int64
 
 
 def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
-    """Counts of |x| in bins of any width; values beyond the last edge land in the last bin. NORMATIVE.
+    """Count |x| in bins of any width; values beyond the last edge go to the last bin. NORMATIVE.
 
     Bin ``min(floor(fl32(|x| / width)), bins - 1)``, as `pytorch_quantization`'s histograms have it.
 
@@ -88,6 +88,7 @@ def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
     return np.bincount(index.astype(np.int64), minlength=bins)
 
 
-def _reduced(shape: tuple[int, ...], axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    kept = normalized_axes(shape, QuantSpec(axis=axis))
-    return tuple(a for a in range(len(shape)) if a not in kept)
+def _inner_axes(shape: tuple[int, ...], axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """The axes within a granule."""
+    own_axes = normalized_axes(shape, QuantSpec(axis=axis))
+    return tuple(a for a in range(len(shape)) if a not in own_axes)

@@ -12,7 +12,7 @@ from intact.errors import QuantValueError
 from intact.numerics.grids.affine import positive_scale
 
 MULTIPLIER_LIMIT = 2.0**95
-"""|acc| <= 2**31 times a multiplier below this, plus a few like it, stays finite in float32."""
+"""An accumulator of at most 2**31 times a multiplier below this, plus a few like it, is finite in float32."""
 
 
 def multipliers(
@@ -31,7 +31,7 @@ def multipliers(
         QuantValueError: A scale is not positive and finite, or the result is not below 2**95.
     """
     product = _float64(x_scale) * _float64(w_scale) * np.asarray(gain, np.float64)
-    return _rounded(product / _float64(y_scale), "multiplier")
+    return _to_float32(product / _float64(y_scale), "multiplier")
 
 
 def scaled_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]:
@@ -45,7 +45,7 @@ def scaled_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32
     Raises:
         QuantValueError: The scale is not positive and finite, or the result is not below 2**95.
     """
-    return _rounded(np.asarray(bias, np.float64) / _float64(y_scale), "bias")
+    return _to_float32(np.asarray(bias, np.float64) / _float64(y_scale), "bias")
 
 
 def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> NDArray[np.float32]:
@@ -59,7 +59,7 @@ def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> ND
     Raises:
         QuantValueError: A scale is not positive and finite, or the result is not below 2**95.
     """
-    return _rounded(_float64(in_scale) / (np.asarray(count, np.float64) * _float64(out_scale)), "ratio")
+    return _to_float32(_float64(in_scale) / (np.asarray(count, np.float64) * _float64(out_scale)), "ratio")
 
 
 def fold_batchnorm(
@@ -95,7 +95,7 @@ def _float64(scale: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(positive_scale(scale).astype(np.float64))
 
 
-def _rounded(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
+def _to_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
     good = np.abs(values) < MULTIPLIER_LIMIT  # false for NaN
     if not good.all():
         raise QuantValueError(

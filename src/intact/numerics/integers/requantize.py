@@ -1,4 +1,4 @@
-"""The two ways an integer layer ends: codes of the next grid, or floats."""
+"""The epilogue of an integer layer: codes of the next grid, or floats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.floats.functions import sloped
+from intact.numerics.floats.binary import sloped
 from intact.numerics.grids.affine import code_zero_point, positive_scale, quantize, round_and_clamp
-from intact.numerics.integers.integer_sum import centred
+from intact.numerics.integers.accumulator import subtract_zero_point
 from intact.spec import QuantSpec
 
 Bounds = tuple[int, int]
@@ -20,7 +20,7 @@ NO_OFFSET = -0.0
 
 @dataclass(frozen=True)
 class Residual:
-    """The other branch of an Add that is fused behind a layer.
+    """The other operand of an Add that is fused into a layer.
 
     Attributes:
         codes: Integers, shape of the accumulator (or one that broadcasts to it).
@@ -80,8 +80,8 @@ def requantize(
         clamp before cast.
     Source: ONNX DequantizeLinear, Conv (Gemm, MatMul), Add and QuantizeLinear, in float32.
     """
-    behind: dict[str, Any] = {"gain": gain, "quotient": quotient, "residual": residual, "slope": slope}
-    real = to_real(acc, multiplier, bias, axis=axis, **behind)
+    epilogue: dict[str, Any] = {"gain": gain, "quotient": quotient, "residual": residual, "slope": slope}
+    real = to_real(acc, multiplier, bias, axis=axis, **epilogue)
     return to_codes(real / positive_scale(y_scale), zero_point, spec, bounds)
 
 
@@ -117,16 +117,16 @@ def to_real(
     slope: ArrayLike | None = None,
     axis: int = 1,
 ) -> NDArray[np.float32]:
-    """``fl32(fl32(acc) * M) + B``, with what stands behind it: a float output such as logits. NORMATIVE.
+    """``fl32(fl32(acc) * M) + B``, with gain, residual and slope: a float output such as logits. NORMATIVE.
 
     Args:
         acc: int32 sums, any shape.
         multiplier: ``fl32(s_x * s_w)`` from `multipliers`, float32, one number or [channels].
         bias: float32, one number or [channels] along `axis`.
-        gain: What is multiplied and added next.
-        quotient: float32, one number that the sum is divided by behind that; 1 changes nothing.
-        residual: A branch that is added behind that, ``fl32(fl32(r - z_r) * s_r)``.
-        slope: float32, one number or [channels] along `axis`, by which what is below 0 is multiplied at last
+        gain: The factor and offset that follow.
+        quotient: float32, one number that divides the result of the gain; 1 changes nothing.
+        residual: An operand added next, ``fl32(fl32(r - z_r) * s_r)``.
+        slope: float32, one number or [channels] along `axis`, which multiplies negative results last
             (`sloped`): LeakyRelu and PRelu.
         axis: The channel axis of `acc`.
     Returns:
@@ -135,17 +135,17 @@ def to_real(
         QuantValueError: The channels do not fit.
     """
     acc = np.asarray(acc)
-    product = acc.astype(np.float32) * _along(multiplier, acc.shape, axis, "multiplier")
-    real: NDArray[Any] = product + _along(bias, acc.shape, axis, "bias")
+    product = acc.astype(np.float32) * _per_channel(multiplier, acc.shape, axis, "multiplier")
+    real: NDArray[Any] = product + _per_channel(bias, acc.shape, axis, "bias")
     if gain is not None:
-        real = real * _along(gain.factor, acc.shape, axis, "gain")
-        real = real + _along(gain.offset, acc.shape, axis, "offset")
+        real = real * _per_channel(gain.factor, acc.shape, axis, "gain")
+        real = real + _per_channel(gain.offset, acc.shape, axis, "offset")
     real = real / np.asarray(quotient, np.float32)
     if residual is not None:
-        branch = centred(residual.codes, residual.zero_point, "residual").astype(np.float32)
+        branch = subtract_zero_point(residual.codes, residual.zero_point, "residual").astype(np.float32)
         real = real + branch * np.asarray(residual.scale, np.float32)
     if slope is not None:
-        real = sloped(real, _along(slope, real.shape, axis, "slope"))
+        real = sloped(real, _per_channel(slope, real.shape, axis, "slope"))
     return np.asarray(real)
 
 
@@ -187,7 +187,7 @@ def activation_bounds(
     return int(quantize(lower, scale, zero_point, spec)), int(quantize(upper, scale, zero_point, spec))
 
 
-def _along(values: ArrayLike, shape: tuple[int, ...], axis: int, name: str) -> NDArray[np.float32]:
+def _per_channel(values: ArrayLike, shape: tuple[int, ...], axis: int, name: str) -> NDArray[np.float32]:
     values = np.asarray(values, np.float32)
     if values.ndim == 0:
         return values

@@ -1,4 +1,4 @@
-"""Weights rounded with regard to each other, as plain formulas: every sum in one order, on every machine."""
+"""Rounding of weights that compensates errors within a row (LDLQ, GPTQ), in one fixed order."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Doubles = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
-    """Sums of the columns of a block, and of the products of any two of them, over all rows. NORMATIVE.
+    """The sum of each column of a block, and of the product of any two, over all rows. NORMATIVE.
 
-    Float64, one row after the other. The product of two float32 numbers is exact.
+    Sums are float64, one row after the other. The product of two float32 numbers is exact.
 
     Args:
-        x: [groups, rows, columns].
-        block: Columns.
+        x: float32 [groups, rows, columns].
+        block: A slice of b columns.
     Returns:
-        [groups, b] and [groups, b, b], symmetric.
+        float64 [groups, b] and [groups, b, b], symmetric.
     """
     rows = x[:, :, block].astype(np.float64)
     groups, _, size = rows.shape
@@ -29,55 +29,60 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
 
 
 def unit_factor(matrices: Doubles) -> Doubles:
-    """U of U D U^T, D diagonal and U a unit upper triangle, of positive symmetric matrices. NORMATIVE.
+    """The unit upper triangle U of U D U^T, the factorization of positive symmetric matrices. NORMATIVE.
 
-    From the last column on, each taken out of those before it; of the matrices the lower triangle counts.
+    Columns are eliminated from the last one on. Only the lower triangle of the matrices is read.
 
     Args:
-        matrices: [groups, b, b].
+        matrices: float64 [groups, b, b], positive definite.
+    Returns:
+        float64 [groups, b, b].
     """
-    left, found = matrices.copy(), np.zeros(matrices.shape)
+    rest, factors = matrices.copy(), np.zeros(matrices.shape)
     for j in reversed(range(matrices.shape[1])):
-        row = left[:, j, :j]
-        found[:, :j, j] = row / left[:, j, j, None]
-        found[:, j, j] = 1
-        left[:, :j, :j] -= found[:, :j, j, None] * row[:, None, :]
-    return found
+        row = rest[:, j, :j]
+        factors[:, :j, j] = row / rest[:, j, j, None]
+        factors[:, j, j] = 1
+        rest[:, :j, :j] -= factors[:, :j, j, None] * row[:, None, :]
+    return factors
 
 
 def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, high: float) -> Doubles:
-    """Points of a grid for each row, so that their errors cancel. NORMATIVE.
+    """Round the weights of each row to a grid, so that their errors cancel. NORMATIVE.
 
-    One column after the other: w_i + sum over k < i of d_k U_ki goes to its nearest point, ties to the even
-    code, with d_k what column k lost, added in the order of k (LDLQ, Chee et al. 2023, section 3.2).
+    Columns are rounded in order. Column i rounds w_i + sum over k < i of d_k U_ki to its nearest point, ties
+    to the even code. d_k is the rounding error of column k, and the sum is in the order of k.
 
     Args:
-        rows: Weights, [groups, outputs, b].
-        steps: Of the grid, of the same shape, > 0.
-        factors: U, [groups, b, b].
-        low, high: The codes at the grid's ends.
+        rows: Weights, float64 [groups, outputs, b].
+        steps: The step of the grid for each weight, shape of `rows`, > 0.
+        factors: U, float64 [groups, b, b], from `unit_factor`.
+        low, high: The codes at the ends of the grid.
+    Returns:
+        Points of the grid, float64, shape of `rows`.
+    Source: LDLQ, Chee et al. 2023, section 3.2.
     """
-    wanted, points = rows.copy(), np.empty(rows.shape)
+    targets, points = rows.copy(), np.empty(rows.shape)
     for i in range(rows.shape[2]):
-        codes = np.clip(np.rint(wanted[:, :, i] / steps[:, :, i]), low, high)
-        points[:, :, i] = (codes + 0.0) * steps[:, :, i]  # a plain zero of -0
-        lost = rows[:, :, i] - points[:, :, i]
-        wanted[:, :, i + 1 :] += lost[:, :, None] * factors[:, i, None, i + 1 :]
+        codes = np.clip(np.rint(targets[:, :, i] / steps[:, :, i]), low, high)
+        points[:, :, i] = (codes + 0.0) * steps[:, :, i]  # + 0.0 turns -0 into 0
+        error = rows[:, :, i] - points[:, :, i]
+        targets[:, :, i + 1 :] += error[:, :, None] * factors[:, i, None, i + 1 :]
     return points
 
 
 def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
-    """d^T H d of every row d. NORMATIVE: both sums in the order of the columns.
+    """d^T H d of every row d, with both sums in the order of the columns. NORMATIVE.
 
     Args:
-        rows: [groups, outputs, b].
-        matrices: H, symmetric, [groups, b, b].
+        rows: d, float64 [groups, outputs, b].
+        matrices: H, symmetric, float64 [groups, b, b].
     Returns:
-        [groups, outputs].
+        float64 [groups, outputs].
     """
-    products, found = np.zeros(rows.shape), np.zeros(rows.shape[:2])
+    products, forms = np.zeros(rows.shape), np.zeros(rows.shape[:2])
     for i in range(rows.shape[2]):
         products += rows[:, :, i, None] * matrices[:, i, None, :]
     for i in range(rows.shape[2]):
-        found += products[:, :, i] * rows[:, :, i]
-    return found
+        forms += products[:, :, i] * rows[:, :, i]
+    return forms

@@ -13,7 +13,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import Const, Read
 from intact.numerics import Gain, Residual
-from intact.numerics.floats.functions import FUNCTIONS
+from intact.numerics.floats.function import FUNCTIONS
 
 FILED = {"key": "ending"}
 """What plan files call the field of a step that has one."""

@@ -10,7 +10,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.sizes import mismatch
 from intact.engine.steps.base.tensors import Shape
 from intact.errors import QuantValueError
-from intact.numerics.floats.picks import COMBINED, REDUCTIONS
+from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
 
 
 def check_rows(index: NDArray[Any], size: int, where: str) -> None:
@@ -51,8 +51,8 @@ def check_scattered(checker: Checker, x: str, index: str, updates: str, y: str, 
     checker.one_dtype(x, updates, y)
     checker.that(reduction in REDUCTIONS, reduction, f"one of {', '.join(REDUCTIONS)}")
     dtype = checker.dtype(x)
-    combines = reduction == "none" or dtype in COMBINED
-    checker.that(combines, f"{reduction} of {dtype}", f"one of {', '.join(COMBINED)}")
+    combines = reduction == "none" or dtype in SCATTER_DTYPES
+    checker.that(combines, f"{reduction} of {dtype}", f"one of {', '.join(SCATTER_DTYPES)}")
     grids = [checker.grid(name) for name in (x, updates, y)]
     same = {None if g is None else (g.scale, g.zero_point, g.signed, g.offset) for g in grids}
     checker.that(len(same) == 1, f"'{x}', '{updates}', '{y}'", "one grid")

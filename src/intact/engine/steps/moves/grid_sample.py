@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.floats.picks import PADDINGS, grid_sample
+from intact.numerics.grid_sample import PADDINGS, grid_sample
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class GridSample(Step):
 
     Attributes:
         nearest: The nearest pixel; else between four.
-        padding: One of `numerics.picks.PADDINGS`.
+        padding: One of `numerics.grid_sample.PADDINGS`.
         align_corners: -1 and 1 are the middles of the pixels at the rim, not their outer edges.
     """
 

@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.along_axis import ORDERED, arg_max
+from intact.numerics.arg_max import ORDER_DTYPES, arg_max
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class ArgMax(Step):
 
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
-        checker.that(checker.dtype(self.x) in ORDERED, checker.dtype(self.x), f"one of {', '.join(ORDERED)}")
+        checker.that(
+            checker.dtype(self.x) in ORDER_DTYPES, checker.dtype(self.x), f"one of {', '.join(ORDER_DTYPES)}"
+        )
         checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
 
     def output_shape(self, sizes: Sizes) -> Shape:

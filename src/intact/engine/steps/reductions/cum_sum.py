@@ -8,7 +8,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.along_axis import SUMMED, cum_sum
+from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,11 @@ class CumSum(Step):
 
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
-        checker.that(checker.dtype(self.x) in SUMMED, checker.dtype(self.x), f"one of {', '.join(SUMMED)}")
+        checker.that(
+            checker.dtype(self.x) in CUM_SUM_DTYPES,
+            checker.dtype(self.x),
+            f"one of {', '.join(CUM_SUM_DTYPES)}",
+        )
         checker.one_dtype(self.x, self.y)
 
     def evaluate(self, run: Run) -> None:

@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.along_axis import FOLDED, fold
+from intact.numerics.fold import FOLD_DTYPES, fold
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Fold(Step):
     """One number for the elements along an axis, which stays with size 1 (N60).
 
     Attributes:
-        function: One of `numerics.along_axis.FOLDED` of the dtype.
+        function: One of `numerics.fold.FOLD_DTYPES` of the dtype.
     """
 
     kind = "fold"
@@ -31,8 +31,8 @@ class Fold(Step):
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
         dtype = checker.dtype(self.x)
-        known = self.function in FOLDED.get(dtype, ())
-        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLDED}")
+        known = self.function in FOLD_DTYPES.get(dtype, ())
+        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLD_DTYPES}")
         checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:

@@ -10,8 +10,8 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.along_axis import ORDERED
-from intact.numerics.floats.picks import top_k
+from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics.top_k import top_k
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TopK(Step):
         checker.one_rank(self.x, self.y, self.places)
         checker.axis(self.x, self.axis)
         checker.that(self.k >= 0, f"{self.k} elements", "0 or more")
-        dtype, known = checker.dtype(self.x), ("codes", *ORDERED)
+        dtype, known = checker.dtype(self.x), ("codes", *ORDER_DTYPES)
         checker.that(dtype in known, dtype, f"one of {', '.join(known)}")
         checker.one_dtype(self.x, self.y)
         checker.one_grid(self.x, self.y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.kernels.program import View
-from intact.numerics.floats.transposed import Phase
+from intact.numerics.floats.float_conv_transpose import Phase
 
 
 def are_side_by_side(phases: list[Phase], images: list[View]) -> bool:

@@ -14,4 +14,4 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
     """Elements of a tensor or of a constant; a run that meets an index out of range ends there."""
     x, index = binding.view(step.x), binding.view(step.index)
     check_constant_index(step, binding)
-    return [moves.pick(x, index, binding.view(step.y), step.axis)]
+    return [moves.gather(x, index, binding.view(step.y), step.axis)]

@@ -15,5 +15,5 @@ def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
     indices = [range(size) for size in binding.shape(step.y)]
     chosen = dict(zip(step.axes, step.indices, strict=True))
     lists = [binding.array(chosen[i]).tolist() if i in chosen else list(r) for i, r in enumerate(indices)]
-    resized = moves.gather(binding.view(step.x), binding.view(step.y), lists)
+    resized = moves.resize(binding.view(step.x), binding.view(step.y), lists)
     return [resized, *regrid(binding, step.x, step.y)]

@@ -50,7 +50,7 @@ def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View)
 
     zero = zero_of(binding.codes(step.x))
     correction = -zero * binding.packed(step.weight, "sums", add).astype(np.int64)
-    return gemm.chosen(
+    return gemm.chosen_linear(
         x,
         index,
         y,

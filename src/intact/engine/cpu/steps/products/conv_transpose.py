@@ -12,7 +12,7 @@ from intact.engine.cpu.steps.base.partial_conv import PartialConv, native_conv
 from intact.engine.cpu.steps.base.phases import are_side_by_side, every_stride, taps_label
 from intact.engine.steps import ConvTranspose
 from intact.kernels.program import SLACK, NativeStep
-from intact.numerics.floats.transposed import phases
+from intact.numerics.floats.float_conv_transpose import phases
 
 
 @binds(ConvTranspose)

@@ -11,7 +11,7 @@ from intact.engine.steps import FloatConvTranspose
 from intact.kernels import float_gemm
 from intact.kernels.program import SLACK, NativeStep, View
 from intact.kernels.window import PixelWindow
-from intact.numerics.floats.transposed import phases
+from intact.numerics.floats.float_conv_transpose import phases
 
 
 @binds(FloatConvTranspose)

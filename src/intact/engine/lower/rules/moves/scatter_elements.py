@@ -10,7 +10,7 @@ from intact.engine.lower.base.rule import data, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import check_range
 from intact.engine.steps import ScatterElements, Tensor
 from intact.graph import Node, Value, ops
-from intact.numerics.floats.picks import COMBINED, REDUCTIONS
+from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
 
 
 def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
@@ -52,7 +52,7 @@ def require_reduction(name: str, x: Tensor) -> str:
     Raises:
         NoMatch: No kernel has it of this dtype.
     """
-    if name != "none" and x.dtype not in COMBINED:
+    if name != "none" and x.dtype not in SCATTER_DTYPES:
         raise NoMatch(f"no kernel has '{name}' of {x.dtype}")
     if name not in REDUCTIONS:
         raise NoMatch(f"its reduction is '{name}'")

@@ -6,14 +6,14 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, tell, who
 from intact.engine.steps import ArgMax, Reshape
 from intact.graph import Node, ops
-from intact.numerics.along_axis import ORDERED
+from intact.numerics.arg_max import ORDER_DTYPES
 
 
 def lower_arg_max(builder: PlanBuilder, node: Node) -> None:
     """One step, which keeps the axis; a Reshape takes it away."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     said = (ops.ArgMax if node.op_type == "ArgMax" else ops.ArgMin).of(node)
-    if x.dtype not in ORDERED or not x.shape:
+    if x.dtype not in ORDER_DTYPES or not x.shape:
         raise NoMatch(f"no kernel orders {x.dtype}")
     axis = said.axis % len(x.shape)
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))

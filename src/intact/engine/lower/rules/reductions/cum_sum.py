@@ -6,13 +6,13 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import numbers, plain, who
 from intact.engine.steps import CumSum
 from intact.graph import Node, ops
-from intact.numerics.along_axis import SUMMED
+from intact.numerics.cum_sum import CUM_SUM_DTYPES
 
 
 def lower_cum_sum(builder: PlanBuilder, node: Node) -> None:
     """One step along a constant axis."""
     x, said = plain(builder, node.inputs[0]), ops.CumSum.of(node)
-    if x.dtype not in SUMMED or not x.shape:
+    if x.dtype not in CUM_SUM_DTYPES or not x.shape:
         raise NoMatch(f"no kernel sums {x.dtype} along an axis")
     axis = numbers(builder, node, 1)[0] % len(x.shape)
     y = builder.write_plain(node.outputs[0], x.dtype)

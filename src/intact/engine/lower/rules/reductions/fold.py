@@ -8,7 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, tell
 from intact.engine.steps import Elementwise, Fold, Reshape
 from intact.graph import Node, ops
-from intact.numerics.along_axis import FOLDED
+from intact.numerics.fold import FOLD_DTYPES
 
 
 def lower_fold(builder: PlanBuilder, node: Node) -> None:
@@ -18,7 +18,7 @@ def lower_fold(builder: PlanBuilder, node: Node) -> None:
     if given is None:
         raise NoMatch("its axes is not a constant")
     function = node.op_type.removeprefix("Reduce").lower()
-    if ("sum" if function == "mean" else function) not in FOLDED.get(x.dtype, ()):
+    if ("sum" if function == "mean" else function) not in FOLD_DTYPES.get(x.dtype, ()):
         raise NoMatch(f"no kernel has {node.op_type} of {x.dtype}")
     everything = () if said.noop_with_empty_axes else range(rank)
     axes = sorted({axis % rank for axis in given} or everything)

@@ -6,14 +6,14 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, data, define_like, numbers, who
 from intact.engine.steps import Dim, Tensor, TopK
 from intact.graph import Node, Value, ops, set_shape
-from intact.numerics.along_axis import ORDERED
+from intact.numerics.arg_max import ORDER_DTYPES
 
 
 def lower_top_k(builder: PlanBuilder, node: Node) -> None:
     """Of a known number of elements. They come in order, also where any order would do."""
     x, said = data(builder, node.inputs[0]), ops.TopK.of(node)
     k = numbers(builder, node, 1)
-    if x.dtype not in ("codes", *ORDERED) or not x.shape:
+    if x.dtype not in ("codes", *ORDER_DTYPES) or not x.shape:
         raise NoMatch(f"no kernel orders {x.dtype}")
     if len(k) != 1 or k[0] < 0:
         raise NoMatch(f"it asks for {k} elements")

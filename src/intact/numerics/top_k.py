@@ -1,0 +1,38 @@
+"""The k largest or smallest elements along one axis. NORMATIVE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def top_k(x: Array, k: int, axis: int, largest: bool = True) -> tuple[Array, NDArray[np.int64]]:
+    """The k largest (smallest) elements along an axis and their indices, in order (N58).
+
+    Of equal elements the one with the lower index comes first. A NaN comes before any number.
+
+    Args:
+        x: One of `arg_max.ORDER_DTYPES`.
+        k: At most the size of the axis.
+        axis: The axis of x.
+        largest: False for the smallest elements.
+    Returns:
+        Elements, dtype of x, and int64 indices; both have size k along the axis.
+    Source: ONNX TopK, with sorted = 1.
+    """
+    lines = np.moveaxis(x, axis, -1)
+    index = np.broadcast_to(np.arange(lines.shape[-1]), lines.shape)
+    keys = _negate_order(lines) if largest else lines
+    is_number = ~np.isnan(lines) if lines.dtype.kind == "f" else np.ones(lines.shape, np.bool_)
+    order = np.lexsort((index, np.where(is_number, keys, 0), is_number), axis=-1)[..., :k]
+    elements = np.take_along_axis(lines, order, -1)
+    return np.moveaxis(elements, -1, axis), np.moveaxis(order, -1, axis).astype(np.int64)
+
+
+def _negate_order(x: Array) -> Array:
+    """Numbers that compare the other way round. Integers use ~x, because -x overflows for the lowest one."""
+    return -x if x.dtype.kind == "f" else ~x

@@ -1,0 +1,51 @@
+"""The float32 constants of a layer are rounded once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+from intact import numerics as nx
+
+
+def rounded(value: Fraction, digits: int, least: int) -> Fraction:
+    """`value` to a binary float of `digits` bits whose smallest step is 2**least, ties to even."""
+    if value == 0:
+        return value
+    exponent = value.numerator.bit_length() - value.denominator.bit_length() - 1
+    while abs(value) >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    step = Fraction(2) ** max(exponent - digits + 1, least)
+    return round(value / step) * step
+
+
+def test_fold_batchnorm_is_onnx_runtimes_gain_and_shift(rng):
+    """Every bit of a BatchNormalization that ONNX Runtime runs without optimizations."""
+    channels, numbers = 512, {}
+    for name in ("gamma", "beta", "mean", "var", "x"):
+        shape = (2, channels, 3) if name == "x" else channels
+        numbers[name] = rng.standard_normal(shape).astype(np.float32)
+    numbers["var"] = np.square(numbers["var"]) + np.float32(1e-6)
+    names = ["x", "gamma", "beta", "mean", "var"]
+    node = helper.make_node("BatchNormalization", names, ["y"], epsilon=1e-5)
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, numbers[n].shape) for n in names]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, numbers["x"].shape)
+    graph = helper.make_graph([node], "g", info, [out])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, numbers)
+    gain, shift = nx.fold_batchnorm(*(numbers[n] for n in names[1:]), 1e-5)
+    assert gain.dtype == shift.dtype == np.float32
+    assert (gain < 0).any()
+    assert np.array_equal(numbers["x"] * gain[:, None] + shift[:, None], want)
+
+
+def test_multiplier_is_rounded_once_from_float64(rng):
+    """Products formed in float32 would be rounded twice, and some of them differ."""
+    s_x, s_w, s_y = rng.random((3, 100), np.float32) + np.float32(0.001)
+    once = np.float32(s_x.astype(float) * s_w.astype(float) / s_y.astype(float))
+    assert (nx.multipliers(s_x, s_w, s_y) == once).all()
+    assert (s_x * s_w / s_y != once).any()
