@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import intact
 from intact import numerics
 from intact.graph import Session, load, normalize, strip_qdq, to_bytes, to_proto
-from intact.graph.qdq.four_bits import widen_codes
+from intact.graph.qdq.four_bits import FOUR_BITS
 from intact.spec import Format, QuantSpec
 
 
@@ -42,8 +42,8 @@ def pair(dtype: str, scale: float, zero: int, *, read_twice: bool = False, told:
 )
 def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, told: bool) -> None:
     model = load(pair(dtype, scale, zero, told=told).SerializeToString())
-    (note,) = widen_codes(model)
-    assert str(note) == f"q: codes of {dtype} became bytes within its ends"
+    (note,) = FOUR_BITS(model)
+    assert (note.node, note.what) == ("q", f"codes of {dtype} became bytes within its ends")
     assert [node.op_type for node in model.graph] == ["Clip", "QuantizeLinear", "DequantizeLinear"]
     x = (np.random.default_rng(0).uniform(-20, 20, (4, 500)) * np.float64(scale)).astype(np.float32)
     x[0, :2] = -np.inf, np.inf
@@ -54,7 +54,7 @@ def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, told: bool
 
 def test_quantizers_that_are_alike_stay_one() -> None:
     model = load(pair("uint4", 0.1, 0, read_twice=True).SerializeToString())
-    assert len(widen_codes(model)) == 2
+    assert len(FOUR_BITS(model)) == 2
     assert sorted(node.op_type for node in model.graph) == [
         "Clip", "DequantizeLinear", "DequantizeLinear", "QuantizeLinear",
     ]  # fmt: skip
@@ -65,11 +65,11 @@ def test_codes_that_leave_the_model_stay() -> None:
     proto.graph.output.append(helper.make_tensor_value_info("q", TensorProto.INT4, [4, 500]))
     model = load(proto.SerializeToString())
     normalize(model)
-    assert widen_codes(model) == []
+    assert FOUR_BITS(model) == []
 
 
 def test_ends_beyond_the_largest_float_stay() -> None:
-    assert widen_codes(load(pair("int4", 3e37, -8).SerializeToString())) == []
+    assert FOUR_BITS(load(pair("int4", 3e37, -8).SerializeToString())) == []
 
 
 def test_several_scales_stay() -> None:
@@ -77,7 +77,7 @@ def test_several_scales_stay() -> None:
     for name, tensor in zip(("scale", "zero"), list(proto.graph.initializer), strict=True):
         several = [0.1] * 500 if name == "scale" else [0] * 500
         tensor.CopyFrom(helper.make_tensor(name, tensor.data_type, [500], several))
-    assert widen_codes(load(proto.SerializeToString())) == []
+    assert FOUR_BITS(load(proto.SerializeToString())) == []
 
 
 @pytest.mark.parametrize("block", [None, 4])

@@ -52,7 +52,7 @@ def test_qoperators_become_pairs_with_the_same_codes() -> None:
     proto = qlinear_model()
     x = np.random.default_rng(1).normal(size=(2, 3, 8, 8)).astype(np.float32)
     model = load(proto)
-    notes = [str(note) for note in normalize(model)]
+    notes = [f"{note.node}: {note.what}" for note in normalize(model)]
     assert notes == [
         "conv: QLinearConv became Q/DQ around Conv", "add: QLinearAdd became Q/DQ around Add",
         "w.real: the uint8 weight 'w' became int8",

@@ -47,8 +47,10 @@ from intact.graph.infer.layouts import axes_in_front
 from intact.graph.infer.specialize import specialize
 from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
 from intact.graph.opset.raising import raise_opset
-from intact.graph.qdq.batchnorm import fold_batchnorm
-from intact.graph.qdq.dynamic import float_dynamic, has_stored_codes, is_dynamic
+from intact.graph.pipelines import normalize
+from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
+from intact.graph.qdq.dynamic import DYNAMIC as float_dynamic
+from intact.graph.qdq.dynamic import has_stored_codes, is_dynamic
 from intact.graph.qdq.emit_qdq import (
     FORMAT_OPSETS,
     QUANTIZER_KEY,
@@ -60,7 +62,6 @@ from intact.graph.qdq.emit_qdq import (
 )
 from intact.graph.qdq.mark import Mark, mark
 from intact.graph.qdq.markers import marker_schema
-from intact.graph.qdq.qoperator import normalize
 from intact.graph.qdq.softmax_guards import guarded_softmax
 from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs

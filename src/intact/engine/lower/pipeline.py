@@ -12,18 +12,18 @@ from intact.engine.files.limits import check_limits
 from intact.engine.heap import tidying
 from intact.engine.lower.base.finish import finish
 from intact.engine.lower.passes.choices import choose_rows
-from intact.engine.lower.passes.constant_calls import compute_constant_calls, part_constant_outputs
+from intact.engine.lower.passes.constant_calls import CONSTANT_CALLS, part_constant_outputs
 from intact.engine.lower.passes.layers import layers_of
 from intact.engine.lower.passes.many_axes import AXES
 from intact.engine.lower.passes.open_sizes import leaves_open, with_model
 from intact.engine.lower.passes.peephole import join_steps
 from intact.engine.lower.passes.qdq_propagation import (
+    CANCEL_PAIRS,
+    LOWER_DEQUANTIZERS,
+    RAISE_QUANTIZERS,
     STAYS,
-    cancel_pairs,
     drop_repeats,
-    lower_dequantizers,
     moves_codes,
-    raise_quantizers,
     share_pairs,
 )
 from intact.engine.lower.passes.shapes import fold_sizes
@@ -47,7 +47,6 @@ from intact.graph import (
     load,
     pipelines,
     raise_opset,
-    refresh_shapes,
     run_stages,
     silent,
     specialize,
@@ -60,20 +59,18 @@ _OPSET = 21  # the one form of each operator that the rules read
 
 def _normalize(model: Model) -> list[Note]:
     """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
-    notes = pipelines.NORMALIZE(model)
+    notes = run_stages(model, pipelines.NORMALIZE)
     raise_opset(model, _OPSET)
-    if notes:
-        refresh_shapes(model)
     return notes
 
 
-ONE_FORM = Pass("bring operators to one form", _normalize)
+ONE_FORM = Pass("bring operators to one form", _normalize, shapes=True)
 
 _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     IDLE,
     BOUNDS,
     Pass("fold sizes", fold_sizes),
-    Pass("compute constant calls", compute_constant_calls),
+    CONSTANT_CALLS,
     AXES,
     *pipelines.LAYERS,
     NORMS,
@@ -87,10 +84,10 @@ BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.COMPOUNDS
 
 AFTER: tuple[Stage, ...] = (
     Pass("share pairs", share_pairs),
-    Pass("raise Q", raise_quantizers),
-    Pass("cancel pairs", cancel_pairs),
-    Pass("lower DQ", lower_dequantizers),
-    Pass("cancel pairs again", cancel_pairs),
+    RAISE_QUANTIZERS,
+    CANCEL_PAIRS,
+    LOWER_DEQUANTIZERS,
+    replace(CANCEL_PAIRS, name="cancel pairs again"),
     Pass("share pairs again", share_pairs),
     Pass("drop repeats", drop_repeats),
     pipelines.PRUNE,

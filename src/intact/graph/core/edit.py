@@ -9,8 +9,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph.core.build import Namer
 from intact.graph.core.proto import INFERRED, with_subgraphs
+from intact.graph.core.scene import Scene
 
 
 def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
@@ -98,7 +98,7 @@ def hold_constants(model: ir.Model) -> None:
     that read one tensor, those of the first are read, and lost.
     """
     faces = {*model.graph.inputs}
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for node in model.graph.all_nodes():
         for value in node.inputs:
             if value is None or value.const_value is None or value.producer() is not None or value in faces:
@@ -127,7 +127,7 @@ def separate_names(model: ir.Model) -> None:
                 "change input_names or output_names",
             )  # fmt: skip
         taken.add(value.name)
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for inner in with_subgraphs(model.graph):
         values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
         for value in values:

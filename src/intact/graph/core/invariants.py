@@ -11,7 +11,7 @@ from intact.graph.core.proto import own_graphs
 from intact.graph.ops import data_inputs, may_move
 
 _CODES = ("INT8", "UINT8")
-_FIX = "report the model to INTact: one of its passes is wrong"
+FIX = "report the model to INTact: one of its passes is wrong"
 
 
 def checks_every_pass() -> bool:
@@ -73,11 +73,11 @@ class _Check:
         for value in graph.outputs:
             if value not in made:
                 got = f"nothing that makes it after '{self._after}'"
-                raise UnsupportedError(f"graph output '{value.name}'", got, "a node", _FIX)
+                raise UnsupportedError(f"graph output '{value.name}'", got, "a node", FIX)
 
     def _error(self, node: ir.Node, what: str) -> UnsupportedError:
         where, got = f"node '{node.name}' ({node.op_type})", f"a node that {what}, after '{self._after}'"
-        return UnsupportedError(where, got, "a graph in order", _FIX)
+        return UnsupportedError(where, got, "a graph in order", FIX)
 
 
 def _data(node: ir.Node) -> list[ir.Value | None]:

@@ -12,9 +12,9 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.graph.core.build import Namer
 from intact.graph.core.edit import free_weights
 from intact.graph.core.proto import all_nodes, from_proto
+from intact.graph.core.scene import Scene
 from intact.graph.core.skeleton import shorn, to_skeleton
 from intact.graph.core.tensors import free_negative
 from intact.graph.core.wording import first_line, root, unreadable
@@ -145,6 +145,6 @@ def _name_nodes(model: ir.Model) -> None:
                 unnamed.append(node)
             else:
                 seen.add(node.name)
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for node in unnamed:
         node.name = names(node.name or f"{node.op_type}_{next((v.name for v in node.outputs if v.name), '')}")

@@ -11,8 +11,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph.core.build import Inserter, Namer
 from intact.graph.core.proto import to_proto
+from intact.graph.core.scene import Scene
 from intact.graph.files.compose import DTYPES, NAMES, sizes_of
 
 
@@ -65,7 +65,7 @@ def take_floats_for_doubles(model: ir.Model) -> None:
     for index, value in enumerate(graph.inputs):
         if value.dtype is not ir.DataType.DOUBLE or value.is_graph_output() or first is None:
             continue
-        insert = Inserter(graph, first, Namer(graph))
+        insert = Scene(graph).inserter(first)
         taken = ir.Value(name=value.name, type=ir.TensorType(ir.DataType.FLOAT), shape=value.shape)
         value.name = insert.names(f"{value.name}.float64")
         graph.inputs[index] = taken

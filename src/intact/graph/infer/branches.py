@@ -9,9 +9,10 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from intact.graph.core.build import Namer, tensor_of
+from intact.graph.core.build import tensor_of
 from intact.graph.core.constants import Constants, foldable
 from intact.graph.core.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
 from intact.graph.infer.inference import TOLD
 
@@ -143,7 +144,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     graph = part.graph
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for value in (value for one in with_subgraphs(graph) for value in values_of(one)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")

@@ -16,7 +16,7 @@ from intact.graph import ops
 from intact.graph.core.notes import Note
 from intact.graph.core.proto import own_graphs
 from intact.graph.core.skeleton import to_skeleton
-from intact.graph.infer.inference import inferred, refresh_shapes, undeclared
+from intact.graph.infer.inference import inferred, undeclared
 
 _DECIDE: dict[str, tuple[int, ...]] = {
     "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1,), "Compress": (1,),
@@ -106,8 +106,6 @@ def open_read_outputs(model: ir.Model) -> list[Note]:
         and any(isinstance(n, int) for n in value.shape or ())
     ]  # fmt: skip
     opened = _open(model, outputs) if outputs else []
-    if opened:
-        refresh_shapes(model)
     return [Note(name, "operators do not tell the sizes of this output") for name in opened]
 
 

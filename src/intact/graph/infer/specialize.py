@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, hand_over
-from intact.graph.core.constants import Constants, evaluate_node, foldable
+from intact.graph.core.build import hand_over
+from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.edit import known_sizes, set_shape
+from intact.graph.core.scene import Scene
 from intact.graph.core.skeleton import SMALL, say_onesided
 from intact.graph.core.view import is_op
 from intact.graph.infer.pools import POOLS, RIGHT_OPSET
@@ -96,7 +97,8 @@ class _Walk:
     ) -> None:
         self._as_declared = as_declared
         self._graph, self._names, self._opsets = model.graph, names, dict(model.opset_imports)
-        self._constants, self._free = Constants(model.graph), Namer(model.graph)
+        self._scene = Scene(model.graph)
+        self._constants = self._scene.constants
         self._imports = [onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
         inputs = {value.name or "": value for value in model.graph.inputs}
         self._numbers = {inputs[name]: array for name, array in values.items()}
@@ -167,7 +169,7 @@ class _Walk:
         self._numbers[value] = array
         set_shape(value, array.shape)
         if value.uses() and not value.is_graph_output():
-            made = Inserter(self._graph, node, self._free).constant(f"{value.name}.known", array)
+            made = self._scene.inserter(node).constant(f"{value.name}.known", array)
             self._numbers[made] = array
             value.replace_all_uses_with(made)
 
@@ -208,7 +210,7 @@ class _Walk:
         branch = node.attributes["then_branch" if taken else "else_branch"].as_graph()
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
-            value.name = self._free(value.name or "")
+            value.name = self._scene.names(value.name or "")
             self._graph.register_initializer(value)
             tensor = value.const_value
             if tensor is not None and tensor.size <= SMALL:
@@ -221,14 +223,14 @@ class _Walk:
         moved = list(branch)
         branch.remove(moved)
         for inner in moved:
-            inner.name = self._free(inner.name or inner.op_type)
+            inner.name = self._scene.names(inner.name or inner.op_type)
             for value in inner.outputs:
-                value.name = self._free(value.name) if value.name else value.name
+                value.name = self._scene.names(value.name) if value.name else value.name
         self._graph.insert_before(node, moved)
         made = list(branch.outputs)
         branch.outputs.clear()  # they are no graph's outputs any more
         for outer, inner_value in zip(node.outputs, made, strict=True):
-            hand_over(node, outer, inner_value, self._free)
+            hand_over(node, outer, inner_value, self._scene.names)
         self._graph.remove(node, safe=True)
         return moved
 

@@ -15,9 +15,9 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
-from intact.graph.core.build import Inserter, Namer, replace
-from intact.graph.core.constants import Constants
+from intact.graph.core.build import Inserter, replace
 from intact.graph.core.proto import all_nodes
+from intact.graph.core.scene import Scene
 from intact.graph.ops.attributes import floating, integer
 from intact.graph.opset.raising import ir_version_of, raise_opset
 
@@ -102,7 +102,8 @@ def _since(op_type: str, opset: int) -> int:
 class _Lowering:
     def __init__(self, graph: ir.Graph, target: int) -> None:
         self.graph, self.target = graph, target
-        self.names, self.constants = Namer(graph), Constants(graph)
+        scene = Scene(graph)
+        self.names, self.constants = scene.names, scene.constants
 
     def run(self) -> None:
         for node in list(all_nodes(self.graph)):

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from intact.graph.core.notes import Note
-from intact.graph.core.proto import forget_domain
 from intact.graph.core.view import is_op
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops import MICROSOFT
-from intact.graph.opset.raising import raise_opset
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 _T = ir.DataType
 _OPSETS = {_T.INT8: 13, _T.UINT8: 13, _T.INT32: 13, _T.INT16: 21, _T.UINT16: 21, _T.INT4: 21, _T.UINT4: 21}
 """The first opset of ONNX whose operators read these codes along an axis."""
 
 
-def rewrite_contrib_pairs(model: ir.Model) -> list[Note]:
+def _take_standard_operator(node: ir.Node, scene: Scene) -> Outcome:
     """Before: ``com.microsoft.DequantizeLinear(q, s, z)``.  After: ONNX's own, which means the same.
 
-    In place; the opset is raised to the first that has the types. A pair of other types, or that is not of
-    float32, stays.
+    Guards: its types are ONNX's, and its scale is float32.
     """
-    found = {node: codes for node in model.graph if (codes := _codes(node)) is not None}
-    if not found:
-        return []
-    raise_opset(model, max(_OPSETS[codes] for codes in found.values()))
-    notes = []
-    for node, codes in found.items():
-        node.domain = ""
-        for value in node.outputs:
-            value.dtype = codes if node.op_type == "QuantizeLinear" else _T.FLOAT
-        notes.append(Note(node.name or node.op_type, f"{MICROSOFT}'s {node.op_type} became ONNX's"))
-    forget_domain(model, MICROSOFT)
-    refresh_shapes(model)
-    return notes
+    codes = _codes(node)
+    assert codes is not None
+    node.domain = ""
+    for value in node.outputs:
+        value.dtype = codes if node.op_type == "QuantizeLinear" else _T.FLOAT
+    return f"{MICROSOFT}'s {node.op_type} became ONNX's"
 
 
 def _codes(node: ir.Node) -> ir.DataType | None:
@@ -49,3 +38,16 @@ def _codes(node: ir.Node) -> ir.DataType | None:
     given = zero if zero is not None else data if node.op_type == "DequantizeLinear" else None
     codes = given.dtype if given is not None else _T.UINT8
     return codes if codes in _OPSETS and (codes, node.op_type) != (_T.INT32, "QuantizeLinear") else None
+
+
+def _pairs_of(opset: int) -> Rewrite:
+    """The rewrite of pairs whose codes ONNX's operators read since `opset`."""
+    return Rewrite(
+        f"write pairs of ONNX Runtime as ONNX's of opset {opset}", _take_standard_operator,
+        ("QuantizeLinear", "DequantizeLinear"), (MICROSOFT,),
+        matches=lambda node: _OPSETS.get(_codes(node)) == opset,  # type: ignore[arg-type]
+        requires=Requires(opset=opset), ensures=Ensures(gone=True, shapes=True),
+    )  # fmt: skip
+
+
+CONTRIB_PAIRS = tuple(_pairs_of(opset) for opset in sorted({*_OPSETS.values()}))

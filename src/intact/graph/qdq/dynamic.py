@@ -10,42 +10,17 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
-from intact.graph.core.prune import prune
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.qdq.nbits import unpacked
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _FLOAT = ir.DataType.FLOAT
 
 
-def float_dynamic(model: ir.Model) -> list[Note]:
-    """Replace what is quantized while it runs, and what has quantized weights alone, by floats, in place.
-
-    Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
-    After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
-    much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
-    QEmbedLayerNormalization, MatMulNBits. Both operands may be dynamic. What moved codes moves floats.
-
-    The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
-
-    Returns:
-        One note per node, with the reason where it stays.
-    """
-    found = [node for node in model.graph if is_dynamic(node)]
-    if not found:
-        return []
-    floats = _Floats(model.graph)
-    notes = [note for node in found if (note := floats.rewrite(node)) is not None]
-    if any(note.changed for note in notes):
-        prune(model)
-    return notes
-
-
 def is_dynamic(node: ir.Node) -> bool:
-    """Whether `float_dynamic` looks at a node: it finds a scale while it runs, or its weight has codes."""
+    """Whether `DYNAMIC` looks at a node: it finds a scale while it runs, or its weight has codes."""
     if is_op(node, "DequantizeLinear"):
         made = _moved_from(node.inputs[0]).producer() if node.inputs[0] is not None else None
         return made is not None and is_op(made, "DynamicQuantizeLinear")
@@ -60,36 +35,40 @@ def has_stored_codes(node: ir.Node) -> bool:
 _OF_CODES = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
 
 
-class _Stays(Exception):
+class _Obstacle(Exception):
     """Why a node is left as it is."""
 
 
+def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
+    """Replace what is quantized while it runs, and what has quantized weights alone, by floats.
+
+    Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
+    After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
+    much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
+    QEmbedLayerNormalization, MatMulNBits. Both operands may be dynamic. What moved codes moves floats.
+
+    The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
+    """
+    if is_op(node, "DynamicQuantizeLinear"):
+        return None  # it goes with its readers
+    try:
+        replacement = _RULES[node.domain, node.op_type](_Floats(scene), node)
+    except _Obstacle as reason:
+        return Stays(f"{node.op_type} stays: {reason}")
+    return f"{node.op_type} became {replacement}"
+
+
 class _Floats:
-    """The graph on its way back."""
+    """The floats of codes in a graph that is rewritten."""
 
-    def __init__(self, graph: ir.Graph) -> None:
-        self.graph, self.names, self.constants = graph, Namer(graph), Constants(graph)
-        self._stored: dict[tuple[Any, ...], ir.Value] = {}
-        self._moved: dict[ir.Value, ir.Value] = {}
-
-    def rewrite(self, node: ir.Node) -> Note | None:
-        if node.graph is None or is_op(node, "DynamicQuantizeLinear"):
-            return None  # it goes with its readers
-        name, op_type = node.name or node.op_type, node.op_type
-        try:
-            became = _RULES[node.domain, op_type](self, node)
-        except _Stays as reason:
-            return Note(name, f"{op_type} stays: {reason}", changed=False)
-        return Note(name, f"{op_type} became {became}")
-
-    def inserter(self, node: ir.Node) -> Inserter:
-        return Inserter(self.graph, node, self.names)
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.constants = scene, scene.constants
 
     def array(self, value: ir.Value | None, what: str) -> NDArray[Any]:
         """A constant of the graph."""
         array = self.constants(value) if value is not None else None
         if array is None:
-            raise _Stays(f"its {what} is not constant")
+            raise _Obstacle(f"its {what} is not constant")
         return array
 
     def real(
@@ -100,12 +79,12 @@ class _Floats:
         made = _moved_from(codes).producer()
         if made is not None and is_op(made, "DynamicQuantizeLinear"):
             if scale is not made.outputs[1] or zero is not made.outputs[2]:
-                raise _Stays("it reads codes with the scale or zero point of others")
+                raise _Obstacle("it reads codes with the scale or zero point of others")
             return self._above(codes)
         if scale is None or self.constants(codes) is not None:
-            raise _Stays("no DynamicQuantizeLinear makes its codes")
+            raise _Obstacle("no DynamicQuantizeLinear makes its codes")
         inputs = [codes, scale] if zero is None else [codes, scale, zero]
-        return self.inserter(node).node(
+        return self.scene.inserter(node).node(
             "DequantizeLinear", inputs, f"{codes.name}.real", dtype=_FLOAT, shape=codes.shape
         )
 
@@ -115,11 +94,12 @@ class _Floats:
         assert mover is not None and mover.inputs[0] is not None
         if is_op(mover, "DynamicQuantizeLinear"):
             return mover.inputs[0]
-        if codes not in self._moved:
+        added = self.scene.added
+        if codes not in added:
             inputs = [self._above(mover.inputs[0]), *mover.inputs[1:]]
-            (self._moved[codes],) = Inserter(self.graph, mover, self.names, after=True).copy(mover, inputs)
-            self._moved[codes].type = ir.TensorType(_FLOAT)
-        return self._moved[codes]
+            (added[codes],) = self.scene.inserter(mover, after=True).copy(mover, inputs)
+            added[codes].type = ir.TensorType(_FLOAT)
+        return added[codes]
 
     def stored(
         self, node: ir.Node, codes: ir.Value | None, factor: NDArray[np.float32], zero: NDArray[Any],
@@ -127,13 +107,13 @@ class _Floats:
     ) -> ir.Value:  # fmt: skip
         """``(codes - zero) * factor`` as an initializer, its axes in the order `turned`."""
         key = (codes, factor.tobytes(), factor.shape, zero.tobytes(), tuple(turned))
-        if key not in self._stored:
+        if key not in self.scene.added:
             whole = self.array(codes, "weight").astype(np.int32) - zero.astype(np.int32)
             floats = (whole.astype(np.float32) * factor).astype(np.float32)
             name = (codes.name if codes is not None else "") or "weight"
             array = np.ascontiguousarray(floats.transpose(turned) if turned else floats)
-            self._stored[key] = self.inserter(node).constant(_named(name), array)
-        return self._stored[key]
+            self.scene.added[key] = self.scene.inserter(node).constant(_named(name), array)
+        return self.scene.added[key]
 
     def weight(
         self, node: ir.Node, codes: int, scale: int, zero: int, turned: Sequence[int] = ()
@@ -158,25 +138,25 @@ class _Floats:
         """`op_type`, and an Add of `bias`, in the place of `node` up to `last`."""
         last = node if last is None else last
         output, name = last.outputs[0], node.name or node.op_type
-        insert, shape = self.inserter(last), output.shape
+        insert, shape = self.scene.inserter(last), output.shape
         base = _named(name) if _named(name) != name else f"{name}.real"
         domain = attributes.pop("domain", "")
         y = insert.node(op_type, inputs, base, dtype=_FLOAT, shape=shape, domain=domain, **attributes)
         if bias is not None:
             y = insert.node("Add", [y, bias], f"{name}.biased", dtype=_FLOAT, shape=shape)
         kept, output.name = output.name, None
-        replace(last, y, self.names)
+        self.scene.replace(last, y)
         y.name = kept
 
     def swap(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], domain: str) -> None:
         """Let another operator make all outputs of `node`."""
         kept = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
         new = ir.node(op_type, inputs, dict(node.attributes), domain=domain, outputs=kept, name=node.name)
-        self.graph.insert_before(node, new)
+        self.scene.graph.insert_before(node, new)
         for old, made in zip(node.outputs, kept, strict=True):
             old.name = None
             old.replace_all_uses_with(made, replace_graph_outputs=True)
-        self.graph.remove(node, safe=True)
+        self.scene.graph.remove(node, safe=True)
 
 
 def _input(node: ir.Node, index: int) -> ir.Value | None:
@@ -202,7 +182,7 @@ def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
     if array.size == 1:
         return array.reshape(())
     if weight.ndim < 2:
-        raise _Stays("its weight is no matrix")
+        raise _Obstacle("its weight is no matrix")
     if array.ndim == 1 and array.size == weight.shape[-1]:
         return array
     if array.ndim == weight.ndim - 1 and weight.shape[-1] == array.shape[-1]:
@@ -211,7 +191,7 @@ def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
         return array.reshape(-1, *[1] * (weight.ndim - 1))
     if array.ndim == weight.ndim and array.shape[-2] == 1:
         return array
-    raise _Stays("its scales do not belong to its output channels")
+    raise _Obstacle("its scales do not belong to its output channels")
 
 
 def _integer_layer(floats: _Floats, node: ir.Node) -> str:
@@ -240,7 +220,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
     if stored:
         values.append(_integer_weight(floats, node, factor))
     elif factors:
-        raise _Stays("its sum is multiplied by more than the two scales")
+        raise _Obstacle("its sum is multiplied by more than the two scales")
     attributes: dict[str, Any] = dict(node.attributes)
     floats.put(node, op_type, values, last=last, **attributes)
     return op_type
@@ -261,7 +241,7 @@ def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Co
     if found is None and len(factors) > 1 and numbers:
         found = numbers[0]
     if found is None:
-        raise _Stays("no DynamicQuantizeLinear makes its codes")
+        raise _Obstacle("no DynamicQuantizeLinear makes its codes")
     return found
 
 
@@ -272,12 +252,12 @@ def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32])
     if is_op(node, "MatMulInteger"):
         columns = stored.shape[-1]
         if factor.size not in (1, columns) or (factor.size > 1 and factor.shape[-1] != columns):
-            raise _Stays("the factors of its sum do not belong to its output channels")
+            raise _Obstacle("the factors of its sum do not belong to its output channels")
         factor = factor.reshape(-1) if factor.size > 1 else factor.reshape(())
         return floats.stored(node, weight, factor, _along_last(zero, stored))
     channels = (-1, *[1] * (stored.ndim - 1))
     if factor.size > 1 and (factor.ndim < stored.ndim - 1 or factor.shape[-stored.ndim + 1] != factor.size):
-        raise _Stays("the factors of its sum do not belong to its output channels")
+        raise _Obstacle("the factors of its sum do not belong to its output channels")
     factor, zero = (a.reshape(channels) if a.size > 1 else a.reshape(()) for a in (factor, zero))
     return floats.stored(node, weight, factor, zero)
 
@@ -293,7 +273,7 @@ def _scaled(
     """
     cast = _only_reader(node, "Cast")
     if cast is None or ops.Cast.of(cast).to != _FLOAT:
-        raise _Stays("no Cast to float32 and Mul that give its sum a scale")
+        raise _Obstacle("no Cast to float32 and Mul that give its sum a scale")
     last, missing, others = cast, list(scales), list[ir.Value]()
     while missing or len(others) < static:
         product = _only_reader(last, "Mul")
@@ -306,7 +286,7 @@ def _scaled(
             (missing.remove if leaf in missing else others.append)(leaf)
         last = product
     if missing:
-        raise _Stays("its sum is not multiplied by the scale of its codes")
+        raise _Obstacle("its sum is not multiplied by the scale of its codes")
     return last, others
 
 
@@ -331,7 +311,7 @@ def _dequantize(floats: _Floats, node: ir.Node) -> str:
     """The codes of a DynamicQuantizeLinear made floats again."""
     codes, scale, zero = (_input(node, at) for at in (0, 1, 2))
     real = floats.real(node, codes, scale, zero)
-    replace(node, real, floats.names)
+    floats.scene.replace(node, real)
     return "what its codes were made of"
 
 
@@ -379,16 +359,16 @@ def _embedding(floats: _Floats, node: ir.Node) -> str:
 def _few_bits(floats: _Floats, node: ir.Node) -> str:
     """The weight of a MatMulNBits as floats; its columns lie behind each other."""
     if _input(node, 4) is not None:
-        raise _Stays("its blocks are in an order of their own")
+        raise _Obstacle("its blocks are in an order of their own")
     zero = _input(node, 3)
     codes, scale = floats.array(node.inputs[1], "weight"), floats.array(node.inputs[2], "weight's scale")
     zeros = None if zero is None else floats.array(zero, "weight's zero point")
     if scale.dtype != np.float32:
-        raise _Stays("it does not compute in float32")
+        raise _Obstacle("it does not compute in float32")
     array = unpacked(node, codes, scale, zeros)
     if array is None:
-        raise _Stays("its codes are of a layout that is not known here")
-    weight = floats.inserter(node).constant(_named(node.inputs[1].name or "weight"), array)  # type: ignore[union-attr]
+        raise _Obstacle("its codes are of a layout that is not known here")
+    weight = floats.scene.inserter(node).constant(_named(node.inputs[1].name or "weight"), array)  # type: ignore[union-attr]
     floats.put(node, "MatMul", [node.inputs[0], weight], _input(node, 5))
     return "MatMul"
 
@@ -408,3 +388,8 @@ _RULES: dict[tuple[str, str], Rule] = {
     (MICROSOFT, "MatMulNBits"): _few_bits,
 }
 """(domain, operator) -> what makes floats of it, and says what it became."""
+
+DYNAMIC = Rewrite(
+    "make layers that quantize as they run float", _write_on_floats, tuple(name for _, name in _RULES),
+    ("", MICROSOFT), is_dynamic, ensures=Ensures(read=True, domains=False),
+)  # fmt: skip

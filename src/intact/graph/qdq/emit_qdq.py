@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from intact import kernels, numerics
 from intact.errors import IntactError, UnsupportedError
 from intact.graph.core.build import Inserter, Namer, replace
-from intact.graph.core.constants import Constants
+from intact.graph.core.scene import Scene
 from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET
 from intact.graph.qdq.markers import Marker, find_markers
 from intact.graph.qdq.recurrent import settle_weights
@@ -129,8 +129,8 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
 class _Emitter:
     def __init__(self, graph: ir.Graph, opset: int, fold_weights: bool, share: bool) -> None:
         self._graph, self._opset, self._fold, self._share = graph, opset, fold_weights, share
-        self._names = Namer(graph)
-        self._constants = Constants(graph)
+        self._scene = Scene(graph)
+        self._names, self._constants = self._scene.names, self._scene.constants
         self._shared: dict[tuple[object, ...], _Emitted] = {}
 
     def emit(self, marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32], _Emitted]:
@@ -179,7 +179,7 @@ class _Emitter:
     ) -> _Emitted:  # fmt: skip
         x = marker.node.inputs[0]
         assert x is not None
-        insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
+        insert = _PairInserter(self._scene.inserter(marker.node), marker, scale, zero_point)
         as_it_is = x.is_initializer() and x.dtype == ir.DataType.FLOAT and perm is None and not insert.clips
         if constant is None:
             codes = insert.quantize(insert.clip(insert.to_float32(x)))

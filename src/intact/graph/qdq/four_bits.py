@@ -10,47 +10,39 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, replace
+from intact.graph.core.build import Inserter
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 from intact.spec import Format, QuantSpec
 
 _T = ir.DataType
 _WIDER = {_T.INT4: np.int8, _T.UINT4: np.uint8}
 
 
-def widen_codes(model: ir.Model) -> list[Note]:
+def _widen(node: ir.Node, scene: Scene) -> Outcome:
     """Before: ``DQ(Q(x, s, z), s, z)`` of int4.  After: the same of int8, of x within the ends of int4.
 
     The same codes: the floats of the ends, (-8 - z) * s and (7 - z) * s, round to themselves. Guards: one
     constant scale, ends that are finite, and nobody but DequantizeLinears reads the codes.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    made: dict[tuple[ir.Value | None, float, int, ir.DataType], ir.Value] = {}
-    notes = list[Note]()
-    for node in list(model.graph):
-        narrow = node.outputs[0].dtype if node.outputs else None
-        if narrow not in _WIDER or not is_op(node, "QuantizeLinear"):
-            continue
-        scale, zero = constants(node.inputs[1]), _zero_point(node, constants)
-        if scale is None or scale.size != 1 or zero is None or not _is_dequantized(node, model, constants):
-            continue
-        step = float(scale.reshape(()))
-        spec = QuantSpec(Format.parse(narrow.name.lower()), symmetric=zero == 0)
-        ends = numerics.representable_range(step, zero, spec)
-        if not np.isfinite(ends).all():
-            continue
-        insert, alike = Inserter(model.graph, node, names), (node.inputs[0], step, zero, narrow)
-        if alike not in made:
-            made[alike] = _quantize(insert, node, ends, zero)
-        for use in node.outputs[0].uses():
-            _read_as(use.node, _WIDER[narrow], insert, constants)
-        notes.append(
-            Note(node.name or node.op_type, f"codes of {narrow.name.lower()} became bytes within its ends")
-        )
-        replace(node, made[alike], names)
-    return notes
+    narrow, constants = node.outputs[0].dtype, scene.constants
+    assert narrow is not None
+    scale, zero = constants(node.inputs[1]), _zero_point(node, constants)
+    if scale is None or scale.size != 1 or zero is None or not _is_dequantized(node, scene):
+        return None
+    step = float(scale.reshape(()))
+    spec = QuantSpec(Format.parse(narrow.name.lower()), symmetric=zero == 0)
+    ends = numerics.representable_range(step, zero, spec)
+    if not np.isfinite(ends).all():
+        return None
+    insert, key = scene.inserter(node), (node.inputs[0], step, zero, narrow)
+    if key not in scene.added:
+        scene.added[key] = _quantize(insert, node, ends, zero)
+    for use in node.outputs[0].uses():
+        _read_as(use.node, _WIDER[narrow], insert, constants)
+    scene.replace(node, scene.added[key])
+    return f"codes of {narrow.name.lower()} became bytes within its ends"
 
 
 def _quantize(insert: Inserter, node: ir.Node, ends: Sequence[NDArray[np.float32]], zero: int) -> ir.Value:
@@ -64,14 +56,14 @@ def _quantize(insert: Inserter, node: ir.Node, ends: Sequence[NDArray[np.float32
     return insert.node("QuantizeLinear", inputs, f"{node.name}.bytes", dtype=dtype, shape=narrow.shape)
 
 
-def _is_dequantized(node: ir.Node, model: ir.Model, constants: Constants) -> bool:
+def _is_dequantized(node: ir.Node, scene: Scene) -> bool:
     """Whether DequantizeLinears with constant zero points are all that reads the codes of `node`."""
     codes = node.outputs[0]
     return not codes.is_graph_output() and all(
         use.idx == 0
-        and use.node.graph is model.graph
+        and use.node.graph is scene.graph
         and is_op(use.node, "DequantizeLinear")
-        and _zero_point(use.node, constants) is not None
+        and _zero_point(use.node, scene.constants) is not None
         for use in codes.uses()
     )
 
@@ -91,3 +83,8 @@ def _read_as(node: ir.Node, wider: type, insert: Inserter, constants: Constants)
     assert zero is not None
     node.resize_inputs(3)
     node.replace_input_with(2, insert.constant(f"{node.name}.zero_point", wider(zero)))
+
+
+FOUR_BITS = Rewrite(
+    "widen codes of 4 bits", _widen, ("QuantizeLinear",), matches=lambda node: node.outputs[0].dtype in _WIDER
+)

@@ -8,19 +8,19 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.core.build import Inserter, Namer, drop_unused, replace
+from intact.graph.core.build import drop_unused
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
 from intact.graph.core.view import is_op
+from intact.graph.ops import MICROSOFT
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
 
 _FLOAT = ir.DataType.FLOAT
 
-INTEGER = ("MatMulInteger", "ConvInteger")
 _MIDDLE = 128  # what uint8 codes are above the int8 codes of the same floats
 
 
-def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
-    """A static MatMulInteger or ConvInteger as the MatMul or Conv that it stands for, in place.
+def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
+    """Write a static MatMulInteger or ConvInteger as the MatMul or Conv that it stands for.
 
     Before: ``y = Mul(Cast(MatMulInteger(Q(x, s, z), w, z, w_z)), c)``.
     After:  ``y = MatMul(DQ(Q(x, s, z), s, z), DQ(w, c / s, w_z))``.
@@ -28,16 +28,16 @@ def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
     Guards: the first input comes from a QuantizeLinear with one constant scale (not from a
     DynamicQuantizeLinear), the weight and `c` are constant, and nobody else reads the integers.
     """
-    name, op_type = node.name or node.op_type, node.op_type
-    found = _scaled(node, constants)
-    if isinstance(found, str):
-        return Note(name, f"{op_type} stays: {found}", changed=False)
-    last, weight_scale = found
+    op_type, constants = node.op_type, scene.constants
+    product = _scaled_product(node, constants)
+    if isinstance(product, str):
+        return Stays(f"{op_type} stays: {product}")
+    last, weight_scale = product
     codes, weight = node.inputs[0], node.inputs[1]
     assert codes is not None and weight is not None
     quantize = codes.producer()
     assert quantize is not None
-    insert, output = Inserter(_graph(node), node, names), last.outputs[0]
+    insert, output = scene.inserter(node), last.outputs[0]
     scale = insert.constant(f"{weight.name}.scale", weight_scale)
     axis: dict[str, Any] = {}
     if weight_scale.ndim:
@@ -57,20 +57,16 @@ def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
     ]
     attributes: dict[str, Any] = dict(node.attributes)
     real_type = op_type.removesuffix("Integer")
-    y = insert.node(real_type, floats, f"{name}.real", dtype=_FLOAT, shape=output.shape, **attributes)
+    name = f"{node.name or op_type}.real"
+    y = insert.node(real_type, floats, name, dtype=_FLOAT, shape=output.shape, **attributes)
     cast = next(iter(node.outputs[0].consumers()))
-    replace(last, y, names)
+    scene.replace(last, y)
     for spent in (cast, node):
-        _graph(spent).remove(spent, safe=True)
-    return Note(name, f"{op_type} became Q/DQ around {real_type}")
+        scene.graph.remove(spent, safe=True)
+    return f"{op_type} became Q/DQ around {real_type}"
 
 
-def _graph(node: ir.Node) -> ir.Graph:
-    assert isinstance(node.graph, ir.Graph)
-    return node.graph
-
-
-def _scaled(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
+def _scaled_product(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
     """The Mul that makes floats of the sum, and the weight's scale: its factor over the input's scale."""
     quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
     if quantize is None or not is_op(quantize, "QuantizeLinear"):
@@ -105,42 +101,51 @@ def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
     return readers[0]
 
 
-def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
-    """Constant uint8 codes behind a DequantizeLinear as int8 ones of the same floats, in place."""
-    notes = []
-    shifted: dict[ir.Value, ir.Value] = {}
-    for node in list(graph):
-        codes = node.inputs[0] if is_op(node, "DequantizeLinear") else None
-        if (
-            codes is None
-            or codes.const_value is None
-            or codes.dtype != ir.DataType.UINT8
-            or codes.is_graph_input()
-        ):
-            continue
-        zero = node.inputs[2] if len(node.inputs) > 2 else None
-        if zero is not None and zero.const_value is None:
-            continue
-        insert = Inserter(graph, node, names)
-        for value in filter(None, (codes, zero)):
-            if value not in shifted:
-                shifted[value] = insert.constant(f"{value.name}.int8", _shifted(value.const_value))
-        if zero is None:
-            assert node.inputs[1] is not None
-            shape = node.inputs[1].shape
-            new_zero = insert.constant(
-                f"{codes.name}.zero_point", np.full(shape.numpy() if shape else (), -_MIDDLE, np.int8)
-            )
-        else:
-            new_zero = shifted[zero]
-        node.resize_inputs(3)
-        node.replace_input_with(0, shifted[codes])
-        node.replace_input_with(2, new_zero)
-        notes.append(Note(node.name or "", f"the uint8 weight '{codes.name}' became int8"))
-    drop_unused(graph, *shifted)
-    return notes
+def _shift_weight(node: ir.Node, scene: Scene) -> Outcome:
+    """Before: ``DQ(w, s, z)``, uint8 w and z.  After: ``DQ(w - 128, s, z - 128)``, int8: the same floats.
+
+    Guards: codes and zero point are initializers.
+    """
+    codes, zero = node.inputs[0], node.inputs[2] if len(node.inputs) > 2 else None
+    assert codes is not None
+    if zero is not None and zero.const_value is None:
+        return None
+    insert = scene.inserter(node)
+    for value in filter(None, (codes, zero)):
+        if value not in scene.added:
+            scene.added[value] = insert.constant(f"{value.name}.int8", _as_int8(value.const_value))
+    if zero is None:
+        assert node.inputs[1] is not None
+        shape = node.inputs[1].shape
+        middle = np.full(shape.numpy() if shape else (), -_MIDDLE, np.int8)
+        new_zero = insert.constant(f"{codes.name}.zero_point", middle)
+    else:
+        new_zero = scene.added[zero]
+    node.resize_inputs(3)
+    node.replace_input_with(0, scene.added[codes])
+    node.replace_input_with(2, new_zero)
+    drop_unused(scene.graph, codes, zero)
+    return f"the uint8 weight '{codes.name}' became int8"
 
 
-def _shifted(tensor: ir.TensorProtocol | None) -> NDArray[np.int8]:
+def _has_uint8_weight(node: ir.Node) -> bool:
+    codes = node.inputs[0]
+    return (
+        codes is not None and codes.const_value is not None and codes.dtype == ir.DataType.UINT8
+        and not codes.is_graph_input()
+    )  # fmt: skip
+
+
+def _as_int8(tensor: ir.TensorProtocol | None) -> NDArray[np.int8]:
     assert tensor is not None
     return (tensor.numpy().astype(np.int16) - _MIDDLE).astype(np.int8)
+
+
+INTEGER = Rewrite(
+    "write integer layers as Q/DQ", _write_on_floats, ("MatMulInteger", "ConvInteger"), ("", MICROSOFT),
+    requires=Requires(opset=13), ensures=Ensures(gone=True),
+)  # fmt: skip
+
+INT8_WEIGHTS = Rewrite(
+    "store uint8 weights as int8", _shift_weight, ("DequantizeLinear",), matches=_has_uint8_weight
+)

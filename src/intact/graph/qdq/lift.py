@@ -8,8 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, replace
-from intact.graph.core.constants import Constants
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import QuantizedValue, is_op, quantization_of
 
 
@@ -29,7 +28,8 @@ def lift_dequantize(model: ir.Model) -> None:
 
 class _Lifter:
     def __init__(self, graph: ir.Graph) -> None:
-        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._graph, self._scene = graph, Scene(graph)
+        self._constants = self._scene.constants
 
     def lift(self, node: ir.Node) -> list[ir.Node]:
         """The DequantizeLinear nodes that stand in front of the moving operator now."""
@@ -76,7 +76,7 @@ class _Lifter:
         inputs: Sequence[int], fill: float,
     ) -> list[ir.Node]:  # fmt: skip
         insert, dtype, parameters = (
-            Inserter(self._graph, mover, self._names),
+            self._scene.inserter(mover),
             node.outputs[0].dtype,
             node.inputs,
         )
@@ -102,5 +102,5 @@ class _Lifter:
         for reader in dict.fromkeys(readers):
             moved = reader.inputs[0]
             assert moved is not None
-            replace(reader, moved, self._names)
+            self._scene.replace(reader, moved)
         return [producer for value in made.values() if (producer := value.producer()) is not None]

@@ -10,8 +10,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph.core.build import Inserter, Namer
 from intact.graph.core.proto import all_nodes, values_of
+from intact.graph.core.scene import Scene
 from intact.graph.qdq.markers import DOMAIN, OP_TYPE
 from intact.spec import QuantSpec
 
@@ -47,22 +47,20 @@ def mark(model: ir.Model, marks: Iterable[Mark]) -> None:
     """
     values = {value.name: value for value in values_of(model.graph) if value.name}
     nodes = {node.name: node for node in all_nodes(model.graph)}
-    names = Namer(model.graph)
+    scene = Scene(model.graph)
     for one in marks:
         if one.value not in values:
             raise QuantValueError(
                 f"mark '{one.value}'", "no such value", "a value of the main graph",
                 "place the marks on the graph as it is now",
             )  # fmt: skip
-        _insert(model.graph, one, values[one.value], nodes, names)
+        _insert(scene, one, values[one.value], nodes)
     model.graph.opset_imports[DOMAIN] = 1
 
 
-def _insert(
-    graph: ir.Graph, one: Mark, value: ir.Value, nodes: dict[str | None, ir.Node], names: Namer
-) -> None:
+def _insert(scene: Scene, one: Mark, value: ir.Value, nodes: dict[str | None, ir.Node]) -> None:
     producer = value.producer()
-    insert = Inserter(graph, producer or graph[0], names, after=producer is not None)
+    insert = scene.inserter(producer or scene.graph[0], after=producer is not None)
     base = one.name or one.value
     ends = [insert.constant(f"{base}._amax", np.float32(one.amax))]
     if one.amin is not None:

@@ -1,4 +1,4 @@
-"""QOperator models brought to Q/DQ form: the form that placement, engines and other tools read."""
+"""Operators on codes (QLinearConv, QGemm, ...) as their float operators between Q/DQ pairs."""
 
 from __future__ import annotations
 
@@ -9,61 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, replace
+from intact.graph.core.build import Inserter
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
-from intact.graph.core.order import put_constants_first
-from intact.graph.core.proto import forget_domain
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT, QOperator
-from intact.graph.opset.raising import raise_opset
-from intact.graph.qdq.code_bounds import rewrite_code_bounds
-from intact.graph.qdq.contrib import rewrite_contrib_pairs
-from intact.graph.qdq.integer import INTEGER, rewrite_integer, shift_weights
-from intact.graph.qdq.weight_moves import move_stored_weights
-from intact.graph.rewrites.local_functions import inline_functions
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
 
 _AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis, and whose Softmax is along one
-
-
-def normalize(model: ir.Model) -> list[Note]:
-    """Bring the older forms of a quantized model to Q/DQ form, in place.
-
-    Before: ``y = QLinearConv(x, x_s, x_z, w, w_s, w_z, y_s, y_z, b)`` on codes.
-    After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every `QOperator` of the book.
-
-    A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
-    MatMul or Conv on floats; pairs of ONNX Runtime's own domain become ONNX's. Constant uint8 codes behind a
-    DequantizeLinear become int8: ``q - 128`` with a zero point 128 less, the same floats. int32 biases behind
-    a DequantizeLinear stay (`quantized_bias_of`). Constant codes are moved instead of their floats.
-    Bounds on codes become bounds on floats.
-
-    The opset is raised to 13, for the axis of per-channel scales, where something is rewritten, and to 21 for
-    pairs of 16 bits. Both forms mean the same codes; the float32 sums of the one may round differently from
-    the integer sums of the other.
-
-    Functions of the file are written out. Nodes that make constants go to the front, where no
-    pass puts their readers before them.
-
-    Returns:
-        One note per rewritten node, and per integer operator that stays, with the reason.
-    """
-    inline_functions(model)
-    put_constants_first(model)
-    nodes = [n for n in model.graph if _is_quantized_operator(n) or is_op(n, *INTEGER)]
-    if nodes:
-        raise_opset(model, _AXIS_OPSET)
-    notes = rewrite_contrib_pairs(model)
-    rewriter = _Rewriter(model.graph)
-    for node in nodes:
-        rewrite = rewrite_integer if is_op(node, *INTEGER) else rewriter.rewrite
-        notes.append(rewrite(node, rewriter.constants, rewriter.names))
-    notes += rewrite_code_bounds(model)
-    notes += move_stored_weights(model)
-    notes += shift_weights(model.graph, rewriter.names)
-    if nodes:
-        forget_domain(model, MICROSOFT)
-    return notes
 
 
 def _is_quantized_operator(node: ir.Node) -> bool:
@@ -78,98 +30,104 @@ def _form(node: ir.Node) -> QOperator | None:
     return said if isinstance(said, QOperator) else None
 
 
-class _Rewriter:
-    def __init__(self, graph: ir.Graph) -> None:
-        self.graph, self.names, self.constants = graph, Namer(graph), Constants(graph)
-        self._real: dict[tuple[ir.Value | None, ...], ir.Value] = {}
+def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
+    """Write a QOperator as DequantizeLinear, its float operator, QuantizeLinear.
 
-    def rewrite(self, node: ir.Node, constants: Constants, names: Namer) -> Note:
-        """One QOperator as DQ, its float operator, Q."""
-        form, op_type = _form(node), node.op_type
-        obstacle = "no rule for it" if form is None else _obstacle(node, form, constants)
-        if form is None or obstacle:
-            return Note(node.name or op_type, f"{op_type} stays: {obstacle}", changed=False)
-        insert = Inserter(self.graph, node, names)
-        floats = [_input(node, at) for at in form.plain]
-        floats += [self._dequantized(node, at, insert) for at in form.data_inputs(node)]
-        if form.bias is not None and _input(node, form.bias) is not None:
-            floats.append(self._bias(node, form, insert))
-        output, base = node.outputs[0], node.name or op_type
-        y = self._real_node(node, form, floats, insert)
-        if (scale := _input(node, form.written)) is not None:
-            zero = self._zero_point(node, form, insert)
-            y = insert.node(
-                "QuantizeLinear", [y, scale, zero], f"{base}.codes", dtype=zero.dtype, shape=output.shape
-            )
-        kept, output.name = output.name, None
-        replace(node, y, names)
-        y.name = kept
-        return Note(base, f"{op_type} became Q/DQ around {form.real}")
+    Before: ``y = QLinearConv(x, x_s, x_z, w, w_s, w_z, y_s, y_z, b)`` on codes.
+    After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every `QOperator` of the book.
 
-    def _real_node(
-        self, node: ir.Node, form: QOperator, floats: list[ir.Value | None], insert: Inserter
-    ) -> ir.Value:
-        """The float operator on `floats`, its channels where ONNX wants them."""
-        base, shape, x = node.name or node.op_type, node.outputs[0].shape, floats[0]
-        attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
-        if isinstance(form, ops.QLinearSoftmax):
-            attributes["axis"] = -1 if form.opset < _AXIS_OPSET or form.axis is None else form.axis
-        make = partial(insert.node, dtype=ir.DataType.FLOAT)
-        if not form.channels_last:
-            return make(form.real, floats, f"{base}.real", shape=shape, **attributes)
-        assert x is not None and x.shape is not None
-        rank = len(x.shape)
-        first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
-        floats[0] = make("Transpose", [x], f"{base}.first", shape=None, perm=first)
-        y = make(form.real, floats, f"{base}.real", shape=None, **attributes)
-        return make("Transpose", [y], f"{base}.last", shape=shape, perm=last)
-
-    def _dequantized(self, node: ir.Node, at: int, insert: Inserter) -> ir.Value:
-        """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
-        codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
-        assert codes is not None
-        if (codes, scale, zero) not in self._real:
-            inputs = [codes, scale] if zero is None else [codes, scale, zero]
-            self._real[codes, scale, zero] = insert.node(
-                "DequantizeLinear", inputs, f"{codes.name}.real", dtype=ir.DataType.FLOAT, shape=codes.shape,
-                **self._axis(node, codes, scale),
-            )  # fmt: skip
-        return self._real[codes, scale, zero]
-
-    def _axis(self, node: ir.Node, codes: ir.Value, scale: ir.Value | None) -> dict[str, Any]:
-        """A vector of scales belongs to the output channels of a weight."""
-        array = self.constants(scale)
-        if array is None or array.size == 1:
-            return {}
-        form = _form(node)
-        assert form is not None
-        return {"axis": form.scale_axis(2 if codes.shape is None else len(codes.shape))}
-
-    def _bias(self, node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
-        """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
-        assert form.bias is not None
-        codes, (first, second) = _input(node, form.bias), form.data_inputs(node)
-        x_scale, w_scale = (self.constants(_input(node, at + 1)) for at in (first, second))
-        assert codes is not None and x_scale is not None and w_scale is not None
-        product = (
-            np.float32(form.factor) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
+    Both forms mean the same codes; the float32 sums of the one may round differently from the integer sums
+    of the other.
+    """
+    form, op_type = _form(node), node.op_type
+    obstacle = "no rule for it" if form is None else _obstacle(node, form, scene.constants)
+    if form is None or obstacle:
+        return Stays(f"{op_type} stays: {obstacle}")
+    insert = scene.inserter(node)
+    floats = [_input(node, at) for at in form.plain]
+    floats += [_dequantized_input(node, at, scene) for at in form.data_inputs(node)]
+    if form.bias is not None and _input(node, form.bias) is not None:
+        floats.append(_dequantized_bias(node, form, scene))
+    output, base = node.outputs[0], node.name or op_type
+    y = _float_node(node, form, floats, insert)
+    if (scale := _input(node, form.written)) is not None:
+        zero = _zero_point(node, form, insert)
+        y = insert.node(
+            "QuantizeLinear", [y, scale, zero], f"{base}.codes", dtype=zero.dtype, shape=output.shape
         )
-        scale = insert.constant(f"{codes.name}.scale", product if product.size > 1 else product.reshape(()))
-        axis: dict[str, Any] = (
-            {"axis": 0 if codes.shape is None else len(codes.shape) - 1} if product.size > 1 else {}
-        )
-        return insert.node(
-            "DequantizeLinear", [codes, scale], f"{codes.name}.real", dtype=ir.DataType.FLOAT,
-            shape=codes.shape, **axis,
+    name, output.name = output.name, None
+    scene.replace(node, y)
+    y.name = name
+    return f"{op_type} became Q/DQ around {form.real}"
+
+
+def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], insert: Inserter) -> ir.Value:
+    """The float operator on `floats`, its channels where ONNX wants them."""
+    base, shape, x = node.name or node.op_type, node.outputs[0].shape, floats[0]
+    attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
+    if isinstance(form, ops.QLinearSoftmax):
+        attributes["axis"] = -1 if form.opset < _AXIS_OPSET or form.axis is None else form.axis
+    make = partial(insert.node, dtype=ir.DataType.FLOAT)
+    if not form.channels_last:
+        return make(form.real, floats, f"{base}.real", shape=shape, **attributes)
+    assert x is not None and x.shape is not None
+    rank = len(x.shape)
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    floats[0] = make("Transpose", [x], f"{base}.first", shape=None, perm=first)
+    y = make(form.real, floats, f"{base}.real", shape=None, **attributes)
+    return make("Transpose", [y], f"{base}.last", shape=shape, perm=last)
+
+
+def _dequantized_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
+    """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
+    codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
+    assert codes is not None
+    if (codes, scale, zero) not in scene.added:
+        inputs = [codes, scale] if zero is None else [codes, scale, zero]
+        scene.added[codes, scale, zero] = scene.inserter(node).node(
+            "DequantizeLinear", inputs, f"{codes.name}.real", dtype=ir.DataType.FLOAT, shape=codes.shape,
+            **_scale_axis(node, codes, scale, scene.constants),
         )  # fmt: skip
+    return scene.added[codes, scale, zero]
 
-    def _zero_point(self, node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
-        given = _input(node, form.written + 1)
-        if given is not None:
-            return given
-        x = _input(node, form.data_inputs(node)[0])
-        dtype = x.dtype if x is not None and x.dtype is not None else ir.DataType.UINT8
-        return insert.constant(f"{node.name}.zero_point", np.zeros((), dtype.numpy()))
+
+def _scale_axis(
+    node: ir.Node, codes: ir.Value, scale: ir.Value | None, constants: Constants
+) -> dict[str, Any]:
+    """A vector of scales belongs to the output channels of a weight."""
+    array = constants(scale)
+    if array is None or array.size == 1:
+        return {}
+    form = _form(node)
+    assert form is not None
+    return {"axis": form.scale_axis(2 if codes.shape is None else len(codes.shape))}
+
+
+def _dequantized_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
+    """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
+    assert form.bias is not None
+    codes, (first, second) = _input(node, form.bias), form.data_inputs(node)
+    x_scale, w_scale = (scene.constants(_input(node, at + 1)) for at in (first, second))
+    assert codes is not None and x_scale is not None and w_scale is not None
+    product = np.float32(form.factor) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
+    insert = scene.inserter(node)
+    scale = insert.constant(f"{codes.name}.scale", product if product.size > 1 else product.reshape(()))
+    axis: dict[str, Any] = (
+        {"axis": 0 if codes.shape is None else len(codes.shape) - 1} if product.size > 1 else {}
+    )
+    return insert.node(
+        "DequantizeLinear", [codes, scale], f"{codes.name}.real", dtype=ir.DataType.FLOAT,
+        shape=codes.shape, **axis,
+    )  # fmt: skip
+
+
+def _zero_point(node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
+    given = _input(node, form.written + 1)
+    if given is not None:
+        return given
+    x = _input(node, form.data_inputs(node)[0])
+    dtype = x.dtype if x is not None and x.dtype is not None else ir.DataType.UINT8
+    return insert.constant(f"{node.name}.zero_point", np.zeros((), dtype.numpy()))
 
 
 _DROPPED = ("channels_last", "opset")  # of ONNX Runtime's operators; `_obstacle` has looked at them
@@ -193,3 +151,9 @@ def _obstacle(node: ir.Node, form: QOperator, constants: Constants) -> str:
     if isinstance(form, ops.QLinearSoftmax) and form.opset < 13 and not form.is_along_last(rank):
         return "it is the Softmax of an opset before 13, over several axes"
     return ""
+
+
+QOPERATORS = Rewrite(
+    "write operators on codes as Q/DQ", _write_on_floats, (), ("", MICROSOFT), _is_quantized_operator,
+    requires=Requires(opset=_AXIS_OPSET), ensures=Ensures(gone=True),
+)  # fmt: skip

@@ -15,8 +15,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, drop_unused, is_read
+from intact.graph.core.build import Inserter, drop_unused, is_read
 from intact.graph.core.constants import Constants, evaluate_node
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
 from intact.graph.qdq.markers import Marker, is_marker, read_marker
 from intact.spec import QuantSpec
@@ -59,7 +60,8 @@ def settle_weights(model: ir.Model) -> dict[ir.Node, Reordered]:
 
 class _Settler:
     def __init__(self, graph: ir.Graph) -> None:
-        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._graph, self._scene = graph, Scene(graph)
+        self._constants = self._scene.constants
         self._stored: dict[ir.Value, ir.Value] = {}
         self._new: dict[ir.Node, Reordered] = {}
 
@@ -95,7 +97,7 @@ class _Settler:
     def _store(self, node: ir.Node, index: int, value: ir.Value, *, only_marked: bool = False) -> None:
         """Let `node` read what the way to `value` makes of a constant, stored, or marked anew."""
         if value not in self._stored:
-            insert = Inserter(self._graph, node, self._names)
+            insert = self._scene.inserter(node)
             constant = None if only_marked else self._constants(value)
             if constant is not None:
                 self._stored[value] = insert.constant(value.name or "weight", constant)

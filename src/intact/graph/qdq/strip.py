@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, is_read, replace
-from intact.graph.core.constants import Constants
+from intact.graph.core.build import is_read
 from intact.graph.core.notes import Note
 from intact.graph.core.order import put_constants_first
 from intact.graph.core.prune import prune
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
 from intact.graph.infer.branches import branches_of, graft
-from intact.graph.infer.inference import refresh_shapes
-from intact.graph.qdq.code_bounds import rewrite_code_bounds
-from intact.graph.qdq.dynamic import float_dynamic, is_dynamic
+from intact.graph.qdq.code_bounds import CODE_BOUNDS
+from intact.graph.qdq.dynamic import DYNAMIC, is_dynamic
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.qdq.lift import lift_dequantize
 from intact.spec import QuantSpec
@@ -58,15 +57,15 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     floats of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
     codes move floats. A DequantizeLinear stays where its scale is computed, or where its codes come from
     anything but a QuantizeLinear. Layers that quantize their input anew for each batch, and those whose
-    weights alone have codes, become the float layers that they stand for (`float_dynamic`). So in the
+    weights alone have codes, become the float layers that they stand for (`DYNAMIC`). So in the
     branches of an If.
 
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
-    float_dynamic(model)
+    DYNAMIC(model)
     put_constants_first(model)
-    rewrite_code_bounds(model)
+    CODE_BOUNDS(model)
     lift_dequantize(model)
     stripper = _Stripper(model.graph)
     for node in list(model.graph):
@@ -88,21 +87,21 @@ def strip_dynamic(model: ir.Model) -> list[Note]:
     Such a file holds nothing that its float network does not, but for the codes of its weights.
 
     Returns:
-        The notes of `float_dynamic`.
+        The notes of `DYNAMIC`.
     """
     if any(is_op(node, "QuantizeLinear") for node in model.graph.all_nodes()):
         return []
-    notes = float_dynamic(model)
+    notes = DYNAMIC(model)
     if any(note.changed for note in notes):
         strip_qdq(model)
-        refresh_shapes(model)
     return notes
 
 
 class _Stripper:
     def __init__(self, graph: ir.Graph) -> None:
         self.found: dict[str, Stripped] = {}
-        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._graph, self._scene = graph, Scene(graph)
+        self._constants = self._scene.constants
         self._stored: dict[tuple[ir.Value | None, ...], ir.Value] = {}
 
     def strip(self, node: ir.Node) -> None:
@@ -135,13 +134,13 @@ class _Stripper:
         """Let the readers of a pair read what the pair read."""
         origin, output = _origin(source), node.outputs[0]
         if origin.dtype == output.dtype or origin.dtype is None or output.dtype is None:
-            replace(node, origin, self._names)
+            self._scene.replace(node, origin)
             return origin
         for reader in list(output.consumers()):
             if is_op(reader, "Cast") and ops.Cast.of(reader).to == origin.dtype:
-                replace(reader, origin, self._names)
+                self._scene.replace(reader, origin)
         if is_read(output):
-            insert = Inserter(self._graph, node, self._names)
+            insert = self._scene.inserter(node)
             cast = insert.node(
                 "Cast",
                 [origin],
@@ -150,7 +149,7 @@ class _Stripper:
                 shape=output.shape,
                 to=int(output.dtype),
             )
-            replace(node, cast, self._names)
+            self._scene.replace(node, cast)
         else:
             self._graph.remove(node, safe=True)
         return origin
@@ -168,9 +167,9 @@ class _Stripper:
             name = (key[0].name if key[0] is not None else "") or "weight"
             suffix = next((s for s in _CODES_SUFFIXES if name.endswith(s) and name != s), "")
             dtype = ir.DataType.FLOAT if output.dtype is None else output.dtype
-            insert = Inserter(self._graph, node, self._names)
+            insert = self._scene.inserter(node)
             self._stored[key] = insert.constant(name.removesuffix(suffix), floats.astype(dtype.numpy()))
-        replace(node, self._stored[key], self._names)
+        self._scene.replace(node, self._stored[key])
         return self._stored[key]
 
 

@@ -10,9 +10,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, drop_unused, hand_over
-from intact.graph.core.constants import Constants, evaluate_node, foldable
+from intact.graph.core.build import drop_unused, hand_over
+from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.notes import Note
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op, quantization_of
 
 _MOVES = (
@@ -74,7 +75,8 @@ class _Moved:
 
 class _Mover:
     def __init__(self, graph: ir.Graph) -> None:
-        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._graph, self._scene = graph, Scene(graph)
+        self._constants = self._scene.constants
         self._moved: dict[ir.Value, _Moved] = {}
         self._nodes: list[ir.Node] = []
 
@@ -153,7 +155,7 @@ class _Mover:
         axis, numbers = granules
         if axis is not None and self._graph.opset_imports.get("", _AXIS_OPSET) < _AXIS_OPSET:
             return None
-        insert, name = Inserter(self._graph, node, self._names), value.name or node.name or "weight"
+        insert, name = self._scene.inserter(node), value.name or node.name or "weight"
         codes = insert.constant(f"{name}.codes", moved.codes, moved.dtype)
         scale = insert.constant(f"{name}.scale", moved.scales[numbers])
         zeros = moved.zeros[numbers].astype(moved.dtype.numpy())
@@ -163,5 +165,5 @@ class _Mover:
             "DequantizeLinear", [codes, scale, zero], f"{name}.real", dtype=value.dtype,
             shape=ir.Shape(moved.codes.shape), **attributes,
         )  # fmt: skip
-        hand_over(node, value, y, self._names)
+        hand_over(node, value, y, self._scene.names)
         return Note(name, f"{node.op_type} moved its codes")

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from intact.graph.core.build import Namer, Writer, is_read, take_place
 from intact.graph.ops.attributes import floating, integer
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene, Stays
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _T = ir.DataType
 _MASK, _PAST, _LENGTHS = 3, 4, 6  # inputs behind query, key and value
@@ -267,4 +267,4 @@ def count_to(write: Writer, end: ir.Value) -> ir.Value:
     return write("Range", zero, end, one, dtype=_T.INT64)
 
 
-ATTENTION = Rewrite("write out Attention", _open_attention, ("Attention",), infers=True)
+ATTENTION = Rewrite("write out Attention", _open_attention, ("Attention",), ensures=Ensures(shapes=True))

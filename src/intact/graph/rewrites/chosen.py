@@ -13,7 +13,7 @@ from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, hand_over, is_read
 from intact.graph.core.edit import known_sizes
 from intact.graph.core.view import is_op
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 _OURS = "intact"
 """The domain of nodes that mark a tensor, and hand it on."""
@@ -188,4 +188,6 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
         _drop_above(graph, *above)
 
 
-CHOSEN = Rewrite("multiply by all matrices that are chosen from", _open_product, ("MatMul",), infers=True)
+CHOSEN = Rewrite(
+    "multiply by all matrices that are chosen from", _open_product, ("MatMul",), ensures=Ensures(shapes=True)
+)

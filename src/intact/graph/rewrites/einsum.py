@@ -15,7 +15,7 @@ import onnx_ir as ir
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
 from intact.graph.core.view import is_op
 from intact.graph.rewrites.einsum_terms import first_two, spare_letter, written_out
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 
 def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
@@ -297,6 +297,6 @@ def _merged(product: _Product, operand: int) -> list[int]:
 
 
 EINSUM = Rewrite(
-    "write Einsum as products", _open_einsum, ("Einsum",), opset=13, infers=True,
-    matches=lambda node: all(map(_is_float, node.inputs)),
+    "write Einsum as products", _open_einsum, ("Einsum",), requires=Requires(opset=13),
+    matches=lambda node: all(map(_is_float, node.inputs)), ensures=Ensures(shapes=True),
 )  # fmt: skip

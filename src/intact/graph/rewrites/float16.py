@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer
 from intact.graph.core.notes import Note
 from intact.graph.core.proto import values_of, with_subgraphs
+from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
 
 _HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
@@ -39,11 +39,11 @@ def widen_float16(model: ir.Model) -> list[Note]:
     inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
     if not _widen(model, _HALF):
         return notes
-    names = Namer(model.graph)
+    scene = Scene(model.graph)
     for value in inputs:
-        _read(model.graph, value, names)
+        _read(scene, value)
     for value in dict.fromkeys(outputs):
-        _write(model.graph, value, names)
+        _write(scene, value)
     notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
     return notes
 
@@ -138,14 +138,14 @@ def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
     return is_any
 
 
-def _read(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+def _read(scene: Scene, value: ir.Value) -> None:
     """Let the readers of an input read its float32."""
     value.type = ir.TensorType(_HALF)
     uses = list(value.uses())
-    first = next(iter(graph), None)
+    first = next(iter(scene.graph), None)
     if first is None or not uses:
         return
-    insert = Inserter(graph, first, names)
+    insert = scene.inserter(first)
     wide = insert.node(
         "Cast", [value], f"{value.name}.float32", dtype=_SINGLE, shape=value.shape, to=int(_SINGLE)
     )
@@ -153,7 +153,7 @@ def _read(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
         node.replace_input_with(index, wide)
 
 
-def _write(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+def _write(scene: Scene, value: ir.Value) -> None:
     """Let an output be the float16 of what is made, under its own name."""
     node = value.producer()
     if node is None:  # an input, or a constant: it is handed on as it is
@@ -162,10 +162,10 @@ def _write(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
             value.const_value = ir.Tensor(value.const_value.numpy().astype(np.float16), name=value.name)
         return
     name = value.name or ""
-    value.name = names(f"{name}.float32")
-    insert = Inserter(graph, node, names, after=True)
+    value.name = scene.names(f"{name}.float32")
+    insert = scene.inserter(node, after=True)
     narrow = insert.node("Cast", [value], f"{name}.narrow", dtype=_HALF, shape=value.shape, to=int(_HALF))
     narrow.name = name
-    for index, output in enumerate(graph.outputs):
+    for index, output in enumerate(scene.graph.outputs):
         if output is value:
-            graph.outputs[index] = narrow
+            scene.graph.outputs[index] = narrow

@@ -19,7 +19,7 @@ from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copied, floating, floatings, integer, text
 from intact.graph.rewrites.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.rewrites.grouped import group_query
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 from intact.graph.rewrites.rotary import turned
 
 _T = ir.DataType
@@ -288,9 +288,8 @@ def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
         _open_fused,
         tuple(operators),
         (*domains, MICROSOFT),
-        opset=_OPSET,
-        prepare=_tell_ranks,
-        infers=True,
+        requires=Requires(opset=_OPSET, prepare=_tell_ranks),
+        ensures=Ensures(shapes=True),
     )
 
 

@@ -10,7 +10,6 @@ from onnx_ir.passes.common.inliner import InlinePass
 
 from intact.errors import FileFormatError
 from intact.graph.core.notes import Note
-from intact.graph.infer.inference import refresh_shapes
 from intact.graph.ops.attributes import FIX
 from intact.graph.opset.raising import raise_opset
 
@@ -39,7 +38,6 @@ def inline_functions(model: ir.Model) -> list[Note]:
                 _fit_ports(node, model.functions[node.op_identifier()])
     names = [model.functions[identifier].name for identifier in sorted(calls)]
     _Inline(lambda function: function.identifier() in calls)(model)
-    refresh_shapes(model)
     return [Note(name, "its calls are written out") for name in names]
 
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from intact.graph.core.build import Writer, take_place
 from intact.graph.ops.attributes import floating, floatings, integer, text
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 DOMAIN = "ai.onnx.ml"
 _FLOAT = ir.DataType.FLOAT
@@ -134,5 +134,10 @@ _RULES: dict[str, Callable[[Writer, ir.Node, ir.Value], ir.Value | None]] = {
 
 
 ML = Rewrite(
-    "write out operators of scikit-learn", _open_ml, tuple(_RULES), domains=(DOMAIN,), opset=13, infers=True
+    "write out operators of scikit-learn",
+    _open_ml,
+    tuple(_RULES),
+    domains=(DOMAIN,),
+    requires=Requires(opset=13),
+    ensures=Ensures(shapes=True),
 )

@@ -9,7 +9,7 @@ from intact.graph.core.build import drop_unused, is_read, replace
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
 from intact.graph.core.view import is_op
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Outcome, Requires, Rewrite, Scene
 
 
 def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
@@ -40,7 +40,8 @@ def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
 def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
     """What it puts in front of each axis but the first two, then behind; None where it does anything else."""
     rank = rank_of(node.inputs[0])
-    sides = None if rank is None else ops.Pad.of(node).sides(node, constants, rank)
+    assert rank is not None  # as `PADS` requires
+    sides = ops.Pad.of(node).sides(node, constants, rank)
     if sides is None or any(map(any, sides[:2])) or min(map(min, sides), default=0) < 0:
         return None
     return [before for before, _ in sides[2:]] + [behind for _, behind in sides[2:]]
@@ -64,4 +65,4 @@ def _joined(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None
     return pads if all(pad < size for pad, size in zip(pads, kernel, strict=True)) else None
 
 
-PADS = Rewrite("let MaxPools pad themselves", _join_pad, ("Pad",), opset=13)
+PADS = Rewrite("let MaxPools pad themselves", _join_pad, ("Pad",), requires=Requires(opset=13, ranks=(0,)))

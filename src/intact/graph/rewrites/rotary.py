@@ -10,7 +10,7 @@ from intact.graph.core.build import Writer, take_place
 from intact.graph.core.edit import last_size, rank_of
 from intact.graph.ops.attributes import integer
 from intact.graph.rewrites.attention import count_to, size_of
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 _T = ir.DataType
 
@@ -136,4 +136,6 @@ def _cut(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.
     return write("Slice", x, *map(write.sizes, (start, end, -1, step)))
 
 
-ROTARY = Rewrite("write out RotaryEmbedding", _open_rotary, ("RotaryEmbedding",), infers=True)
+ROTARY = Rewrite(
+    "write out RotaryEmbedding", _open_rotary, ("RotaryEmbedding",), ensures=Ensures(shapes=True)
+)

@@ -9,7 +9,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
 from intact.graph.core.view import is_op
 from intact.graph.ops.attributes import integer
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 
 def _open_sequence(node: ir.Node, scene: Scene) -> Outcome:
@@ -113,5 +113,8 @@ def _dtype(value: ir.Value | None) -> ir.DataType:
 
 
 SEQUENCES = Rewrite(
-    "read sequences where they are made", _open_sequence, ("SequenceAt", "ConcatFromSequence"), infers=True
+    "read sequences where they are made",
+    _open_sequence,
+    ("SequenceAt", "ConcatFromSequence"),
+    ensures=Ensures(shapes=True),
 )

@@ -12,12 +12,10 @@ from intact.engine.steps.base.dims import expression, is_never_negative
 from intact.errors import FileFormatError
 from intact.graph import (
     DOUBTFUL,
-    Constants,
-    Inserter,
     Model,
-    Namer,
     Node,
     Note,
+    Scene,
     Value,
     forget_doubtful_names,
     ops,
@@ -72,7 +70,8 @@ class _Walk:
         self.folded = self.told = 0
         self.numbers: dict[Value, Sizes] = {}
         self.shapes: dict[Value, Sizes] = {}
-        self._model, self.constants, self._names = model, Constants(model.graph), Namer(model.graph)
+        self._scene = Scene(model.graph)
+        self.constants = self._scene.constants
         self._free = {str(n) for value in model.graph.inputs for n in _sizes(value) or ()}
 
     def visit(self, node: Node) -> None:
@@ -119,7 +118,7 @@ class _Walk:
             return
         array = np.asarray(numbers, value.dtype.numpy())
         scalar = value.shape is not None and len(value.shape) == 0
-        insert = Inserter(self._model.graph, node, self._names)
+        insert = self._scene.inserter(node)
         made = insert.constant(f"{value.name}.size", array.reshape(()) if scalar else array)
         value.replace_all_uses_with(made)
         self.numbers[made] = numbers

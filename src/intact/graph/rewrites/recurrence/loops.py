@@ -10,7 +10,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
 from intact.graph.rewrites.recurrence.cells import RecurrentCell, chosen, find_cell
 from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, read_repeat
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 _FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
 _MASKED_RANK = 3  # [steps, batch, 1]
@@ -220,5 +220,9 @@ def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
 
 
 LOOPS = Rewrite(
-    "write loops over cells as layers", _open_loop, ("Loop", "Scan"), opset=13, infers=True, prunes=True
+    "write loops over cells as layers",
+    _open_loop,
+    ("Loop", "Scan"),
+    requires=Requires(opset=13),
+    ensures=Ensures(shapes=True, read=True),
 )
