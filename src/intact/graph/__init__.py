@@ -24,7 +24,7 @@ from intact.graph.core.equals import join_equals
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.core.notes import Note
-from intact.graph.core.proto import own_graphs, to_proto
+from intact.graph.core.proto import to_proto
 from intact.graph.core.prune import lift_constants, prune
 from intact.graph.core.run import BoundInputs, Session
 from intact.graph.core.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
@@ -45,6 +45,7 @@ from intact.graph.infer.foreign import ForeignNode, rename_foreign
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
 from intact.graph.infer.layouts import axes_in_front
 from intact.graph.infer.specialize import specialize
+from intact.graph.ops.attributes import subgraphs
 from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
 from intact.graph.opset.raising import raise_opset
 from intact.graph.pipelines import normalize
@@ -143,7 +144,7 @@ __all__ = [
     "normalize",
     "oldest_opset",
     "opset_of_markers",
-    "own_graphs",
+    "subgraphs",
     "own_weights",
     "parse_model",
     "part",

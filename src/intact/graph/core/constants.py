@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.core.float_values import MOST_TERMS, float_value_of
-from intact.graph.core.proto import own_graphs
 from intact.graph.core.run import Session
 from intact.graph.core.skeleton import SMALL
 from intact.graph.core.wording import first_line, root
-from intact.graph.ops import DRAWING
+from intact.graph.ops import DRAWING, stored_tensor
+from intact.graph.ops.attributes import subgraphs, values
 from intact.limits import FOLDED
 from intact.numerics import float_product
 
@@ -153,7 +153,7 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 
 def foldable(node: ir.Node) -> bool:
     """Whether what `node` makes of constants is a constant that we compute."""
-    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not own_graphs(node)
+    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not subgraphs(node)
     return known and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
 
@@ -201,13 +201,8 @@ def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
 
 def _stored(node: ir.Node) -> NDArray | None:
     """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
-    value = node.attributes.get("value")
-    if node.domain or node.op_type != "Constant" or len(node.attributes) != 1 or value is None:
-        return None
-    if value.is_ref() or value.type != ir.AttributeType.TENSOR:
-        return None
-    tensor: ir.TensorProtocol = value.value  # `as_tensor` looks for every method of a tensor
-    return tensor.numpy() if tensor.dtype in _PLAIN else None
+    tensor = stored_tensor(node)
+    return tensor.numpy() if tensor is not None and tensor.dtype in _PLAIN else None
 
 
 def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
@@ -222,7 +217,7 @@ def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray |
     given = [array for array in inputs if array is not None]
     if node.domain or not given or len(given) != len(inputs) or given[0].dtype.kind not in "fiub":
         return None
-    attributes = {name: one.value for name, one in node.attributes.items() if not one.is_ref()}
+    attributes = values(node)
     if node.op_type == "Concat":
         FOLDED.check(sum(array.size for array in given), where)  # a chain of them grows without end
     try:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from intact.graph.core.skeleton import SMALL
 from intact.graph.ops import DRAWING
-from intact.graph.ops.attributes import subgraphs
+from intact.graph.ops.attributes import copied, subgraphs
 
 _DRAWING = DRAWING | {"Dropout"}
 
@@ -40,7 +40,7 @@ def _is_apart(node: ir.Node) -> bool:
 
 
 def _key(node: ir.Node) -> Hashable:
-    said = tuple(sorted((name, _attribute(one)) for name, one in node.attributes.items()))
+    said = tuple(sorted((name, _attribute(one)) for name, one in copied(node).items()))
     return node.op_type, len(node.outputs), tuple(map(_input, node.inputs)), said
 
 

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.graph.ops.attributes import has_references, values
 
 Reals = NDArray[np.float32]
 Attributes = Mapping[str, Any]
@@ -46,9 +47,9 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
 
 def float_value_of(node: ir.Node, operands: Sequence[Any]) -> Reals | None:
     """`float_value` of a node."""
-    if node.domain or any(one.is_ref() for one in node.attributes.values()):
+    if node.domain or has_references(node):
         return None
-    return float_value(node.op_type, {name: one.value for name, one in node.attributes.items()}, operands)
+    return float_value(node.op_type, values(node), operands)
 
 
 def _function(name: str) -> Callable[..., Reals]:

@@ -7,8 +7,8 @@ import os
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
-from intact.graph.core.proto import own_graphs
 from intact.graph.ops import data_inputs, may_move
+from intact.graph.ops.attributes import subgraphs
 
 _CODES = ("INT8", "UINT8")
 FIX = "report the model to INTact: one of its passes is wrong"
@@ -65,7 +65,7 @@ class _Check:
                 if value.name in names and value.name:
                     raise self._error(node, f"makes a second '{value.name}'")
                 names.add(value.name)
-            for inner in own_graphs(node):
+            for inner in subgraphs(node):
                 self.graph(inner)
             made.update(node.outputs)
             if may_move(node) and len({*map(_is_codes, node.outputs[:1]), *map(_is_codes, _data(node))}) > 1:

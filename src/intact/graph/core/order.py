@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph.core.constants import foldable
-from intact.graph.core.proto import own_graphs
+from intact.graph.ops.attributes import subgraphs
 
 
 def put_constants_first(model: ir.Model) -> None:
@@ -28,7 +28,7 @@ def _put_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
                 late.append(node)
         elif first is None:
             first = node
-        for inner in own_graphs(node):
+        for inner in subgraphs(node):
             _put_first(inner, constant)
     if first is not None and late:
         graph.remove(late)

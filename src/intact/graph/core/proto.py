@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.core.wording import first_line, root
+from intact.graph.ops.attributes import subgraphs
 
 INFERRED = "intact.inferred"
 """In a value's meta: its shape and type were not in the file, and are not written."""
@@ -109,7 +110,7 @@ def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 def _within(nodes: Iterable[ir.Node], written: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     """The graphs in `nodes` as they were written; few nodes have any, and onnx-ir knows which at once."""
     for node, proto in zip(nodes, written, strict=True):
-        if inner := own_graphs(node):
+        if inner := subgraphs(node):
             for graph, its in zip(inner, node_graphs(proto), strict=True):
                 yield its
                 yield from _within(graph, its.node)
@@ -164,23 +165,12 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
     return kind is not None and kind != "sparse_tensor_type"
 
 
-def own_graphs(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that are attributes of `node` itself."""
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.data.values():  # of the dict within: a third of the time
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.append(attribute.value)
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            found.extend(attribute.value)
-    return found
-
-
 def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
     """The graph, and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir at a part of its time."""
     found, waiting = [], [graph]
     while waiting:
         found.append(waiting.pop())
-        inner = [one for node in found[-1] for one in own_graphs(node)]
+        inner = [one for node in found[-1] for one in subgraphs(node)]
         waiting.extend(reversed(inner))
     return found
 
@@ -189,7 +179,7 @@ def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """Every node, each in front of those within it: ``graph.all_nodes()`` at a part of its time."""
     for node in graph:
         yield node
-        for inner in own_graphs(node):
+        for inner in subgraphs(node):
             yield from all_nodes(inner)
 
 

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from intact.errors import FileFormatError
 from intact.graph.core.proto import with_subgraphs
 from intact.graph.core.tensors import byte_size, check_tensor
+from intact.graph.ops import attributes
 
 _FIX = "copy the data file beside the model, or export the model again"
 
@@ -171,9 +172,9 @@ def set_home(model: ir.Model, home: Home) -> None:
                 if isinstance(value.const_value, ir.ExternalTensor):
                     value.const_value = _found(value.const_value, home)
             for node in inner:
-                for name, attribute in list(node.attributes.items()):
-                    if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                        node.attributes[name] = _inside(attribute, home)
+                for name, tensor in attributes.tensors(node).items():
+                    if isinstance(tensor, ir.ExternalTensor):
+                        attributes.put(node, name, ir.AttrTensor(name, _in_memory(tensor, home)))
 
 
 def _found(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
@@ -187,9 +188,6 @@ def _found(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
     )  # fmt: skip
 
 
-def _inside(attribute: ir.Attr, home: Home) -> ir.Attr:
-    tensor = attribute.value
-    if not isinstance(tensor, ir.ExternalTensor):
-        return attribute
+def _in_memory(tensor: ir.ExternalTensor, home: Home) -> ir.Tensor:
     tensor = _found(tensor, home)
-    return ir.AttrTensor(attribute.name, ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name))
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)

@@ -9,12 +9,15 @@ from functools import cached_property
 
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import tensor_of
 from intact.graph.core.constants import Constants, foldable
-from intact.graph.core.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
+from intact.graph.core.proto import all_nodes, show_type, values_of, with_subgraphs
 from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
 from intact.graph.infer.inference import TOLD
+from intact.graph.ops import attributes
+from intact.graph.ops.attributes import subgraphs
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""
@@ -54,7 +57,7 @@ class Branch:
     def model(self) -> ir.Model:
         """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
         of the main graph are inputs under the same names, or initializers where that is constant."""
-        return _cut(self.around, self.node.attributes[self.side].as_graph())
+        return _cut(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
@@ -65,7 +68,7 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
     """
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
-            branch = node.attributes[side].as_graph()
+            branch = ops.If.branch(node, side)
             made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
             tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
             if tensors and all(value in made for value in branch.outputs):
@@ -107,7 +110,7 @@ def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
     wanted = set(names)
     for node in reversed(model.graph):
         if wanted.intersection(value.name for value in node.outputs):
-            inside = [value for graph in own_graphs(node) for value in _outer_values(graph)]
+            inside = [value for graph in subgraphs(node) for value in _outer_values(graph)]
             wanted |= {value.name or "" for value in (*node.inputs, *inside) if value is not None}
     inputs = [value.name or "" for value in model.graph.inputs]
     return [name for name in inputs if name in wanted and name not in model.graph.initializers]
@@ -138,7 +141,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     Values keep their names unless the main graph has them.
     """
     node = next(one for one in model.graph if one.name == branch.node.name)
-    old = node.attributes[branch.side].as_graph()
+    old = ops.If.branch(node, branch.side)
     old.remove(list(old))
     outer = {value.name: value for value in values_of(model.graph)}
     graph = part.graph
@@ -153,7 +156,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     graph.initializers.clear()
     graph.remove(nodes)
     made = ir.Graph([], outputs, nodes=nodes, initializers=held, name=old.name)
-    node.attributes[branch.side] = ir.AttrGraph(branch.side, made)
+    attributes.put(node, branch.side, made)
     model.graph.opset_imports.update(part.graph.opset_imports)
 
 

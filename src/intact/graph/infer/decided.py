@@ -14,9 +14,9 @@ import onnx_ir as ir
 from intact.errors import FileFormatError
 from intact.graph import ops
 from intact.graph.core.notes import Note
-from intact.graph.core.proto import own_graphs
 from intact.graph.core.skeleton import to_skeleton
 from intact.graph.infer.inference import inferred, undeclared
+from intact.graph.ops.attributes import subgraphs
 
 _DECIDE: dict[str, tuple[int, ...]] = {
     "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1,), "Compress": (1,),
@@ -57,7 +57,7 @@ def decided_by_values(model: ir.Model) -> Decided:
     for node in model.graph:
         known = "" if node.domain else node.op_type
         read = set[ir.Value | None](node.inputs)
-        for graph in own_graphs(node):
+        for graph in subgraphs(node):
             read.update(value for inner in graph.all_nodes() for value in inner.inputs)
         if any(node.inputs[i] in follows for i in size_inputs(node) if i < len(node.inputs)):
             found.nodes.add(node)

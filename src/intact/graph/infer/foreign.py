@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.graph.infer.inference import infer_shapes
+from intact.graph.ops import attributes
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,11 @@ def rename_foreign(
         if node.op_type not in override and onnx.defs.has(node.op_type, node.domain):
             continue
         types = tuple(v.dtype.numpy().name if v is not None and v.dtype else None for v in node.inputs)
-        attributes = {name: _value(attribute) for name, attribute in node.attributes.items()}
-        renamed = rename(ForeignNode(node.name or "", node.domain, node.op_type, attributes, types))
+        given = attributes.arrays(node)
+        renamed = rename(ForeignNode(node.name or "", node.domain, node.op_type, given, types))
         if renamed is None:
             continue
         node.domain, _, node.op_type = renamed.partition("::")
-        node.attributes.clear()
+        attributes.clear(node)
         model.opset_imports.setdefault(node.domain, 1)
         infer_shapes(model)  # types behind it: the next one may ask for them
-
-
-def _value(attribute: ir.Attr) -> Any:
-    if attribute.type is ir.AttributeType.STRING:
-        return attribute.as_string().encode()
-    if attribute.type is ir.AttributeType.TENSOR:
-        return attribute.as_tensor().numpy()
-    return attribute.value

@@ -11,13 +11,14 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.core.proto import INFERRED, node_graphs, own_graphs, proto_graphs
+from intact.graph.core.proto import INFERRED, node_graphs, proto_graphs
 from intact.graph.core.skeleton import say_onesided, to_skeleton
 from intact.graph.core.tensors import check_shape
 from intact.graph.core.wording import first_line
 from intact.graph.infer.growth import vectors_stay_small
 from intact.graph.infer.like_first import with_results_like_first
 from intact.graph.infer.pools import behind_pools, settled_pools
+from intact.graph.ops.attributes import subgraphs
 
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
@@ -96,7 +97,7 @@ def _forget_told(graph: ir.Graph, inferred: onnx.GraphProto, names: Collection[s
 def _inside(graph: ir.Graph, proto: onnx.GraphProto) -> Iterator[tuple[ir.Graph, onnx.GraphProto]]:
     """The graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
     for node, same in zip(graph, proto.node, strict=True):
-        if inside := own_graphs(node):
+        if inside := subgraphs(node):
             yield from zip(inside, node_graphs(same), strict=True)
 
 

@@ -207,7 +207,7 @@ class _Walk:
 
     def _inlined(self, node: ir.Node, taken: bool) -> list[ir.Node]:
         """Put the nodes of the branch that is always taken in place of an If; returns them."""
-        branch = node.attributes["then_branch" if taken else "else_branch"].as_graph()
+        branch = ops.If.branch(node, "then_branch" if taken else "else_branch")
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
             value.name = self._scene.names(value.name or "")

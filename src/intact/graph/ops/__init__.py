@@ -6,6 +6,7 @@ codes pass through it. A record stands in the file of its kind: adding one there
 # ruff: noqa: F403
 
 from intact.graph.ops.arithmetic import *
+from intact.graph.ops.compounds import *
 from intact.graph.ops.functions import *
 from intact.graph.ops.lookup import *
 from intact.graph.ops.moves import *

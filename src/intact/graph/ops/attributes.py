@@ -46,9 +46,40 @@ def texts(node: ir.Node, name: str, default: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(word) for word in _of(node, name, ir.AttributeType.STRINGS, default))
 
 
-def copied(node: ir.Node) -> dict[str, Any]:
-    """All attributes, for a node like this one."""
-    return dict(node.attributes)
+def has(node: ir.Node, name: str) -> bool:
+    """Whether a node gives an attribute."""
+    return name in node.attributes
+
+
+def names(node: ir.Node) -> set[str]:
+    """The names of the attributes that a node gives."""
+    return set(node.attributes)
+
+
+def has_references(node: ir.Node) -> bool:
+    """Whether a call of the function around a node gives one of its attributes."""
+    return any(attribute.is_ref() for attribute in node.attributes.values())
+
+
+def has_graphs(node: ir.Node) -> bool:
+    """Whether an attribute holds graphs, or refers to one that does."""
+    return any(attribute.type in _GRAPHS for attribute in node.attributes.values())
+
+
+def copied(node: ir.Node, *without: str) -> dict[str, Any]:
+    """All attributes but those `without`, for a node like this one."""
+    return {name: attribute for name, attribute in node.attributes.items() if name not in without}
+
+
+def values(node: ir.Node) -> dict[str, Any]:
+    """What the attributes hold, but for those that refer to others."""
+    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
+
+
+def tensors(node: ir.Node) -> dict[str, ir.TensorProtocol]:
+    """The tensors among the attributes."""
+    tensor = ir.AttributeType.TENSOR
+    return {name: a.value for name, a in node.attributes.items() if a.type == tensor and not a.is_ref()}
 
 
 def plain(node: ir.Node) -> dict[str, Any]:
@@ -57,15 +88,65 @@ def plain(node: ir.Node) -> dict[str, Any]:
     return {key: list(v) if isinstance(v, tuple | list) else v for key, v in given.items()}
 
 
+def arrays(node: ir.Node) -> dict[str, Any]:
+    """All attributes of an operator that nobody knows: text as bytes, tensors as arrays."""
+    return {name: _array(attribute) for name, attribute in node.attributes.items()}
+
+
+def _array(attribute: ir.Attr) -> Any:
+    if attribute.type is ir.AttributeType.STRING:
+        return attribute.as_string().encode()
+    if attribute.type is ir.AttributeType.TENSOR:
+        return attribute.as_tensor().numpy()
+    return attribute.value
+
+
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
-    """The graphs among the attributes."""
-    found: list[ir.Graph] = []
-    for one in node.attributes.values():
-        if one.type == ir.AttributeType.GRAPH:
-            found.append(one.as_graph())
-        elif one.type == ir.AttributeType.GRAPHS:
-            found += one.as_graphs()
-    return found
+    """The graphs that are attributes of `node` itself."""
+    graphs: list[ir.Graph] = []
+    for attribute in node.attributes.data.values():  # of the dict within: a third of the time
+        if attribute.type == ir.AttributeType.GRAPH:
+            graphs.append(attribute.value)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            graphs.extend(attribute.value)
+    return graphs
+
+
+def graph(node: ir.Node, name: str) -> ir.Graph:
+    """An attribute as a graph.
+
+    Raises:
+        FileFormatError: It is left out, or of another type; names the node.
+    """
+    found = _of(node, name, ir.AttributeType.GRAPH, None)
+    if found is None:
+        where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
+        raise FileFormatError(where, "nothing", "a graph", FIX)
+    return found  # type: ignore[no-any-return]
+
+
+def put(node: ir.Node, name: str, value: Any) -> None:
+    """Give `node` an attribute: a number, text, a list of either that is not empty, or one of onnx-ir's."""
+    node.attributes[name] = ir.convenience.convert_attribute(name, value)
+
+
+def take(node: ir.Node, name: str) -> ir.Attr | None:
+    """Take an attribute away; what it was, None where it was left out."""
+    return node.attributes.pop(name, None)
+
+
+def remove(node: ir.Node, *names: str) -> None:
+    """Take attributes away, those that are there."""
+    for name in names:
+        node.attributes.pop(name, None)
+
+
+def clear(node: ir.Node) -> None:
+    """Take all attributes away."""
+    node.attributes.clear()
+
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def _of(node: ir.Node, name: str, kind: ir.AttributeType, default: Any) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.ops import (
     arithmetic,
+    compounds,
     functions,
     moves,
     norms,
@@ -22,7 +23,10 @@ from intact.graph.ops import (
 )
 from intact.graph.ops.record import Kind, Look, Operator
 
-_FILES = (arithmetic, functions, moves, norms, pools, qoperators, recurrent, reductions, structure, weighted)
+_FILES = (
+    arithmetic, compounds, functions, moves, norms, pools, qoperators, recurrent, reductions, structure,
+    weighted,
+)  # fmt: skip
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:
@@ -31,7 +35,7 @@ def _records() -> dict[tuple[str, str], type[Operator]]:
     for file in _FILES:
         for name, one in vars(file).items():
             if isinstance(one, type) and issubclass(one, Operator) and not one.shared:
-                found[one.domain, name] = one
+                found[one.domain, one.op_type or name] = one
     return found
 
 

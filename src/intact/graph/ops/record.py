@@ -33,6 +33,7 @@ Kind = Literal[
     "quantizer",  # between floats and codes
     "attention",  # several products in one node
     "quantized",  # one of the others, on codes
+    "compound",  # several of the others in one node
 ]
 Look = Callable[[ir.Value | None], NDArray[Any] | None]
 """What a value always is; None where it depends on an input. Callers find constants in their own ways."""
@@ -45,6 +46,7 @@ class Operator:
     Attributes:
         kind: What it does.
         domain: Where its name means this; "" for ONNX's own.
+        op_type: Its name there, where its record has another one.
         data: The inputs that hold what it works on; None: all. The others are parameters: sizes, axes.
         channels: The axis of its output's channels, where it has weights for each; None: it knows none.
         keeps_all: A move that hands each element on once.
@@ -57,6 +59,7 @@ class Operator:
 
     kind: ClassVar[Kind]
     domain: ClassVar[str] = ""
+    op_type: ClassVar[str] = ""
     data: ClassVar[tuple[int, ...] | None] = (0,)
     channels: ClassVar[int | None] = None
     keeps_all: ClassVar[bool] = False
@@ -83,7 +86,7 @@ class Operator:
     @property
     def called(self) -> str:
         """What people call it with these attributes."""
-        return type(self).__name__
+        return self.op_type or type(self).__name__
 
     @property
     def weight_axis(self) -> int | None:
@@ -113,6 +116,7 @@ _READERS: Mapping[Any, tuple[Callable[..., Any], Any]] = {
     str: (attributes.text, ""),
     tuple: (attributes.integers, ()),
     tuple[str, ...]: (attributes.texts, ()),
+    tuple[float, ...]: (attributes.floatings, ()),
 }
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from intact.graph.ops import attributes
 from intact.graph.ops.record import Kind, Operator
 
 DRAWING = frozenset({
@@ -44,8 +45,8 @@ class ConstantOfShape(Shaped):
     @staticmethod
     def fill(node: ir.Node) -> float:
         """The number that every element has."""
-        given = node.attributes.get("value")
-        return 0.0 if given is None else float(given.as_tensor().numpy().reshape(-1)[0])
+        given = attributes.tensors(node).get("value")
+        return 0.0 if given is None else float(given.numpy().reshape(-1)[0])
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,14 @@ class Control(Operator, shared=True):
 
 @dataclass(frozen=True)
 class If(Control):
-    pass
+    @staticmethod
+    def branch(node: ir.Node, side: str) -> ir.Graph:
+        """The graph of "then_branch" or "else_branch".
+
+        Raises:
+            FileFormatError: The node has none.
+        """
+        return attributes.graph(node, side)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,11 @@ class Loop(Control):
 
 @dataclass(frozen=True)
 class Scan(Control):
-    pass
+    num_scan_inputs: int = 0
+    scan_input_axes: tuple[int, ...] = ()
+    scan_input_directions: tuple[int, ...] = ()
+    scan_output_axes: tuple[int, ...] = ()
+    scan_output_directions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,3 +137,24 @@ class DequantizeLinear(Operator):
     axis: int | None = None
     block_size: int = 0
     output_dtype: int = 0
+
+
+@dataclass(frozen=True)
+class TensorMarker(Operator):
+    """The marker of a tensor, on which our exporters hang its grid. Inputs: data, amax, amin."""
+
+    kind: ClassVar[Kind] = "quantizer"
+    domain: ClassVar[str] = "intact"
+    op_type: ClassVar[str] = "FakeQuantize"
+    exact: ClassVar[bool] = False
+    data: ClassVar[tuple[int, ...] | None] = None
+    axis: tuple[int, ...] = ()
+    block_size: int = 0
+    format: str = ""
+    narrow: int = 0
+
+
+def stored_tensor(node: ir.Node | None) -> ir.TensorProtocol | None:
+    """The tensor that a Constant holds, as `value`; None for other nodes and other forms."""
+    is_constant = node is not None and not node.domain and node.op_type == "Constant"
+    return attributes.tensors(node).get("value") if is_constant and node is not None else None

@@ -16,7 +16,8 @@ from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.core.build import drop_unused, is_read, replace
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
-from intact.graph.ops.attributes import FIX, floating, floatings, integer, integers, text
+from intact.graph.ops import attributes, older
+from intact.graph.ops.attributes import FIX
 from intact.graph.opset.forms import Raising, Step, real_dtype
 
 _FAR = 2**31
@@ -36,8 +37,7 @@ def _without(*names: str) -> Step:
     """Attributes that say nothing any more."""
 
     def step(up: Raising, node: ir.Node) -> None:
-        for name in names:
-            node.attributes.pop(name, None)
+        attributes.remove(node, *names)
 
     return step
 
@@ -47,7 +47,7 @@ _overwrites = _without("consumed_inputs")
 
 def _to_input(attribute: str, index: int, dtype: type = np.int64) -> Step:
     def step(up: Raising, node: ir.Node) -> None:
-        if attribute not in node.attributes:
+        if not attributes.has(node, attribute):
             raise _refuse(node, f"no {attribute}", up.target)
         up.move(node, attribute, index, dtype)
 
@@ -60,37 +60,39 @@ def _reshape(up: Raising, node: ir.Node) -> None:
 
 
 def _concat(up: Raising, node: ir.Node) -> None:
-    node.attributes["axis"] = ir.AttrInt64("axis", integer(node, "axis", 1))
+    attributes.put(node, "axis", older.Concat1.of(node).axis)
 
 
 def _cast(up: Raising, node: ir.Node) -> None:
     """6: the type by its number; before, by its name."""
-    name = text(node, "to", "")
+    name = older.Cast1.of(node).to
     if name.upper() not in ir.DataType.__members__:
         raise _refuse(node, f"the type '{name}'", 6)
-    node.attributes["to"] = ir.AttrInt64("to", int(ir.DataType[name.upper()]))
+    attributes.put(node, "to", int(ir.DataType[name.upper()]))
 
 
 def _selu(up: Raising, node: ir.Node) -> None:
     """6: more digits of what is meant by default."""
     _overwrites(up, node)
-    for name, value in (("alpha", 1.6732), ("gamma", 1.0507)):
-        node.attributes[name] = ir.AttrFloat32(name, floating(node, name, value))
+    form = older.Selu1.of(node)
+    attributes.put(node, "alpha", form.alpha)
+    attributes.put(node, "gamma", form.gamma)
 
 
 def _lp_pool(up: Raising, node: ir.Node) -> None:
     """2: the power is an integer."""
-    power = floating(node, "p", 2.0)
+    form = older.LpPool1.of(node)
+    power = form.p
     if not power.is_integer():
         raise _refuse(node, f"the power {power}", 2)
-    node.attributes["p"] = ir.AttrInt64("p", int(power))
-    if node.op_type == "LpPool" and "kernel_shape" not in node.attributes:
+    attributes.put(node, "p", int(power))
+    if node.op_type == "LpPool" and form.kernel_shape is None:
         raise _refuse(node, "no kernel_shape", 2)
 
 
 def _pad(up: Raising, node: ir.Node) -> None:
-    node.attributes["pads"] = ir.AttrInt64s("pads", integers(node, "paddings", ()))
-    del node.attributes["paddings"]
+    attributes.put(node, "pads", ir.AttrInt64s("pads", older.Pad1.of(node).paddings))
+    attributes.remove(node, "paddings")
 
 
 def _known(up: Raising, node: ir.Node, index: int) -> list[int]:
@@ -107,7 +109,7 @@ def _known(up: Raising, node: ir.Node, index: int) -> list[int]:
 def _split(up: Raising, node: ir.Node) -> None:
     """2: the sizes as an attribute alone; they were an input, too."""
     if len(node.inputs) > 1 and (sizes := node.inputs[1]) is not None:
-        node.attributes["split"] = ir.AttrInt64s("split", _known(up, node, 1))
+        attributes.put(node, "split", _known(up, node, 1))
         node.resize_inputs(1)
         drop_unused(up.graph, sizes)
     node.resize_inputs(1)
@@ -126,9 +128,9 @@ def _tile(up: Raising, node: ir.Node) -> None:
 
 
 def _upsample(up: Raising, node: ir.Node) -> None:
-    scales = [1.0, 1.0, *(floating(node, name, 1.0) for name in ("height_scale", "width_scale"))]
+    form = older.Upsample1.of(node)
     _without("height_scale", "width_scale")(up, node)
-    node.attributes["scales"] = ir.AttrFloat32s("scales", scales)
+    attributes.put(node, "scales", [1.0, 1.0, form.height_scale, form.width_scale])
 
 
 def _lay(up: Raising, node: ir.Node, axis: int) -> None:
@@ -160,11 +162,10 @@ def _lay(up: Raising, node: ir.Node, axis: int) -> None:
 
 def _broadcast(up: Raising, node: ir.Node) -> None:
     """7: as NumPy broadcasts; before, the second operand alone, from an axis on that is an attribute."""
-    axis = integer(node, "axis", 0) if "axis" in node.attributes else None
-    wanted = integer(node, "broadcast", 0)
+    form = older.Arithmetic1.of(node)
     _without("axis", "broadcast")(up, node)
-    if wanted and axis is not None:
-        _lay(up, node, axis)
+    if form.broadcast and form.axis is not None:
+        _lay(up, node, form.axis)
 
 
 def _prelu(up: Raising, node: ir.Node) -> None:
@@ -178,14 +179,14 @@ def _batch_norm(up: Raising, node: ir.Node) -> None:
     if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "statistics as outputs", 7)
     node.resize_outputs(1)
-    node.attributes.pop("is_test", None)
+    attributes.remove(node, "is_test")
 
 
 def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
     """9: numbers for each channel alone; before, `spatial` may say that every element has its own."""
-    spatial = integer(node, "spatial", 1)
-    node.attributes.pop("spatial", None)
-    if spatial or rank_of(node.inputs[1]) == 1:
+    form = older.BatchNormalization1.of(node)
+    attributes.remove(node, "spatial")
+    if form.spatial or rank_of(node.inputs[1]) == 1:
         return
     if rank_of(node.inputs[1]) is None:
         raise _refuse(node, "spatial=0, and numbers of an unknown rank", 9)
@@ -193,7 +194,7 @@ def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
         raise _refuse(node, "statistics as outputs", 9)
     x, scale, bias, mean, variance = node.inputs
     assert scale is not None
-    epsilon = np.array(floating(node, "epsilon", 1e-5), real_dtype(node))
+    epsilon = np.array(form.epsilon, real_dtype(node))
 
     def put(op_type: str, *inputs: ir.Value | None, like: ir.Value | None = scale) -> ir.Value:
         return _put(up, node, op_type, inputs, like)
@@ -242,27 +243,31 @@ def _scan(up: Raising, node: ir.Node) -> None:
         return ir.Value(name=up.names(f"{base}.one"), type=of)
 
     each, made = [like(value) for value in inputs], [like(value) for value in node.outputs]
-    attributes = {"body": node.attributes.pop("body"), "num_scan_inputs": node.attributes["num_scan_inputs"]}
-    if directions := integers(node, "directions", ()):
-        attributes["scan_input_directions"] = ir.AttrInt64s("scan_input_directions", directions)
-    node.attributes.pop("directions", None)
+    form, inner_body = older.Scan8.of(node), attributes.graph(node, "body")
+    attributes.remove(node, "body")
+    own: list[ir.Attr] = [
+        ir.AttrGraph("body", inner_body), ir.AttrInt64("num_scan_inputs", form.num_scan_inputs)
+    ]  # fmt: skip
+    if form.directions:
+        own.append(ir.AttrInt64s("scan_input_directions", form.directions))
+    attributes.remove(node, "directions")
     name = up.names(f"{base}.sequence")
-    inner = ir.Node("", "Scan", each, attributes.values(), outputs=made, name=name)
+    inner = ir.Node("", "Scan", each, own, outputs=made, name=name)
     body = ir.Graph(each, made, nodes=[inner], name=up.names(f"{base}.batch"))
     for index, value in enumerate(inputs):
         node.replace_input_with(index, value)
     node.resize_inputs(len(inputs))
-    node.attributes["body"] = ir.AttrGraph("body", body)
-    node.attributes["num_scan_inputs"] = ir.AttrInt64("num_scan_inputs", len(inputs))
+    attributes.put(node, "body", body)
+    attributes.put(node, "num_scan_inputs", len(inputs))
 
 
 def _mean_variance(up: Raising, node: ir.Node) -> None:
     """9: over which axes; before, whether over channels too, and whether to divide."""
-    across, divide = integer(node, "across_channels", 0), integer(node, "normalize_variance", 1)
+    form = older.MeanVarianceNormalization1.of(node)
     _without("across_channels", "normalize_variance")(up, node)
-    axes = [0, 1, 2, 3] if across else [0, 2, 3]
-    if divide:
-        node.attributes["axes"] = ir.AttrInt64s("axes", axes)
+    axes = [0, 1, 2, 3] if form.across_channels else [0, 2, 3]
+    if form.normalize_variance:
+        attributes.put(node, "axes", axes)
         return
     x = _first(node)
     name = f"{node.name or 'normalize'}.mean"
@@ -275,11 +280,12 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
 
     def step(up: Raising, node: ir.Node) -> None:
         x = y = _first(node)
+        form = older.ScaledFunction1.of(node)
 
         def with_number(number_of: str | None, operator: str, idle: float) -> None:
             nonlocal y
-            number = idle if number_of is None else floating(node, number_of, idle)
-            if number != idle:
+            number = None if number_of is None else getattr(form, number_of)
+            if number is not None and number != idle:
                 constant = up.constant(node, number_of or "", np.array(number, real_dtype(node)))
                 y = _put(up, node, operator, [y, constant], x)
 
@@ -296,14 +302,16 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
 def _image_scaler(up: Raising, node: ir.Node) -> None:
     """x * scale + bias of the channel."""
     x, dtype = _first(node), real_dtype(node)
-    scale = up.constant(node, "scale", np.array(floating(node, "scale", 1.0), dtype))
-    bias = up.constant(node, "bias", np.array(floatings(node, "bias", ()), dtype).reshape(-1, 1, 1))
+    form = older.ImageScaler1.of(node)
+    scale = up.constant(node, "scale", np.array(form.scale, dtype))
+    bias = up.constant(node, "bias", np.array(form.bias, dtype).reshape(-1, 1, 1))
     replace(node, _put(up, node, "Add", [_put(up, node, "Mul", [x, scale], x), bias], x), up.names)
 
 
 def _crop(up: Raising, node: ir.Node) -> None:
     """Images without `border` (left, top, right, bottom), or `scale` (height, width) from its corner on."""
-    x, border, size = _first(node), integers(node, "border", ()), integers(node, "scale", ())
+    x, form = _first(node), older.Crop1.of(node)
+    border, size = form.border, form.scale
     if len(border) != 4 or len(size) not in (0, 2) or not all(0 <= n < _FAR for n in (*border, *size)):
         raise _refuse(node, f"border={list(border)} and scale={list(size)}", 10)
     left, top, right, bottom = border

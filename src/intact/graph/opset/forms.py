@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from intact.errors import UnsupportedError
 from intact.graph.core.build import Inserter, Namer
 from intact.graph.core.proto import all_nodes
+from intact.graph.ops import attributes
 
 
 class Raising:
@@ -63,7 +64,7 @@ class Raising:
 
     def move(self, node: ir.Node, attribute: str, index: int, dtype: object = np.int64) -> None:
         """An attribute becomes the input at `index`."""
-        given = node.attributes.pop(attribute, None)
+        given = attributes.take(node, attribute)
         if given is not None:
             if given.is_ref():
                 raise self.refuse(node, f"{attribute} as the function's caller gives it", self.target)

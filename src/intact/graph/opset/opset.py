@@ -15,10 +15,11 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
+from intact.graph import ops
 from intact.graph.core.build import Inserter, replace
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.scene import Scene
-from intact.graph.ops.attributes import floating, integer
+from intact.graph.ops import attributes
 from intact.graph.opset.raising import ir_version_of, raise_opset
 
 MIN_OPSET, MAX_OPSET = 13, 25
@@ -129,7 +130,7 @@ class _Lowering:
     def drop(self, node: ir.Node, **defaults: Any) -> None:
         """Remove attributes that the older form has not, where they say what it does anyway."""
         for name, default in defaults.items():
-            attribute = node.attributes.pop(name, None)
+            attribute = attributes.take(node, name)
             value = None if attribute is None else attribute.value
             if value is not None and value != default and list(np.atleast_1d(value)) != default:
                 raise self.refuse(node, f"{node.op_type} with {name}={value}, since", NATIVE_OPSET)
@@ -152,13 +153,14 @@ class _Lowering:
 def _reduce(low: _Lowering, node: ir.Node) -> None:
     """axes: an input since 18, an attribute before; none means all, or nothing where noop says so."""
     axes = low.ints(node, 1)
-    noop = node.attributes.pop("noop_with_empty_axes", None)
-    if not axes and noop is not None and noop.as_int():
+    noop = ops.Reduction.of(node).noop_with_empty_axes
+    attributes.remove(node, "noop_with_empty_axes")
+    if not axes and noop:
         replace_with_input(low, node)
         return
     node.resize_inputs(1)
     if axes:
-        node.attributes["axes"] = ir.AttrInt64s("axes", axes)
+        attributes.put(node, "axes", axes)
 
 
 def replace_with_input(low: _Lowering, node: ir.Node) -> None:
@@ -173,17 +175,18 @@ def _batch_norm(low: _Lowering, node: ir.Node) -> None:
 def _reshape(low: _Lowering, node: ir.Node) -> None:
     """allowzero (14): a constant shape without zeros reads the same; a computed one has zeros only for
     an empty tensor, which no exporter's shape arithmetic copies from."""
-    allow = node.attributes.pop("allowzero", None)
+    allowzero = ops.Reshape.of(node).allowzero
+    attributes.remove(node, "allowzero")
     shape = low.constants(node.inputs[1])
-    if allow is not None and allow.as_int() and shape is not None and 0 in shape:
+    if allowzero and shape is not None and 0 in shape:
         raise low.refuse(node, "Reshape to an empty tensor, since", 14)
 
 
 def _shape(low: _Lowering, node: ir.Node) -> None:
     """start and end (15) become a Slice of the whole shape."""
-    start = node.attributes.pop("start", None)
-    end = node.attributes.pop("end", None)
-    first, last = 0 if start is None else start.as_int(), None if end is None else end.as_int()
+    form = ops.Shape.of(node)
+    first, last = form.start, form.end
+    attributes.remove(node, "start", "end")
     if first == 0 and last is None:
         return
     insert, base = low.inserter(node), node.name or "shape"
@@ -199,16 +202,17 @@ def _shape(low: _Lowering, node: ir.Node) -> None:
 
 def _split(low: _Lowering, node: ir.Node) -> None:
     """num_outputs (18): before, the number of outputs says it, and sizes must be equal or given."""
-    count = node.attributes.pop("num_outputs", None)
+    form = ops.Split.of(node)
+    axis, count = form.axis, form.num_outputs
+    attributes.remove(node, "num_outputs")
     if count is None or (len(node.inputs) > 1 and node.inputs[1] is not None):
         return
-    axis = integer(node, "axis", 0)
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     size = shape[axis] if shape is not None else None
     if not isinstance(size, int):
         raise low.refuse(node, "Split of an unknown size with num_outputs, since", NATIVE_OPSET)
-    step = -(-size // count.as_int())
-    sizes = [step] * (count.as_int() - 1)
+    step = -(-size // count)
+    sizes = [step] * (count - 1)
     value = low.inserter(node).constant(f"{node.name}.sizes", np.array([*sizes, size - sum(sizes)], np.int64))
     node.resize_inputs(2)
     node.replace_input_with(1, value)
@@ -243,7 +247,7 @@ def _recurrent(low: _Lowering, node: ir.Node) -> None:
 
 
 def _pool(low: _Lowering, node: ir.Node) -> None:
-    low.drop(node, ceil_mode=0, dilations=[1] * len(node.attributes["kernel_shape"].as_ints()))
+    low.drop(node, ceil_mode=0, dilations=[1] * len(ops.LpPool.of(node).kernel_shape))
 
 
 def _hard_swish(low: _Lowering, node: ir.Node) -> None:
@@ -264,8 +268,8 @@ def _layer_norm(low: _Lowering, node: ir.Node) -> None:
     x, insert, base = node.inputs[0], low.inserter(node), node.name or "norm"
     if x is None or x.shape is None or x.dtype is None:
         raise low.refuse(node, "LayerNormalization of an unknown shape, since", 17)
-    axis = integer(node, "axis", -1)
-    epsilon = floating(node, "epsilon", 1e-5)
+    form = ops.LayerNormalization.of(node)
+    axis, epsilon = form.axis, form.epsilon
     axes = list(range(axis, 0)) if axis < 0 else list(range(axis, len(x.shape)))
     small = ir.Shape([1 if i in axes or i - len(x.shape) in axes else n for i, n in enumerate(x.shape)])
 

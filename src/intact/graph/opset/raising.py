@@ -17,7 +17,8 @@ from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.core.build import is_read, replace
 from intact.graph.core.proto import all_nodes
 from intact.graph.infer.inference import guess_shapes, refresh_shapes
-from intact.graph.ops.attributes import FIX, integer, text
+from intact.graph.ops import attributes, older
+from intact.graph.ops.attributes import FIX
 from intact.graph.opset.early_forms import DROPPED, EARLY
 from intact.graph.opset.forms import Raising, Step, real_dtype
 
@@ -122,7 +123,7 @@ def _split_sizes(up: Raising, node: ir.Node) -> None:
 def _split_count(up: Raising, node: ir.Node) -> None:
     """18: either the sizes or the number of outputs."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
-        node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
+        attributes.put(node, "num_outputs", len(node.outputs))
 
 
 def _slice(up: Raising, node: ir.Node) -> None:
@@ -131,8 +132,9 @@ def _slice(up: Raising, node: ir.Node) -> None:
 
 
 def _top_k(up: Raising, node: ir.Node) -> None:
-    k = node.attributes.pop("k")
-    up.put(node, 1, up.constant(node, "k", np.array([k.as_int()], np.int64)))
+    k = older.TopK1.of(node).k
+    attributes.remove(node, "k")
+    up.put(node, 1, up.constant(node, "k", np.array([k], np.int64)))
 
 
 def _clip(up: Raising, node: ir.Node) -> None:
@@ -147,7 +149,7 @@ def _pad(up: Raising, node: ir.Node) -> None:
 
 def _dropout(up: Raising, node: ir.Node) -> None:
     """12: the ratio matters in training alone, which an input asks for."""
-    node.attributes.pop("ratio", None)
+    attributes.remove(node, "ratio")
 
 
 def _batch_norm(up: Raising, node: ir.Node) -> None:
@@ -166,10 +168,8 @@ def _resize(up: Raising, node: ir.Node) -> None:
     scales = node.inputs[1]
     up.put(node, 1, up.constant(node, "roi", np.zeros(0, np.float32)))
     up.put(node, 2, scales)
-    node.attributes["coordinate_transformation_mode"] = ir.AttrString(
-        "coordinate_transformation_mode", "asymmetric"
-    )
-    node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "floor")
+    attributes.put(node, "coordinate_transformation_mode", "asymmetric")
+    attributes.put(node, "nearest_mode", "floor")
 
 
 def _scatter(up: Raising, node: ir.Node) -> None:
@@ -178,8 +178,8 @@ def _scatter(up: Raising, node: ir.Node) -> None:
 
 def _softmax(up: Raising, node: ir.Node) -> None:
     """13: along one axis; before, over everything from `axis` (by default 1) on."""
-    x, axis = node.inputs[0], integer(node, "axis", 1)
-    node.attributes["axis"] = ir.AttrInt64("axis", axis)
+    x, axis = node.inputs[0], older.Softmax1.of(node).axis
+    attributes.put(node, "axis", axis)
     if axis != -1 and x is not None and x.shape is None:
         up.late.append(node)
     else:
@@ -187,10 +187,10 @@ def _softmax(up: Raising, node: ir.Node) -> None:
 
 
 def _along_one_axis(up: Raising, node: ir.Node) -> None:
-    x, output, axis = node.inputs[0], node.outputs[0], integer(node, "axis", 1)
+    x, output, axis = node.inputs[0], node.outputs[0], older.Softmax1.of(node).axis
     rank = len(x.shape) if x is not None and x.shape is not None else None
     if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
-        node.attributes["axis"] = ir.AttrInt64("axis", -1)
+        attributes.put(node, "axis", -1)
         return
     if output.shape is not None and not -len(output.shape) <= axis < len(output.shape):
         output.shape = None  # exporters declare no axes where they know none
@@ -203,25 +203,24 @@ def _along_one_axis(up: Raising, node: ir.Node) -> None:
 
 
 def _roi_align(up: Raising, node: ir.Node) -> None:
-    name = "coordinate_transformation_mode"
-    node.attributes[name] = ir.AttrString(name, "output_half_pixel")
+    attributes.put(node, "coordinate_transformation_mode", "output_half_pixel")
 
 
 def _grid_sample(up: Raising, node: ir.Node) -> None:
-    given = text(node, "mode", "bilinear")
-    renamed = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
-    node.attributes["mode"] = ir.AttrString("mode", renamed)
+    mode = older.GridSample16.of(node).mode
+    renamed = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    attributes.put(node, "mode", renamed)
 
 
 def _dft(up: Raising, node: ir.Node) -> None:
-    axis = node.attributes.pop("axis", None)
-    value = np.array(1 if axis is None else axis.as_int(), np.int64)
+    value = np.array(older.DFT17.of(node).axis, np.int64)
+    attributes.remove(node, "axis")
     up.put(node, 2, up.constant(node, "axis", value))
 
 
 def _group_norm(up: Raising, node: ir.Node) -> None:
     """21: a scale and a bias for each channel; before, for each group."""
-    x, groups, names = node.inputs[0], integer(node, "num_groups", 1), ("", "scale", "bias")
+    x, groups, names = node.inputs[0], older.GroupNormalization18.of(node).num_groups, ("", "scale", "bias")
     channels = x.shape[1] if x is not None and x.shape is not None and len(x.shape) > 1 else None
     if groups < 1 or (isinstance(channels, int) and channels % groups):
         raise FileFormatError(

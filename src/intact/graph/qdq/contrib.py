@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT
+from intact.graph.ops.attributes import names
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 _T = ir.DataType
@@ -30,7 +31,7 @@ def _codes(node: ir.Node) -> ir.DataType | None:
     """The type of the codes of such a node; None for any other."""
     if not is_op(node, "QuantizeLinear", "DequantizeLinear", domain=MICROSOFT):
         return None
-    if not node.attributes.keys() <= {"axis"} or len(node.inputs) < 2:
+    if not names(node) <= {"axis"} or len(node.inputs) < 2:
         return None
     data, scale, zero = (*node.inputs, None)[:3]
     if scale is None or scale.dtype != _T.FLOAT:

@@ -13,6 +13,7 @@ from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT
+from intact.graph.ops.attributes import copied
 from intact.graph.qdq.nbits import unpacked
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
@@ -151,7 +152,7 @@ class _Floats:
     def swap(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], domain: str) -> None:
         """Let another operator make all outputs of `node`."""
         kept = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
-        new = ir.node(op_type, inputs, dict(node.attributes), domain=domain, outputs=kept, name=node.name)
+        new = ir.node(op_type, inputs, copied(node), domain=domain, outputs=kept, name=node.name)
         self.scene.graph.insert_before(node, new)
         for old, made in zip(node.outputs, kept, strict=True):
             old.name = None
@@ -221,8 +222,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
         values.append(_integer_weight(floats, node, factor))
     elif factors:
         raise _Obstacle("its sum is multiplied by more than the two scales")
-    attributes: dict[str, Any] = dict(node.attributes)
-    floats.put(node, op_type, values, last=last, **attributes)
+    floats.put(node, op_type, values, last=last, **copied(node))
     return op_type
 
 

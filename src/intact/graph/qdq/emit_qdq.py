@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.errors import IntactError, UnsupportedError
+from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.scene import Scene
 from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET
@@ -372,7 +373,7 @@ def _sink_transposes(node: ir.Node, names: Namer) -> tuple[int, ...] | None:
     readers = list(node.outputs[0].consumers())
     if not readers or node.outputs[0].is_graph_output() or any(r.op_type != "Transpose" for r in readers):
         return None
-    perms = {tuple(r.attributes["perm"].as_ints()) if "perm" in r.attributes else None for r in readers}
+    perms = {ops.Transpose.of(reader).perm for reader in readers}
     perm = perms.pop()
     if perms or perm is None:
         return None

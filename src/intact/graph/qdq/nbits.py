@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.ops.attributes import integer
+from intact.graph import ops
 
 
 def unpacked(
@@ -22,7 +22,8 @@ def unpacked(
         scale: One for each block of each column.
         zero: As many floats, or codes packed column by column; None: the middle, ``2 ** (bits - 1)``.
     """
-    k, n, bits, block = (integer(node, name, 0) for name in ("K", "N", "bits", "block_size"))
+    form = ops.MatMulNBits.of(node)
+    k, n, bits, block = form.K, form.N, form.bits, form.block_size
     if bits not in (2, 4, 8) or min(k, n, block) < 1 or codes.dtype != np.uint8:
         return None
     blocks = -(-k // block)

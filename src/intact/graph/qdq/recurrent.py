@@ -19,6 +19,7 @@ from intact.graph.core.build import Inserter, drop_unused, is_read
 from intact.graph.core.constants import Constants, evaluate_node
 from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
+from intact.graph.ops.attributes import copied
 from intact.graph.qdq.markers import Marker, is_marker, read_marker
 from intact.spec import QuantSpec
 
@@ -146,7 +147,7 @@ class _Settler:
             insert.constant(base, x.reshape(-1)[order]),
             *(insert.constant(f"{base}.{n}", e) for n, e in zip(("_amax", "_amin"), kept, strict=False)),
         ]
-        attributes = {name: old.attributes[name] for name in old.attributes if name != "axis"}
+        attributes = copied(old, "axis")
         if axis is not None:
             attributes["axis"] = ir.AttrInt64s("axis", [axis])
         made = insert.node(

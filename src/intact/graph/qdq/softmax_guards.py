@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
-from intact.graph.ops.attributes import integer, integers
 
 
 def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
@@ -32,7 +32,7 @@ def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
     if is_nan is not None:
         return value if is_nan.inputs[0] is value else None
     add = _maker(softmax.inputs[0], "Add")
-    if add is None or not _is_last(integer(softmax, "axis", -1), softmax.inputs[0]):
+    if add is None or not _is_last(ops.Softmax.of(softmax).axis, softmax.inputs[0]):
         return None
     return value if any(_asks_for_masked_rows(test, bias, constants) for bias in add.inputs) else None
 
@@ -47,15 +47,18 @@ def _asks_for_masked_rows(test: ir.Value | None, bias: ir.Value | None, constant
     largest = _maker(None if equal is None else equal.inputs[0], "ReduceMax")
     if equal is None or largest is None or largest.inputs[0] is not bias:
         return False
-    end, axes = constants(equal.inputs[1]), _axes(largest, constants)
-    is_over_last = integer(largest, "keepdims", 1) == 1 and len(axes) == 1 and _is_last(axes[0], bias)
+    form, end = ops.ReduceMax.of(largest), constants(equal.inputs[1])
+    axes = _axes(largest, constants)
+    is_over_last = form.keepdims == 1 and len(axes) == 1 and _is_last(axes[0], bias)
     return is_over_last and end is not None and bool(np.isneginf(end).all())
 
 
 def _axes(node: ir.Node, constants: Constants) -> tuple[int, ...]:
     """Axes that a reduction names, as an attribute or an input."""
     given = constants(node.inputs[1]) if len(node.inputs) > 1 else None
-    return integers(node, "axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    return (
+        ops.ReduceMax.of(node).axes or () if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    )
 
 
 def _is_last(axis: int, value: ir.Value | None) -> bool:

@@ -11,8 +11,8 @@ from math import inf, sqrt
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Namer, Writer, is_read, take_place
-from intact.graph.ops.attributes import floating, integer
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _T = ir.DataType
@@ -115,7 +115,8 @@ class _Heads:
         if len(q) == 4:
             found = q[1], k[1], q[3], v[3]
         else:
-            queries, keys = integer(node, "q_num_heads", 0), integer(node, "kv_num_heads", 0)
+            form = ops.Attention.of(node)
+            queries, keys = form.q_num_heads, form.kv_num_heads
             found = queries, keys, _part(q[2], queries), _part(v[2], keys)
         known = [size for size in found if size]
         if len(known) < len(found) or known[0] % known[1]:
@@ -140,7 +141,7 @@ def _barred(node: ir.Node) -> str:
     given = (*node.inputs, *[None] * 7)
     if q.dtype not in (_T.FLOAT, _T.DOUBLE):
         return "it is not of float32"
-    mode = integer(node, "qk_matmul_output_mode", _SCORES)
+    mode = ops.Attention.of(node).qk_matmul_output_mode
     if len(node.outputs) > 3 and mode not in (_SCORES, _WEIGHTS):
         return f"'qk_matmul_output_mode' {mode} is not the same in all versions of ONNX"
     mask = given[_MASK]
@@ -166,12 +167,13 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
         k = repeated(write, k, group, heads.queries, heads.size)
         v = repeated(write, v, group, heads.queries, heads.width)
     bias = _bias(write, node, (q, k), mask, old_keys, lengths)
-    scale, cap = floating(node, "scale", 1 / sqrt(heads.size)), floating(node, "softcap", 0)
+    form = ops.Attention.of(node)
+    scale = 1 / sqrt(heads.size) if form.scale is None else form.scale
     # Causal masks alone leave each query at least one key; a window does not where queries outnumber keys.
-    guarded = mask is not None or lengths is not None or integer(node, "left_window_size", -1) >= 0
-    raw, weights = attended(write, q, k, scale, bias, softcap=cap, guarded=guarded)
+    guarded = mask is not None or lengths is not None or form.left_window_size >= 0
+    raw, weights = attended(write, q, k, scale, bias, softcap=form.softcap, guarded=guarded)
     y = write.names(write("MatMul", weights, v))
-    scores = weights if integer(node, "qk_matmul_output_mode", _SCORES) == _WEIGHTS else raw
+    scores = weights if form.qk_matmul_output_mode == _WEIGHTS else raw
     made = join_heads(write, y) if heads.joined else y, *present, scores
     own = [
         write("Identity", one) if is_read(old) and one in node.inputs else one
@@ -219,8 +221,8 @@ def _in_reach(
     lengths: ir.Value | None,
 ) -> ir.Value | None:
     """Which keys each query may attend to by their places alone, as far as scores broadcast; None: all."""
-    causal = integer(node, "is_causal", 0) != 0
-    left, right = integer(node, "left_window_size", -1), integer(node, "right_window_size", -1)
+    form = ops.Attention.of(node)
+    causal, left, right = form.is_causal != 0, form.left_window_size, form.right_window_size
     bounds = [("LessOrEqual", 0)] * causal + [("LessOrEqual", right)] * (right >= 0)
     bounds += [("GreaterOrEqual", -left)] * (left >= 0)
     tests = []

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
 from intact.graph.core.view import is_op
 from intact.graph.rewrites.einsum_terms import first_two, spare_letter, written_out
@@ -45,7 +46,7 @@ def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
     and equal.
     """
     ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
-    equation = written_out(node.attributes["equation"].as_string(), ranks)
+    equation = written_out(ops.Einsum.of(node).equation, ranks)
     if equation is not None and len(node.inputs) == 1:
         what = _turn(node, equation, scene.names)
         return None if what is None else f"an Einsum is {what}"

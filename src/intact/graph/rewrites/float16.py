@@ -10,6 +10,7 @@ from intact.graph.core.notes import Note
 from intact.graph.core.proto import values_of, with_subgraphs
 from intact.graph.core.scene import Scene
 from intact.graph.core.view import is_op
+from intact.graph.ops import attributes
 
 _HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
 _ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
@@ -98,8 +99,8 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
 
 def _cast_type(node: ir.Node) -> int:
     """What a Cast makes; 0 of the oldest ones, which say it in words."""
-    to = node.attributes.get("to")
-    return to.as_int() if to is not None and to.type == ir.AttributeType.INT else 0
+    to = attributes.values(node).get("to")
+    return to if isinstance(to, int) else 0
 
 
 def _only_rounded(value: ir.Value) -> set[ir.Value]:
@@ -127,14 +128,14 @@ def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
 def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
     """Let what attributes say, or hold, be float32; whether one was of the type `narrow`."""
     is_any = False
-    for name, attribute in list(node.attributes.items()):
-        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == narrow:
-            node.attributes[name] = ir.AttrTensor(name, _single(attribute.as_tensor()))
-        elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == narrow:
-            node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
-        else:
-            continue
-        is_any = True
+    for name, tensor in attributes.tensors(node).items():
+        if tensor.dtype == narrow:
+            attributes.put(node, name, ir.AttrTensor(name, _single(tensor)))
+            is_any = True
+    for name, value in attributes.values(node).items():
+        if name in _TYPES and isinstance(value, int) and value == narrow:
+            attributes.put(node, name, int(_SINGLE))
+            is_any = True
     return is_any
 
 

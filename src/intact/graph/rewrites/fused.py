@@ -12,11 +12,12 @@ from math import pi, sqrt
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
+from intact.graph import ops
 from intact.graph.core.build import Writer, is_read, sum_of, take_place
 from intact.graph.core.edit import set_shape
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.ops.attributes import copied, floating, floatings, integer, text
+from intact.graph.ops.attributes import copied
 from intact.graph.rewrites.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.rewrites.grouped import group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
@@ -117,7 +118,7 @@ def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 
 def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """``x * sigmoid(alpha * x)``."""
-    x, alpha = inputs[0], floating(node, "alpha", 1.702)
+    x, alpha = inputs[0], ops.QuickGelu.of(node).alpha
     scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
     return [write("Mul", x, write("Sigmoid", scaled))]
 
@@ -125,40 +126,36 @@ def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """An activation of a convolution, to which Z is added in front of it."""
     x, weight, bias, addend = inputs[:4]
-    said = copied(node)
-    said.pop("activation", None), said.pop("activation_params", None)
-    numbers = floatings(node, "activation_params", ())
-    if not _knows(node, numbers):
+    form = ops.FusedConv.of(node)
+    kind, numbers = form.activation, form.activation_params
+    if not _knows(kind, numbers):
         return None
     read = [x, weight] if bias is None else [x, weight, bias]
-    made = write.names(write("Conv", *read, **said))
-    return [_activated(write, node, sum_of(write, made, addend), numbers)]
+    made = write.names(write("Conv", *read, **copied(node, "activation", "activation_params")))
+    return [_activated(write, kind, sum_of(write, made, addend), numbers)]
 
 
 def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """An activation of a Gemm."""
-    said = copied(node)
-    names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
-    numbers = [floating(node, name, 0) for name in names if name in said]
-    for name in ("activation", *names):
-        said.pop(name, None)
-    if not _knows(node, numbers):
+    form = ops.FusedGemm.of(node)
+    given = (form.activation_alpha, form.activation_beta, form.activation_gamma)
+    kind, numbers = form.activation, [number for number in given if number is not None]
+    if not _knows(kind, numbers):
         return None
     read = inputs[:2] if inputs[2] is None else inputs[:3]
-    return [_activated(write, node, write.names(write("Gemm", *read, **said)), numbers)]
+    rest = copied(node, "activation", *(f"activation_{name}" for name in ("alpha", "beta", "gamma")))
+    return [_activated(write, kind, write.names(write("Gemm", *read, **rest)), numbers)]
 
 
 _NUMBERS = {"": 0, "Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
 """How many parameters each activation has, at least."""
 
 
-def _knows(node: ir.Node, numbers: Sequence[float]) -> bool:
-    kind = text(node, "activation", "")
+def _knows(kind: str, numbers: Sequence[float]) -> bool:
     return kind in _NUMBERS and len(numbers) >= _NUMBERS[kind]
 
 
-def _activated(write: Writer, node: ir.Node, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
-    kind = text(node, "activation", "")
+def _activated(write: Writer, kind: str, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
     if kind == "Clip":
         return write("Clip", x, write.constant(numbers[0]), write.constant(numbers[1]))
     if kind == "LeakyRelu":
@@ -170,13 +167,14 @@ def _activated(write: Writer, node: ir.Node, x: ir.Value, numbers: Sequence[floa
 
 def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """``alpha * A @ B``, of which each may be transposed first."""
-    sides = [(inputs[0], integer(node, "transA", 0)), (inputs[1], integer(node, "transB", 0))]
-    if integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0):
+    form = ops.FusedMatMul.of(node)
+    sides = [(inputs[0], form.transA), (inputs[1], form.transB)]
+    if form.transBatchA or form.transBatchB:
         return None
     if any(turned and (x is None or x.shape is None) for x, turned in sides):
         return None
     read = [_turned(write, x) if turned and x is not None else x for x, turned in sides]
-    made, alpha = write.names(write("MatMul", *read)), floating(node, "alpha", 1)
+    made, alpha = write.names(write("MatMul", *read)), form.alpha
     return [made if alpha == 1 else write("Mul", made, write.constant(alpha))]
 
 
@@ -187,16 +185,16 @@ def _turned(write: Writer, x: ir.Value) -> ir.Value:
 
 
 def _norm(
-    write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, beta: ir.Value | None
+    write: Writer, x: ir.Value, gamma: ir.Value | None, beta: ir.Value | None, epsilon: float
 ) -> ir.Value:
     read = [x, gamma] if beta is None else [x, gamma, beta]
-    return write.names(write("LayerNormalization", *read, axis=-1, epsilon=floating(node, "epsilon", 1e-12)))
+    return write.names(write("LayerNormalization", *read, axis=-1, epsilon=epsilon))
 
 
-def _rms(write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> ir.Value:
+def _rms(write: Writer, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> ir.Value:
     """``x / sqrt(mean(x^2) + epsilon) * gamma``."""
     mean = write("ReduceMean", write("Mul", x, x), write.sizes(-1))
-    root = write("Sqrt", write("Add", mean, write.constant(floating(node, "epsilon", epsilon))))
+    root = write("Sqrt", write("Add", mean, write.constant(epsilon)))
     return write.names(write("Mul", write("Div", x, root), gamma))
 
 
@@ -204,14 +202,14 @@ def _skip_norm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """LayerNormalization of a sum, and the sum."""
     x, skip, gamma, beta, bias = inputs[:5]
     total = _skipped(write, x, skip, bias)
-    return [_norm(write, node, total, gamma, beta), total]
+    return [_norm(write, total, gamma, beta, ops.SkipLayerNormalization.of(node).epsilon), total]
 
 
 def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """Root mean square normalization of a sum, and the sum."""
     x, skip, gamma, bias = inputs[:4]
     total = _skipped(write, x, skip, bias)
-    return [_rms(write, node, total, gamma, 1e-12), total]
+    return [_rms(write, total, gamma, ops.SkipSimplifiedLayerNormalization.of(node).epsilon), total]
 
 
 def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
@@ -224,10 +222,11 @@ def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.
 def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Root mean square normalization along the last axis."""
     x, gamma = inputs[:2]
-    axis = integer(node, "axis", -1)
+    form = ops.SimplifiedLayerNormalization.of(node)
+    axis = form.axis
     if x is None or (axis != -1 and (x.shape is None or axis != len(x.shape) - 1)):
         return None
-    return [_rms(write, node, x, gamma, 1e-5)]
+    return [_rms(write, x, gamma, form.epsilon)]
 
 
 def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -248,13 +247,15 @@ def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
     ones = mask if mask is not None else write("Sub", words, words, dtype=words.dtype)
     lengths = write("ReduceSum", ones, write.sizes(1), keepdims=0, dtype=ones.dtype)
     lengths = write("Cast", lengths, to=int(_T.INT32), dtype=_T.INT32)
-    return [_norm(write, node, total, gamma, beta), lengths, total]
+    epsilon = ops.EmbedLayerNormalization.of(node).epsilon
+    return [_norm(write, total, gamma, beta, epsilon), lengths, total]
 
 
 def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
     x, places, cos, sin = inputs[:4]
-    if integer(node, "is_packed_batching", 0) or floating(node, "scale", 1) != 1 or places is None:
+    form = ops.RuntimeRotaryEmbedding.of(node)
+    if form.is_packed_batching or form.scale != 1 or places is None:
         return None
     y = turned(write, node, x, cos, sin, places)
     return None if y is None else [y]

@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.graph import ops
 from intact.graph.core.build import Writer, sum_of
 from intact.graph.core.edit import last_size, rank_of
-from intact.graph.ops.attributes import floating, integer, integers
 from intact.graph.rewrites.attention import (
     attended,
     is_among,
@@ -39,12 +39,14 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
         What it makes; None, and no node, where it has no such form.
     """
     x, weight, bias, mask, past, addend, shared = inputs[:7]
-    heads, matrix = integer(node, "num_heads", 0), _array(weight)
+    form, matrix = ops.RuntimeAttention.of(node), _array(weight)
+    heads = form.num_heads
     if x is None or matrix is None or matrix.ndim != 2 or shared is not None:
         return None
-    sizes = integers(node, "qkv_hidden_sizes", [matrix.shape[1] // 3] * 3)
+    third = matrix.shape[1] // 3
+    sizes = (third, third, third) if form.qkv_hidden_sizes is None else form.qkv_hidden_sizes
     offsets = np.zeros(matrix.shape[1], matrix.dtype) if bias is None else _array(bias)
-    if heads < 1 or sum(sizes) != matrix.shape[1] or offsets is None or integer(node, "do_rotary", 0):
+    if heads < 1 or sum(sizes) != matrix.shape[1] or offsets is None or form.do_rotary:
         return None
     if (given := _Mask.of(mask, x)) is None:
         return None
@@ -72,7 +74,7 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
         What it makes; None, and no node, where it has no such form.
     """
     q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs[:10]
-    heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
+    heads, ranks = ops.MultiHeadAttention.of(node).num_heads, [rank_of(one) for one in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
     size, offsets = last_size(q), _array(bias)
@@ -167,14 +169,14 @@ def _mixed(
         given: Which keys may be attended to, where not to all of them; what is added to scores; old keys.
     """
     (q, k, v), (mask, addend, past) = heads, given
+    form = ops.RuntimeScores.of(node)
     found = [] if addend is None else [addend]
     if (closed := mask.closed(write, k)) is not None:
-        lowest = floating(node, "mask_filter_value", -10000)
-        found.append(write("Mul", closed, write.constant(lowest)))
-    if integer(node, "unidirectional", 0):
+        found.append(write("Mul", closed, write.constant(form.mask_filter_value)))
+    if form.unidirectional:
         behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)
         found.append(zero_where(write, behind))
-    scale = floating(node, "scale", 0) or 1 / sqrt(size)
+    scale = form.scale or 1 / sqrt(size)
     _, weights = attended(write, q, k, scale, sum_of(write, *found) if found else None)
     return join_heads(write, write.names(write("MatMul", weights, v)))
 

@@ -10,9 +10,9 @@ from math import sqrt
 
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Writer
 from intact.graph.core.edit import last_size, rank_of
-from intact.graph.ops.attributes import floating, integer, text
 from intact.graph.rewrites.attention import (
     attended,
     count_to,
@@ -27,7 +27,6 @@ from intact.graph.rewrites.rotary import angles_at, turn
 
 _T = ir.DataType
 _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
-_PLAIN = {"causal": 1, "smooth_softmax": 0, "qk_output": 0, "sliding_window_cache": 0}
 
 
 def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -95,10 +94,11 @@ class _Form:
     def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
         """None where a form is not known, or a size."""
         q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
-        queries, keys = integer(node, "num_heads", 0), integer(node, "kv_num_heads", 0)
-        turns, packed, wide = integer(node, "do_rotary", 0), k is None, last_size(q)
+        said = ops.GroupQueryAttention.of(node)
+        queries, keys = said.num_heads, said.kv_num_heads
+        turns, packed, wide = said.do_rotary, k is None, last_size(q)
         floats = [x.dtype for x in (q, old_keys, cos) if x is not None and x.dtype is not None]
-        if any(inputs[_INPUTS:]) or not _is_plain(node) or any(kind != _float_type(q) for kind in floats):
+        if any(inputs[_INPUTS:]) or not said.is_plain or any(kind != _float_type(q) for kind in floats):
             return None
         if rank_of(q) != 3 or keys < 1 or queries < 1 or queries % keys or packed != (v is None):
             return None
@@ -110,9 +110,9 @@ class _Form:
         if size is None or (turns and not 0 < 2 * pairs <= size):
             return None
         return cls(
-            queries, keys, size, packed, pairs, bool(integer(node, "rotary_interleaved", 0)),
-            max(integer(node, "local_window_size", -1), 0),
-            floating(node, "scale", 0) or 1 / sqrt(size), floating(node, "softcap", 0),
+            queries, keys, size, packed, pairs, bool(said.rotary_interleaved),
+            max(said.local_window_size, 0),
+            said.scale or 1 / sqrt(size), said.softcap,
         )  # fmt: skip
 
     def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
@@ -126,11 +126,6 @@ class _Form:
                 for start, end in pairwise(ends)
             ]
         return [split_heads(write, x, count) for x, count in zip(given, counts, strict=True)]
-
-
-def _is_plain(node: ir.Node) -> bool:
-    kinds = [text(node, name, "NONE") for name in ("k_quant_type", "v_quant_type")]
-    return kinds == ["NONE"] * 2 and all(integer(node, name, said) == said for name, said in _PLAIN.items())
 
 
 def _float_type(x: ir.Value | None) -> ir.DataType:

@@ -10,7 +10,7 @@ from onnx_ir.passes.common.inliner import InlinePass
 
 from intact.errors import FileFormatError
 from intact.graph.core.notes import Note
-from intact.graph.ops.attributes import FIX
+from intact.graph.ops.attributes import FIX, has_graphs
 from intact.graph.opset.raising import raise_opset
 
 
@@ -70,10 +70,9 @@ def _stays(model: ir.Model, identifier: tuple[str, str, str]) -> str:
     others = {domain: version for domain, version in function.opset_imports.items() if domain}
     if any(model.opset_imports.get(domain, version) != version for domain, version in others.items()):
         return "it has another version of a domain"
-    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
     nodes = (node for graph in (model.graph, *_bodies(model)) for node in graph.all_nodes())
     given = (node for node in nodes if node.op_identifier() == identifier)
-    if any(attribute.type in graphs for node in given for attribute in node.attributes.values()):
+    if any(map(has_graphs, given)):
         return "a graph is one of its attributes"
     return ""
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Writer, take_place
-from intact.graph.ops.attributes import floating, floatings, integer, text
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
-DOMAIN = "ai.onnx.ml"
 _FLOAT = ir.DataType.FLOAT
 
 
@@ -46,7 +45,8 @@ def _real(write: Writer, x: ir.Value) -> ir.Value:
 
 def _scaler(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """``(x - offset) * scale``."""
-    offset, scale = floatings(node, "offset", ()), floatings(node, "scale", ())
+    form = ops.Scaler.of(node)
+    offset, scale = form.offset, form.scale
     if not _fits(x, offset, scale):
         return None
     less = write("Sub", _real(write, x), write.constant(offset))
@@ -58,7 +58,7 @@ def _normalizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     if x.shape is None or len(x.shape) not in (1, 2):
         return None
     real, axes = _real(write, x), write.constant([-1], np.int64)
-    kind = text(node, "norm", "MAX")
+    kind = ops.Normalizer.of(node).norm
     if kind == "MAX":
         norm = write("ReduceMax", real, axes=[-1])
     elif kind == "L1":
@@ -75,10 +75,8 @@ def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """Another number in the place of what stands for a missing one."""
     if x.dtype != _FLOAT:
         return None
-    instead, missing = (
-        floatings(node, "imputed_value_floats", ()),
-        floating(node, "replaced_value_float", 0.0),
-    )
+    form = ops.Imputer.of(node)
+    instead, missing = form.imputed_value_floats, form.replaced_value_float
     if not _fits(x, instead):
         return None
     if math.isnan(missing):
@@ -92,7 +90,8 @@ def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """1 above the threshold, else 0."""
     if x.dtype != _FLOAT:
         return None
-    above = write("Greater", x, write.constant(floating(node, "threshold", 0.0)), dtype=ir.DataType.BOOL)
+    threshold = write.constant(ops.Binarizer.of(node).threshold)
+    above = write("Greater", x, threshold, dtype=ir.DataType.BOOL)
     return write("Cast", above, to=int(_FLOAT))
 
 
@@ -110,9 +109,9 @@ def _features(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 def _linear(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """A Gemm."""
-    weights, bias = floatings(node, "coefficients", ()), floatings(node, "intercepts", ())
-    targets = integer(node, "targets", 1)
-    plain = text(node, "post_transform", "NONE") == "NONE"
+    form = ops.LinearRegressor.of(node)
+    weights, bias, targets = form.coefficients, form.intercepts, form.targets
+    plain = form.post_transform == "NONE"
     if not plain or targets < 1 or not weights or len(weights) % targets or len(bias) not in (0, targets):
         return None
     if x.shape is None or len(x.shape) != 2:
@@ -137,7 +136,7 @@ ML = Rewrite(
     "write out operators of scikit-learn",
     _open_ml,
     tuple(_RULES),
-    domains=(DOMAIN,),
+    domains=(ops.ML,),
     requires=Requires(opset=13),
     ensures=Ensures(shapes=True),
 )

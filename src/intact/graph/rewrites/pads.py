@@ -9,6 +9,7 @@ from intact.graph.core.build import drop_unused, is_read, replace
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
 from intact.graph.core.view import is_op
+from intact.graph.ops import attributes
 from intact.graph.rewrites.rewrite import Outcome, Requires, Rewrite, Scene
 
 
@@ -29,8 +30,8 @@ def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
     if any(pads is None for pads in joined):
         return None
     for use, pads in zip(uses, joined, strict=True):
-        use.node.attributes.pop("auto_pad", None)
-        use.node.attributes.add(ir.AttrInt64s("pads", pads or []))
+        attributes.remove(use.node, "auto_pad")
+        attributes.put(use.node, "pads", ir.AttrInt64s("pads", pads or []))
     given = node.inputs[1:]
     replace(node, x, scene.names)
     drop_unused(scene.graph, *given)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Writer, take_place
 from intact.graph.core.edit import last_size, rank_of
-from intact.graph.ops.attributes import integer
 from intact.graph.rewrites.attention import count_to, size_of
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
@@ -66,7 +66,8 @@ def turned(
     if x is None or cos is None or sin is None:
         return None
     rank, pairs, wide = rank_of(x), last_size(cos), last_size(x)
-    heads, part = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
+    form = ops.RotaryEmbedding.of(node)
+    heads, part = form.num_heads, form.rotary_embedding_dim
     if pairs is None or wide is None or rank not in (3, 4) or (part and part != 2 * pairs):
         return None
     if rank == 3:
@@ -84,7 +85,7 @@ def turned(
     apart = x
     if rank == 3:  # [batch, places, heads, size]: the angles have their 1 behind the places
         apart = write("Reshape", x, write.sizes(0, 0, heads, wide))
-    side_by_side = bool(integer(node, "interleaved", 0))
+    side_by_side = bool(form.interleaved)
     angles = angles_at(write, cos, sin, places, pairs, side_by_side, axis=5 - rank)
     y = turn(write, apart, angles, wide)
     return write("Reshape", y, write.sizes(0, 0, -1)) if rank == 3 else y

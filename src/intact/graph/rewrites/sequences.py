@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Namer, Writer, is_read, take_place
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
 from intact.graph.core.view import is_op
-from intact.graph.ops.attributes import integer
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 
@@ -42,8 +42,9 @@ def _joined(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value | None:
     if not is_op(sequence, "SequenceConstruct"):
         return None
     write = Writer(node, names, _dtype(sequence.inputs[0]))
-    axis, parts = integer(node, "axis", 0), list(sequence.inputs)
-    if integer(node, "new_axis", 0):
+    form, parts = ops.ConcatFromSequence.of(node), list(sequence.inputs)
+    axis = form.axis
+    if form.new_axis:
         parts = [write("Unsqueeze", part, write.sizes(axis)) for part in parts]
     return write("Concat", *parts, axis=axis)
 
@@ -62,12 +63,13 @@ def _element(node: ir.Node, sequence: ir.Node, constants: Constants, names: Name
     rank = rank_of(x)
     if not is_op(sequence, "SplitToSequence") or rank is None or x is None or x.shape is None:
         return None
-    axis = integer(sequence, "axis", 0)
+    form = ops.SplitToSequence.of(sequence)
+    axis = form.axis
     sizes = _part_sizes(sequence, x.shape[axis], constants)
     if sizes is None:
         return None
     if sizes == _ONE_EACH:
-        return _single(node, write, x, position, axis, rank, keeps=bool(integer(sequence, "keepdims", 1)))
+        return _single(node, write, x, position, axis, rank, keeps=bool(form.keepdims))
     if place is None or not -len(sizes) <= place < len(sizes):
         return None
     start = sum(sizes[: place % len(sizes)])
@@ -91,7 +93,7 @@ def _part_sizes(sequence: ir.Node, size: int | ir.SymbolicDim, constants: Consta
         part = int(sizes)
         if part == 1:
             return _ONE_EACH
-        if not isinstance(size, int) or not integer(sequence, "keepdims", 1):
+        if not isinstance(size, int) or not ops.SplitToSequence.of(sequence).keepdims:
             return None
         return [min(part, size - start) for start in range(0, size, part)]
     parts = [int(part) for part in sizes.reshape(-1)]

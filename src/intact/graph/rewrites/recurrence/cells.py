@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
-from intact.graph.ops.attributes import floating, integer
 from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, numbers_of
 
 Reals = NDArray[np.float64]
@@ -167,17 +167,17 @@ class _Finder:
         return {x: weight.astype(np.float64)}
 
     def _gemm(self, node: ir.Node, value: ir.Value) -> _Sum | None:
-        factors = [floating(node, name, 1.0) for name in ("alpha", "beta")]
+        form = ops.Gemm.of(node)
         made = self._product(node, value)
-        if made is None or factors != [1.0, 1.0] or integer(node, "transA", 0):
+        if made is None or (form.alpha, form.beta) != (1.0, 1.0) or form.transA:
             return None
-        if integer(node, "transB", 0):
+        if form.transB:
             made = {x: weight.T for x, weight in made.items()}
         return _joined([made, *(self._sum(one) for one in node.inputs[2:] if one is not None)])
 
     def _split(self, node: ir.Node, value: ir.Value) -> _Sum | None:
         whole = self._sum(node.inputs[0])
-        if whole is None or integer(node, "axis", 0) not in (1, -1):
+        if whole is None or ops.Split.of(node).axis not in (1, -1):
             return None
         place, width = list(node.outputs).index(value), _width(whole)
         sizes = self._known(node.inputs[1]) if len(node.inputs) > 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Namer, Writer, hand_over, is_read
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
@@ -91,8 +92,7 @@ class _Opener:
             return not array.any()
         node = value.producer() if value is not None else None
         if is_op(node, "ConstantOfShape") and node is not None:
-            fill = node.attributes.get("value")
-            return fill is None or not fill.as_tensor().numpy().any()
+            return ops.ConstantOfShape.fill(node) == 0
         return is_op(node, "Expand", "Identity") and node is not None and self._is_zero(node.inputs[0])
 
     # -- what is written
@@ -210,7 +210,7 @@ def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
         if node is None or not is_op(node, "Cast", "Gather", "Identity", "Shape", "Slice", "Squeeze"):
             return False
         if node.op_type == "Shape":
-            return node.inputs[0] is tensor and not node.attributes
+            return node.inputs[0] is tensor and ops.Shape.of(node) == ops.Shape()
         if node.op_type in ("Gather", "Slice"):
             place = known(node.inputs[1], constants)
             if place is None or place.size != 1 or place.item() != 0:

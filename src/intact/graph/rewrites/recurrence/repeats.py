@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
-from intact.graph.ops.attributes import integer, integers
+from intact.graph.ops import attributes
 
 _ENDLESS = 2**31 - 1  # what exporters say where the condition alone ends a Loop
 
@@ -60,7 +61,7 @@ class Repeat:
     @property
     def body(self) -> ir.Graph:
         """What runs in each step."""
-        return self.node.attributes["body"].as_graph()
+        return attributes.graph(self.node, "body")
 
     def source(self, value: ir.Value | None) -> ir.Value | None:
         """What `value` is, through Identity and what every step hands on as it is."""
@@ -82,8 +83,7 @@ def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
         node: Of the main graph.
         constants: The main graph's.
     """
-    body = node.attributes.get("body")
-    if not is_op(node, "Loop", "Scan") or body is None or body.type != ir.AttributeType.GRAPH:
+    if not is_op(node, "Loop", "Scan") or not attributes.subgraphs(node):
         return None
     return _read_loop(node, constants) if node.op_type == "Loop" else _read_scan(node)
 
@@ -93,9 +93,9 @@ def known(value: ir.Value | None, constants: Constants) -> NDArray | None:
     if value is None:
         return None
     node = value.producer()
-    stored = node is not None and is_op(node, "Constant") and node.attributes.get("value")
-    if value.const_value is None and stored and not stored.is_ref():
-        return stored.as_tensor().numpy()
+    stored = ops.stored_tensor(node)
+    if value.const_value is None and stored is not None:
+        return stored.numpy()
     return constants(value) if value in constants else _held(value)
 
 
@@ -106,18 +106,18 @@ def _held(value: ir.Value) -> NDArray | None:
 
 def _read_scan(node: ir.Node) -> Repeat | None:
     """Rows along the first axis of all, in one direction."""
-    repeat, count = Repeat(node), integer(node, "num_scan_inputs", 0)
+    repeat, form = Repeat(node), ops.Scan.of(node)
+    count = form.num_scan_inputs
     body, states = repeat.body, len(node.inputs) - count
-    turned = {*integers(node, "scan_input_directions", ()), *integers(node, "scan_output_directions", ())}
-    axes = {*integers(node, "scan_input_axes", ()), *integers(node, "scan_output_axes", ())}
+    turned = {*form.scan_input_directions, *form.scan_output_directions}
+    axes = {*form.scan_input_axes, *form.scan_output_axes}
     inputs = [value for value in node.inputs if value is not None]
     if axes - {0} or len(turned) > 1 or len(inputs) < len(node.inputs) or not 0 < count <= len(inputs):
         return None
     if len(body.inputs) != len(inputs) or len(body.outputs) != len(node.outputs):
         return None
-    for name in ("scan_input_directions", "scan_output_directions"):
-        if turned == {1} and not node.attributes.get(name):
-            return None  # left out: forwards
+    if turned == {1} and not (form.scan_input_directions and form.scan_output_directions):
+        return None  # left out: forwards
     repeat.backwards = turned == {1}
     read, made = list(body.inputs), list(body.outputs)
     _share_out(repeat, zip(read, made, inputs, node.outputs, strict=False), states)
@@ -162,7 +162,7 @@ def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
     elif goes_on is not None and tests.bounds(goes_on, begun=False) != []:
         return None
     for inner in repeat.body:
-        if is_op(inner, "Gather") and integer(inner, "axis", 0) == 0 and inner.inputs[1] in counters:
+        if is_op(inner, "Gather") and ops.Gather.of(inner).axis == 0 and inner.inputs[1] in counters:
             tensor = repeat.source(inner.inputs[0])
             if tensor is not None and not _is_inside(tensor, repeat.body):
                 repeat.rows[inner.outputs[0]] = tensor
