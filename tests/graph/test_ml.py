@@ -12,7 +12,8 @@ from intact.engine import compile as build
 from intact.engine.steps import FallbackSubgraph
 from intact.errors import UnsupportedError
 from intact.graph import Session, load, raise_opset, refresh_shapes, to_bytes
-from intact.graph.ops import ML, ML
+from intact.graph.ops import ML as DOMAIN
+from intact.graph.rewrites.ml import ML
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(6, 4)).astype(np.float32)
@@ -34,12 +35,12 @@ def model(
         [onnx.ValueInfoProto(name=name) for name in outputs.split()],
         [numpy_helper.from_array(a, n) for n, a in arrays.items() if n in read],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ML, 3)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 3)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def node(op_type: str, *inputs: str, **attributes: object) -> onnx.NodeProto:
-    return helper.make_node(op_type, inputs or ("x",), ["y"], domain=ML, **attributes)
+    return helper.make_node(op_type, inputs or ("x",), ["y"], domain=DOMAIN, **attributes)
 
 
 FOUR = [0.5, -1.0, 2.0, 3.0]
@@ -69,7 +70,7 @@ def test_it_gives_what_the_operator_gives(case: str) -> None:
     proto = model([one], list(x.shape), helper.np_dtype_to_tensor_dtype(x.dtype))
     loaded = load(proto)
     (note,) = ML(loaded)
-    assert note.changed and not any(n.domain for n in loaded.graph) and ML not in loaded.opset_imports
+    assert note.changed and not any(n.domain for n in loaded.graph) and DOMAIN not in loaded.opset_imports
     before, after = (Session(p).run({"x": x})["y"] for p in (proto.SerializeToString(), to_bytes(loaded)))
     assert before.shape == after.shape and before.dtype == after.dtype
     np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6)  # sums of float32 in another order
@@ -93,10 +94,10 @@ def pipeline(*more: onnx.NodeProto, outputs: str = "y") -> onnx.ModelProto:
     """A network of two layers behind what skl2onnx writes for an imputer, a scaler and a normalizer."""
     return model(
         [
-            helper.make_node("Imputer", ["x"], ["i"], domain=ML, imputed_value_floats=FOUR,
+            helper.make_node("Imputer", ["x"], ["i"], domain=DOMAIN, imputed_value_floats=FOUR,
                              replaced_value_float=float("nan")),
-            helper.make_node("Scaler", ["i"], ["s"], domain=ML, offset=FOUR, scale=[0.5] * 4),
-            helper.make_node("Normalizer", ["s"], ["n"], domain=ML, norm="L2"),
+            helper.make_node("Scaler", ["i"], ["s"], domain=DOMAIN, offset=FOUR, scale=[0.5] * 4),
+            helper.make_node("Normalizer", ["s"], ["n"], domain=DOMAIN, norm="L2"),
             helper.make_node("MatMul", ["n", "w"], ["a"]), helper.make_node("Relu", ["a"], ["r"]),
             helper.make_node("MatMul", ["r", "v"], ["m"]), helper.make_node("Softmax", ["m"], ["y"]), *more,
         ],
@@ -118,7 +119,7 @@ def test_a_network_behind_a_scaler_runs_in_int8_without_onnx_runtime() -> None:
 
 
 def test_a_map_as_output_is_quantized_around_and_refused_by_the_engine_by_name() -> None:
-    zipmap = helper.make_node("ZipMap", ["y"], ["p"], domain=ML, classlabels_int64s=[0, 1, 2])
+    zipmap = helper.make_node("ZipMap", ["y"], ["p"], domain=DOMAIN, classlabels_int64s=[0, 1, 2])
     proto = pipeline(zipmap, outputs="y p")
     proto.graph.output[1].type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
     proto.graph.output[1].type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = 1

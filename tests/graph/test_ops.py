@@ -38,7 +38,6 @@ GENERIC = {
     "graph/core/constants.py", "graph/core/float_values.py",  # evaluate an operator of any kind
     "graph/infer/foreign.py",  # shows attributes of operators that nobody knows
     "graph/rewrites/float16.py",  # widens whatever holds or names a type
-    "graph/rewrites/recurrence/repeats.py",  # the body, of Loop and Scan alike
 }  # fmt: skip
 """Modules that look at the attributes of any operator."""
 RECORDS = [(key, ops.BOOK[key]) for key in sorted(ops.BOOK) if not key[0]]

@@ -85,6 +85,15 @@ class Control(Operator, shared=True):
     kind: ClassVar[Kind] = "control"
     data: ClassVar[tuple[int, ...] | None] = None
 
+    @staticmethod
+    def body(node: ir.Node) -> ir.Graph:
+        """The graph that a Loop or Scan repeats.
+
+        Raises:
+            FileFormatError: The node has none.
+        """
+        return attributes.graph(node, "body")
+
 
 @dataclass(frozen=True)
 class If(Control):

@@ -16,7 +16,7 @@ from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.core.build import drop_unused, is_read, replace
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
-from intact.graph.ops import attributes, older
+from intact.graph.ops import Control, attributes, older
 from intact.graph.ops.attributes import FIX
 from intact.graph.opset.forms import Raising, Step, real_dtype
 
@@ -243,7 +243,7 @@ def _scan(up: Raising, node: ir.Node) -> None:
         return ir.Value(name=up.names(f"{base}.one"), type=of)
 
     each, made = [like(value) for value in inputs], [like(value) for value in node.outputs]
-    form, inner_body = older.Scan8.of(node), attributes.graph(node, "body")
+    form, inner_body = older.Scan8.of(node), Control.body(node)
     attributes.remove(node, "body")
     own: list[ir.Attr] = [
         ir.AttrGraph("body", inner_body), ir.AttrInt64("num_scan_inputs", form.num_scan_inputs)

@@ -61,7 +61,7 @@ class Repeat:
     @property
     def body(self) -> ir.Graph:
         """What runs in each step."""
-        return attributes.graph(self.node, "body")
+        return ops.Control.body(self.node)
 
     def source(self, value: ir.Value | None) -> ir.Value | None:
         """What `value` is, through Identity and what every step hands on as it is."""
