@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from tests.graph.old_models import old as old_model
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph import Session, load, raise_opset, to_bytes
+from intact.graph import Session, load, to_bytes, upgrade_opset
 from intact.graph.opset.early_forms import EARLY
 from intact.ptq import quantize
 
@@ -244,7 +244,7 @@ LENGTHS = (
 )  # fmt: skip
 def test_what_no_newer_form_says_is_refused_by_its_node(opset: int, body: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        raise_opset(load(old_model(body, opset, ir_version=3)), 13)
+        upgrade_opset(load(old_model(body, opset, ir_version=3)), 13)
 
 
 @pytest.mark.parametrize("body", ["y = Affine()", "y = ImageScaler()", "y = Crop()", "y, z = Scale(x)"])

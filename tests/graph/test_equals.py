@@ -14,7 +14,7 @@ def joined(text: str) -> tuple[dict[str, list[str]], list[str]]:
     for node in model.graph.node:
         node.name = node.output[0]
     read = graph.parse_model(model.SerializeToString(), "test")
-    return graph.join_equals(read), [node.name or "" for node in read.graph]
+    return graph.merge_common_subexpressions(read), [node.name or "" for node in read.graph]
 
 
 def test_what_reads_equal_nodes_is_equal_too():

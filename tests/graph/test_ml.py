@@ -11,7 +11,7 @@ import intact
 from intact.engine import compile as build
 from intact.engine.steps import FallbackSubgraph
 from intact.errors import UnsupportedError
-from intact.graph import Session, load, raise_opset, refresh_shapes, to_bytes
+from intact.graph import Session, load, refresh_shapes, to_bytes, upgrade_opset
 from intact.graph.ops import ML as DOMAIN
 from intact.graph.rewrites.ml import ML
 
@@ -133,7 +133,7 @@ def test_a_file_of_that_domain_alone_becomes_one_of_operators_of_onnx() -> None:
     proto = model([node("Normalizer", norm="L2")], ["n", 4])
     del proto.opset_import[0]
     opened = load(proto)
-    raise_opset(opened, 13)
+    upgrade_opset(opened, 13)
     ML(opened)
     refresh_shapes(opened)
     want = Session(proto.SerializeToString()).run({"x": X})["y"]

@@ -69,8 +69,8 @@ def test_attributes_are_read_with_their_types() -> None:
     assert (said.group, said.strides, said.pads, said.auto_pad) == (2, (2, 1), (), "NOTSET")
     assert ops.ConvTranspose.of(node("ConvTranspose")).output_shape is None
     assert ops.Clip.of(node("Clip", max=6.0)).max == 6
-    assert ops.called(node("Gelu", approximate="tanh")) == "Gelu(tanh)"
-    assert ops.called(node("Gelu")) == "Gelu" and ops.called(node("Mine")) == "Mine"
+    assert ops.display_name(node("Gelu", approximate="tanh")) == "Gelu(tanh)"
+    assert ops.display_name(node("Gelu")) == "Gelu" and ops.display_name(node("Mine")) == "Mine"
     with pytest.raises(FileFormatError, match=r"node 'n' \(Conv\): attribute 'group'"):
         ops.Conv.of(node("Conv", group=1.0))
 
@@ -192,7 +192,7 @@ def test_what_one_name_means_in_two_domains_has_two_records() -> None:
     assert ops.read(said) == ops.Attention(scale=0.5)
     said.domain = ops.MICROSOFT
     assert ops.read(said) == ops.RuntimeAttention(num_heads=4, scale=0.5)
-    assert ops.called(said) == "Attention"
+    assert ops.display_name(said) == "Attention"
 
 
 def test_reals_are_read_as_such() -> None:

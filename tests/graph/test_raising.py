@@ -1,4 +1,4 @@
-"""Every adapter of `raise_opset`: the model in its old form and the raised one give the same numbers."""
+"""Every adapter of `upgrade_opset`: the model in its old form and the raised one give the same numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import onnx
 import pytest
 from tests.graph.old_models import old
 
-from intact.graph import Session, load, raise_opset, to_bytes
+from intact.graph import Session, load, to_bytes, upgrade_opset
 from intact.graph.opset.early_forms import EARLY
-from intact.graph.opset.raising import RAISED
+from intact.graph.opset.raising import UPGRADES
 
 S = "s = Constant<value = float[4] {1.0, 1.0, 2.0, 1.5}>()"
 INDEX = "i = Constant<value = int64[1, 4, 5, 6] {" + ", ".join(str(k % 2) for k in range(120)) + "}>()"
@@ -65,12 +65,12 @@ OLD: dict[str, tuple[str, int, str]] = {
 @pytest.mark.parametrize("name", OLD)
 def test_the_raised_graph_means_the_same(name: str, rng: np.random.Generator) -> None:
     op, opset, body = OLD[name]
-    (first,) = [since for kind, since in RAISED if kind == op and since > opset][:1]
+    (first,) = [since for kind, since in UPGRADES if kind == op and since > opset][:1]
     x = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
     want = Session(old(body, opset).SerializeToString()).run({"x": x})["y"]
     for target in (first, 21):
         model = load(old(body, opset))
-        raise_opset(model, target)
+        upgrade_opset(model, target)
         assert model.opset_imports[""] == target
         got = Session(to_bytes(model)).run({"x": x})["y"]
         assert got.shape == want.shape
@@ -85,7 +85,7 @@ def test_numbers_of_groups_are_repeated_for_their_channels(channels: str, rng: n
     proto = onnx.parser.parse_model(text)
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     model = load(proto)
-    raise_opset(model, 21)
+    upgrade_opset(model, 21)
     x, b = rng.standard_normal((2, 4, 3)).astype(np.float32), np.float32([1, -1])
     rows = x.reshape(2, 2, 6)
     normal = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 1e-5)
@@ -96,7 +96,7 @@ def test_numbers_of_groups_are_repeated_for_their_channels(channels: str, rng: n
 def test_numbers_of_channels_stay_as_they_are() -> None:
     four = "c = Constant<value = float[4] {0.5, 1.0, 2.0, 3.0}>()"
     model = load(old(f"{four} y = GroupNormalization<num_groups = 2>(x, c, c)", 18))
-    raise_opset(model, 21)
+    upgrade_opset(model, 21)
     assert [node.op_type for node in model.graph] == ["Constant", "GroupNormalization"]
 
 
@@ -104,10 +104,10 @@ def test_every_adapter_is_tested() -> None:
     tested = {
         (op, since)
         for op, opset, _ in OLD.values()
-        for kind, since in set(RAISED) - set(EARLY)
+        for kind, since in set(UPGRADES) - set(EARLY)
         if op == kind and since > opset
     }
-    assert tested | {("GroupNormalization", 21)} == set(RAISED) - set(EARLY)  # it has tests of its own
+    assert tested | {("GroupNormalization", 21)} == set(UPGRADES) - set(EARLY)  # it has tests of its own
 
 
 @pytest.mark.parametrize("axis", [1, 2])
@@ -127,7 +127,7 @@ def test_a_softmax_whose_rank_only_newer_forms_tell(axis: int, rng: np.random.Ge
     bare.graph.output[0].type.tensor_type.ClearField("shape")
     want = Session(bare.SerializeToString()).run({"x": x})["y"]
     model = load(proto)
-    raise_opset(model, 21)
+    upgrade_opset(model, 21)
     assert model.graph.outputs[0].shape is not None and len(model.graph.outputs[0].shape) == 3
     assert ("Flatten" in {node.op_type for node in model.graph}) == (axis == 1)
     got = Session(to_bytes(model)).run({"x": x})["y"]

@@ -70,13 +70,13 @@ def test_a_node_that_another_took_along_is_left_alone():
 
 
 def test_a_rewrite_that_breaks_the_graph_is_named():
-    def turn(node, scene):
+    def put_last(node, scene):
         scene.graph.remove(node)
         scene.graph.append(node)
         return "it stands last"
 
     with pytest.raises(UnsupportedError, match="after 'put Neg last'"):
-        run_stages(model(), [Rewrite("put Neg last", turn, ("Neg",))])
+        run_stages(model(), [Rewrite("put Neg last", put_last, ("Neg",))])
 
 
 def test_a_node_that_it_promised_to_replace_needs_a_reason_to_stay():

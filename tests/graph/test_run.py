@@ -81,7 +81,7 @@ def test_small_outputs_come_at_once_and_large_ones_one_by_one(monkeypatch: pytes
         monkeypatch.setattr(session._session, way, lambda *a, w=way, f=plain: (ways.append(w), f(*a))[1])
     for size in (8, 8, 2**17, 2**17, 8, 8):
         x = np.arange(size, dtype=np.float32)
-        given = {"x": x} if len(ways) % 2 else session.handed({"x": x})
+        given = {"x": x} if len(ways) % 2 else session.to_ort_values({"x": x})
         found = session.run(given)
         np.testing.assert_array_equal(found["twice"], 2 * x)
         np.testing.assert_array_equal(found["both"], np.concatenate([x, x]))
@@ -104,7 +104,7 @@ def test_what_runs_have_in_common_is_given_once() -> None:
     graph = helper.make_graph(nodes, "net", [x], [y], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     session = Session(model.SerializeToString(), overridable=["s", "t"])
-    bound = [session.bound({"s": np.array(k, np.float32)}) for k in range(3)]
+    bound = [session.bind_inputs({"s": np.array(k, np.float32)}) for k in range(3)]
     inputs = [np.arange(n, dtype=np.float32) for n in (5, 1, 9, 0, 4)] * 8
     with ThreadPoolExecutor(4) as pool:
         for k, one in enumerate(bound):

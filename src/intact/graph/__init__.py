@@ -20,7 +20,7 @@ from intact.graph.core.edit import (
     set_initializer,
     set_shape,
 )
-from intact.graph.core.equals import join_equals
+from intact.graph.core.equals import merge_common_subexpressions
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.core.notes import Note
@@ -40,14 +40,14 @@ from intact.graph.files.save import save
 from intact.graph.files.timing import node_seconds
 from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.infer.custom import register_operator
-from intact.graph.infer.decided import decided_by_values, size_inputs
+from intact.graph.infer.decided import find_data_dependent_shapes, size_inputs
 from intact.graph.infer.foreign import ForeignNode, rename_foreign
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
 from intact.graph.infer.layouts import axes_in_front
 from intact.graph.infer.specialize import specialize
 from intact.graph.ops.attributes import subgraphs
 from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
-from intact.graph.opset.raising import raise_opset
+from intact.graph.opset.raising import upgrade_opset
 from intact.graph.pipelines import normalize
 from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
 from intact.graph.qdq.dynamic import DYNAMIC as float_dynamic
@@ -65,7 +65,7 @@ from intact.graph.qdq.mark import Mark, mark
 from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.softmax_guards import guarded_softmax
 from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
-from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs
+from intact.graph.qdq.tagged import Seen, Tagged, read_named_pairs
 from intact.graph.rewrites.float16 import widen_float16
 from intact.graph.rewrites.local_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
@@ -119,7 +119,7 @@ __all__ = [
     "checks_every_pass",
     "cut",
     "data_files",
-    "decided_by_values",
+    "find_data_dependent_shapes",
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
@@ -133,7 +133,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
-    "join_equals",
+    "merge_common_subexpressions",
     "lift_constants",
     "load",
     "mark",
@@ -156,7 +156,7 @@ __all__ = [
     "quantization_of",
     "rename_foreign",
     "quantized_bias_of",
-    "raise_opset",
+    "upgrade_opset",
     "raw_weights",
     "read_model",
     "forget_doubtful_names",
@@ -174,7 +174,7 @@ __all__ = [
     "specialize",
     "strip_qdq",
     "strip_dynamic",
-    "tagged_pairs",
+    "read_named_pairs",
     "tidy",
     "to_bytes",
     "to_proto",

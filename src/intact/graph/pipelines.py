@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from intact.graph.core.edit import settle
 from intact.graph.core.notes import Note
-from intact.graph.core.order import put_constants_first
+from intact.graph.core.order import move_constants_first
 from intact.graph.core.prune import lift_constants, prune
-from intact.graph.infer.decided import open_outputs, open_read_outputs
+from intact.graph.infer.decided import forget_sizes_of_outputs, forget_sizes_of_read_outputs
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
 from intact.graph.qdq.contrib import CONTRIB_PAIRS
@@ -36,11 +36,11 @@ from intact.graph.rewrites.sequences import SEQUENCES
 from intact.graph.rewrites.stacks import STACKS
 
 INLINE = Pass("write out functions of the file", inline_functions, shapes=True)
-READ_OUTPUTS = Pass("open the sizes of outputs that are read", open_read_outputs, shapes=True)
-OUTPUTS = Pass("open the sizes of outputs", open_outputs)
+READ_OUTPUTS = Pass("open the sizes of outputs that are read", forget_sizes_of_read_outputs, shapes=True)
+OUTPUTS = Pass("open the sizes of outputs", forget_sizes_of_outputs)
 SETTLE = silent("settle what constants are", settle)
 FLOAT16 = Pass("compute float16 as float32", widen_float16)
-CONSTANTS_FIRST = silent("put constants first", put_constants_first)
+CONSTANTS_FIRST = silent("put constants first", move_constants_first)
 WEIGHT_MOVES = Pass("move codes of weights", move_stored_weights)
 STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic, shapes=True)
 PORTABLE = silent("refuse layouts of one machine", require_portable)

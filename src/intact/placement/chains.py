@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, BatchNormalization, called
+from intact.graph.ops import CONVOLUTIONS, BatchNormalization, display_name
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.profiles import Profile
 from intact.placement.records import Fusion
@@ -47,9 +47,9 @@ class Chain:
     def fusion(self) -> Fusion:
         """The same by the names of nodes, which hold in any copy of the graph."""
         return Fusion(
-            called(self.root.node),
+            display_name(self.root.node),
             self.root.name,
-            tuple((called(op.node), op.name) for op in self.affine),
+            tuple((display_name(op.node), op.name) for op in self.affine),
             "" if self.residual is None else self.residual[0].name,
             "" if self.activation is None else self.activation.label,
             () if self.activation is None else tuple(op.name for op in self.activation.ops),
@@ -77,12 +77,12 @@ def with_activation(
     view: View, profile: Profile, chain: Chain, barred: Callable[[Op], bool], cut: Callable[[Reader], bool]
 ) -> Chain:
     """`chain` and the one activation behind it that `profile` fuses."""
-    found: Activation | None = activation_behind(view, profile, chain.output)
-    if found is None or any(map(barred, found.ops)):
+    activation: Activation | None = activation_behind(view, profile, chain.output)
+    if activation is None or any(map(barred, activation.ops)):
         return chain
-    if any(cut((op, i)) for op in found.ops for i, v in enumerate(op.inputs) if not view.is_constant(v)):
+    if any(cut((op, i)) for op in activation.ops for i, v in enumerate(op.inputs) if not view.is_constant(v)):
         return chain
-    return replace(chain, activation=found)
+    return replace(chain, activation=activation)
 
 
 def _is_linear(view: View, root: Op, op: Op, index: int) -> bool:

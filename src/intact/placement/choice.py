@@ -23,16 +23,16 @@ class Choice:
     exclude: tuple[str, ...] = ()
     keep_float: tuple[str, ...] = ()
 
-    def barred(self, op: Op) -> str | None:
+    def exclusion_reason(self, op: Op) -> str | None:
         """Why `op` is kept in float and apart from other layers; None where it is not."""
         if op.op_type in self.keep_float:
             return f"kept in float: {op.op_type} is among the operators to keep"
         pattern = _match(op, self.exclude)
         return f"kept in float: it matches '{pattern}' of exclude" if pattern is not None else None
 
-    def left_out(self, op: Op) -> str | None:
+    def omission_reason(self, op: Op) -> str | None:
         """Why `op` does not ask for int8 by itself; None where it may."""
-        if (why := self.barred(op)) is not None:
+        if (why := self.exclusion_reason(op)) is not None:
             return why
         if self.include and _match(op, self.include) is None:
             return "kept in float: it matches nothing of include"

@@ -33,7 +33,7 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
     """
     nodes = {node.name or "": node for node in model.graph}
     fusions = {fusion.root: fusion for fusion in placement.fusions}
-    found = Counter[str]()
+    steps = Counter[str]()
     for layer in placement.layers:
         root = next((name for name in layer.nodes if name in fusions), "")
         alone = tuple((nodes[name].op_type, (name,)) for name in layer.nodes if name in nodes)
@@ -42,9 +42,9 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
             is_root = names == (root,)
             if layer.precision == "int8" and is_root and all(ops.is_kind(n, *_IN_INTEGERS) for n in members):
                 continue
-            found[label] += any(map(_is_open, members))
-        found.update(_in_bodies(nodes[name] for name in layer.nodes if name in nodes))
-    return {label: count for label, count in found.most_common() if count}
+            steps[label] += any(map(_is_open, members))
+        steps.update(_in_bodies(nodes[name] for name in layer.nodes if name in nodes))
+    return {label: count for label, count in steps.most_common() if count}
 
 
 def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) -> str:
@@ -88,7 +88,7 @@ def _in_bodies(nodes: Iterable[Node]) -> Iterator[str]:
         for body in subgraphs(node):
             for inner in body:
                 if _is_open(inner) and not _multiplies_codes(inner):
-                    yield ops.called(inner)
+                    yield ops.display_name(inner)
             yield from _in_bodies(body)
 
 

@@ -195,7 +195,7 @@ class Fuser:
     def _hands_on(self, value: Value) -> bool:
         """Whether all readers of `value` take codes: through a pair, or further down where data is moved."""
         view = self._view
-        if value in view.captured or (
+        if value in view.read_by_subgraphs or (
             view.is_output(value) and not _puts_out_codes(view.output_marks[value])
         ):
             return False

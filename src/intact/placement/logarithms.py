@@ -25,13 +25,13 @@ REASON = "the logarithm of its results is taken: even steps have no codes for th
 
 def before_logarithms(view: View) -> frozenset[Op]:
     """The operators between whose results and a Log nothing stands that forgets how large they are."""
-    found: set[Op] = set()
+    products: set[Op] = set()
     ahead: list[Value | None] = [op.inputs[0] for op in view.ops if op.op_type == "Log" and op.inputs]
     while ahead:
         op = view.producer(ahead.pop())
-        if op is None or op in found or op.domain:
+        if op is None or op in products or op.domain:
             continue
         if ops.may_move(op.node) or op.op_type in _SCALED:
-            found.add(op)
+            products.add(op)
             ahead += [op.inputs[i] for i in ops.data_inputs(op.node) if i < len(op.inputs)]
-    return frozenset(found)
+    return frozenset(products)

@@ -27,12 +27,12 @@ class Pairs:
 
     def above(self, reader: Reader) -> QuantizedValue | None:
         """The pair whose codes an edge brings: on it, or further up where data is only moved."""
-        while (found := self.on(reader)) is None:
+        while (mark := self.on(reader)) is None:
             producer = self._view.producer(reader[0].inputs[reader[1]])
             if producer is None or not may_move(producer.node):
                 return None
             reader = producer, 0
-        return found
+        return mark
 
     def alone(self, reader: Reader) -> bool:
         """Whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
@@ -46,8 +46,8 @@ class Pairs:
     def readers(self, value: Value) -> Iterator[tuple[Reader, QuantizedValue]]:
         """The readers of a tensor that read it through a pair."""
         for reader in self._view.readers(value):
-            if (found := self.on(reader)) is not None:
-                yield reader, found
+            if (mark := self.on(reader)) is not None:
+                yield reader, mark
 
     def tensors(self) -> Iterator[Value]:
         """Every tensor that some reader reads through a pair, in the graph's order."""
@@ -56,11 +56,11 @@ class Pairs:
         return (value for value in seen if any(True for _ in self.readers(value)))
 
 
-def same_scale(one: QuantizedValue, other: QuantizedValue) -> bool:
+def same_scale(first: QuantizedValue, other: QuantizedValue) -> bool:
     """Whether two pairs have the same grid, scale and zero point."""
-    return scale_key(one) == scale_key(other)
+    return scale_key(first) == scale_key(other)
 
 
-def scale_key(one: QuantizedValue) -> tuple[object, ...]:
+def scale_key(view: QuantizedValue) -> tuple[object, ...]:
     """What two pairs have in common when their codes mean the same."""
-    return one.spec, one.scale.tobytes(), one.zero_point.tobytes()
+    return view.spec, view.scale.tobytes(), view.zero_point.tobytes()

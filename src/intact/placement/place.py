@@ -45,7 +45,9 @@ def place(
             "run `intact strip` first, or `intact explain` to see what its pairs do",
         )
     names = {name for op in view.ops for name in (op.name, op.op_type)}
-    included, excluded = (tuple(exact(one, names) for one in patterns) for patterns in (include, exclude))
+    included, excluded = (
+        tuple(exact(pattern, names) for pattern in patterns) for patterns in (include, exclude)
+    )
     choice = Choice(included, excluded, tuple(keep_float))
     walk = _Walk(view, profile_of(profile), choice)
     decisions = walk.run()
@@ -56,7 +58,7 @@ def place(
         walk.ctx.profile,
         quantized=lambda reader: (reader[0].name, reader[1]) in marked,
         reasons={op: got.reason for op, got in decisions.items() if isinstance(got, Kept)},
-        barred=lambda op: choice.barred(op) is not None,
+        barred=lambda op: choice.exclusion_reason(op) is not None,
     )
     return Placement(tuple(sites), *fuser.layers(), walk.ctx.profile)
 
@@ -95,7 +97,7 @@ class _Walk:
             self._decisions[op] = got
 
     def _is_barred(self, op: Op) -> bool:
-        return self._choice.barred(op) is not None
+        return self._choice.exclusion_reason(op) is not None
 
     def _claim_activations(self) -> None:
         """What is one function runs as one: behind a layer or a sum as its activation, elsewhere in float.
@@ -105,23 +107,23 @@ class _Walk:
         """
         view = self.ctx.view
         for value in (*view.model.graph.inputs, *(v for op in view.ops for v in op.outputs)):
-            found = activation_behind(view, self.ctx.profile, value)
-            if found is None or any(map(self._is_barred, found.ops)):
+            activation = activation_behind(view, self.ctx.profile, value)
+            if activation is None or any(map(self._is_barred, activation.ops)):
                 continue
             op = view.producer(value)
             summed = op is not None and op.domain == "" and op.op_type in ("Add", "Mul")
-            if summed or value in self.ctx.stems or len(found.ops) > 1:
-                self.ctx.fused.update(found.ops)
+            if summed or value in self.ctx.stems or len(activation.ops) > 1:
+                self.ctx.fused.update(activation.ops)
 
     def _ask(self, op: Op, kinds: tuple[str, ...]) -> Int8 | Kept:
         rules = [rule for rule in rules_of(op.op_type, op.domain) if rule.kind in kinds]
         if (
-            why := self._choice.barred(op)
+            why := self._choice.exclusion_reason(op)
             if rules and rules[0].kind == "moves"
-            else self._choice.left_out(op)
+            else self._choice.omission_reason(op)
         ):
             return Kept(why)
-        kept = Kept(float_reason(op.op_type, op.domain))
+        reason = Kept(float_reason(op.op_type, op.domain))
         asked = False
         for rule in rules:
             inputs = rule.reads(self.ctx.view, op)
@@ -129,10 +131,10 @@ class _Walk:
                 got = not_float(op, inputs) or rule.wants(self.ctx, op, inputs)
                 if isinstance(got, Int8):
                     return got
-                kept, asked = got, True
+                reason, asked = got, True
             elif not asked:  # a rule that could apply says more than one that cannot
-                kept = inputs
-        return kept
+                reason = inputs
+        return reason
 
     def _decide(self, op: Op, got: Int8 | Kept) -> None:
         self._decisions[op] = got

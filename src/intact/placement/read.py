@@ -52,8 +52,13 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         for op in view.ops
         if (reason := op.node.metadata_props.get(REASON_KEY))
     }
-    said = (replace(one, reason=_first(one, noted) + alone.get(one.name, "") + one.reason) for one in layers)
-    return Placement(_sites(view, pairs), tuple(_with(layer, remarks) for layer in said), fusions, chosen)
+    explained = (
+        replace(named, reason=_first(named, noted) + alone.get(named.name, "") + named.reason)
+        for named in layers
+    )
+    return Placement(
+        _sites(view, pairs), tuple(_with(layer, remarks) for layer in explained), fusions, chosen
+    )
 
 
 def _first(layer: Layer, noted: Mapping[str, str]) -> str:
@@ -64,8 +69,8 @@ def _first(layer: Layer, noted: Mapping[str, str]) -> str:
 
 
 def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:
-    said = dict.fromkeys(message for node in layer.nodes for message in remarks.get(node, ()))
-    return replace(layer, reason="; ".join([layer.reason, *said])) if said else layer
+    messages = dict.fromkeys(message for node in layer.nodes for message in remarks.get(node, ()))
+    return replace(layer, reason="; ".join([layer.reason, *messages])) if messages else layer
 
 
 def _sites(view: View, pairs: Pairs) -> tuple[Site, ...]:
@@ -74,19 +79,19 @@ def _sites(view: View, pairs: Pairs) -> tuple[Site, ...]:
     for value in pairs.tensors():
         constant = view.is_constant(value)
         split: dict[tuple[object, ...], list[tuple[Reader, QuantizedValue]]] = {}
-        for reader, one in pairs.readers(value):
-            split.setdefault(scale_key(one), []).append((reader, one))
-        for key, found in split.items():
+        for reader, quantized in pairs.readers(value):
+            split.setdefault(scale_key(quantized), []).append((reader, quantized))
+        for key, group_readers in split.items():
             number = groups.setdefault((value, key) if constant else key, len(groups))
-            sites.append(_site(value, found, constant, number))
+            sites.append(_site(value, group_readers, constant, number))
     return tuple(sites)
 
 
-def _site(value: Value, found: list[tuple[Reader, QuantizedValue]], constant: bool, group: int) -> Site:
-    axis = found[0][1].spec.axis
+def _site(value: Value, readers: list[tuple[Reader, QuantizedValue]], constant: bool, group: int) -> Site:
+    axis = readers[0][1].spec.axis
     return Site(
         value=value.name or "",
-        readers=tuple((op.name, index) for (op, index), _ in found),
+        readers=tuple((op.name, index) for (op, index), _ in readers),
         role="weight" if constant else "activation",
         axis=axis if isinstance(axis, int) else None,
         group=group,

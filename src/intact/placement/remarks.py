@@ -59,12 +59,15 @@ class Read:
 def pair_before_activation(read: Read) -> Iterator[Remark]:
     """Before: ``Conv -> Q/DQ -> Relu``.  Better: ``Conv -> Relu -> Q/DQ``: one kernel, and half the range."""
     for value, op in read.stems.items():
-        found = activation_behind(read.view, read.profile, value)
-        if found is not None and any(reader[0] in found.ops for reader, _ in read.pairs.readers(value)):
+        activation = activation_behind(read.view, read.profile, value)
+        if activation is not None and any(
+            reader[0] in activation.ops for reader, _ in read.pairs.readers(value)
+        ):
             yield Remark(
                 op, "pair-before-activation",
-                f"a pair stands between {op} and its {found.label}, which keeps them from being one kernel",
-                f"remove the pair behind {op.op_type} and let it stand behind {found.label}",
+                f"a pair stands between {op} and its {activation.label}, which keeps them from being one "
+                "kernel",
+                f"remove the pair behind {op.op_type} and let it stand behind {activation.label}",
             )  # fmt: skip
 
 
@@ -103,8 +106,8 @@ def _adds(view: View) -> Iterator[Op]:
 
 def _is_quantized(read: Read, op: Op) -> bool:
     """Whether a pair stands behind `op` or its activation."""
-    found = activation_behind(read.view, read.profile, op.outputs[0])
-    return any(True for _ in read.pairs.readers(op.outputs[0] if found is None else found.output))
+    activation = activation_behind(read.view, read.profile, op.outputs[0])
+    return any(True for _ in read.pairs.readers(op.outputs[0] if activation is None else activation.output))
 
 
 def different_scales_at_concat(read: Read) -> Iterator[Remark]:
@@ -118,9 +121,13 @@ def different_scales_at_concat(read: Read) -> Iterator[Remark]:
         parts: list[Reader] = [(op, i) for i in range(len(op.inputs))]
         if read.profile.rescales:
             parts = [part for part in parts if read.pairs.alone(part)]
-        found = [read.pairs.above(part) for part in parts]
-        known = [one for one in found if one is not None]
-        if known and len(known) == len(found) and any(not same_scale(one, known[0]) for one in known):
+        views = [read.pairs.above(part) for part in parts]
+        known_views = [view for view in views if view is not None]
+        if (
+            known_views
+            and len(known_views) == len(views)
+            and any(not same_scale(view, known_views[0]) for view in known_views)
+        ):
             yield Remark(
                 op, "different-scales-at-concat",
                 f"the inputs of {op} have different scales: each is rescaled before it is copied",
@@ -131,12 +138,12 @@ def different_scales_at_concat(read: Read) -> Iterator[Remark]:
 def different_scales_of_one_tensor(read: Read) -> Iterator[Remark]:
     """Before: ``x -> Q/DQ(s1) -> a``, ``x -> Q/DQ(s2) -> b``.  Better: one pair that both read."""
     for value in read.pairs.tensors():
-        found = list(read.pairs.readers(value))
-        other = next((r for r, one in found if not same_scale(one, found[0][1])), None)
+        readers = list(read.pairs.readers(value))
+        other = next((r for r, view in readers if not same_scale(view, readers[0][1])), None)
         if other is not None and not read.view.is_constant(value):
             yield Remark(
                 other[0], "different-scales-of-one-tensor",
-                f"'{value.name}' is quantized with other scales for {found[0][0][0]} than for {other[0]}",
+                f"'{value.name}' is quantized with other scales for {readers[0][0][0]} than for {other[0]}",
                 "quantize the tensor once and let all its readers read that",
             )  # fmt: skip
 

@@ -166,7 +166,7 @@ class View:
     def only_reader(self, value: Value) -> Reader | None:
         """The reader of a value that nobody else sees."""
         readers = self.readers(value)
-        alone = len(readers) == 1 and not self.is_output(value) and value not in self.captured
+        alone = len(readers) == 1 and not self.is_output(value) and value not in self.read_by_subgraphs
         return readers[0] if alone else None
 
     def is_constant(self, value: Value | None) -> bool:
@@ -174,7 +174,7 @@ class View:
         return value in self.constants
 
     @cached_property
-    def captured(self) -> dict[Value, str]:
+    def read_by_subgraphs(self) -> dict[Value, str]:
         """Values that a subgraph reads, with the name of a node that does."""
         main = self.model.graph
         return {

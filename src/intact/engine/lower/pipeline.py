@@ -15,7 +15,7 @@ from intact.engine.lower.passes.choices import choose_rows
 from intact.engine.lower.passes.constant_calls import CONSTANT_CALLS, part_constant_outputs
 from intact.engine.lower.passes.layers import layers_of
 from intact.engine.lower.passes.many_axes import AXES
-from intact.engine.lower.passes.open_sizes import leaves_open, with_model
+from intact.engine.lower.passes.open_sizes import has_open_sizes, with_model
 from intact.engine.lower.passes.peephole import join_steps
 from intact.engine.lower.passes.qdq_propagation import (
     CANCEL_PAIRS,
@@ -46,10 +46,10 @@ from intact.graph import (
     is_dynamic,
     load,
     pipelines,
-    raise_opset,
     run_stages,
     silent,
     specialize,
+    upgrade_opset,
 )
 from intact.placement import read_placement
 
@@ -60,7 +60,7 @@ _OPSET = 21  # the one form of each operator that the rules read
 def _normalize(model: Model) -> list[Note]:
     """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
     notes = run_stages(model, pipelines.NORMALIZE)
-    raise_opset(model, _OPSET)
+    upgrade_opset(model, _OPSET)
     return notes
 
 
@@ -121,7 +121,7 @@ def lower(
         QuantValueError: There is no such input, or not of such a shape.
     """
     with tidying():  # nodes and values hold each other, and the weights
-        plan, model = _lowered(source, shapes or {}, values or {})
+        plan, model = _lower_model(source, shapes or {}, values or {})
         return store_codes(plan, model) if keep_codes else plan
 
 
@@ -142,13 +142,13 @@ def _require_tensors(model: Model) -> None:
             )  # fmt: skip
 
 
-def _lowered(
+def _lower_model(
     source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
 ) -> tuple[Plan, Model]:
     """The plan, and the model as placement left it."""
     model = load(source)
     _require_tensors(model)
-    stages = (*pipelines.IMPORT, *_before(shapes or _fixed(model), values))
+    stages = (*pipelines.IMPORT, *_before(shapes or _fixed_input_sizes(model), values))
     notes = [str(note) for note in run_stages(model, stages)]
     check_graph(model, stages[-1].name)
     deciding = tuple(deciding_inputs(model))
@@ -160,19 +160,19 @@ def _lowered(
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
-        moved, said = _moved(model, stays)
+        moved, propagation_notes = _propagate_pairs(model, stays)
         builder = select(moved, placement.fusions)
         _require_known(model, builder.reasons)
         more = {node.name or "" for node in builder.reasons if moves_codes(node)} - stays
         if not more:
             break
         stays |= more  # codes came to operators that no step moves them through: once more, without
-    notes += said
+    notes += propagation_notes
     plan, reasons = finish(builder, notes)
     plan = share_constants(choose_rows(join_steps(plan)))
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
     plan = replace(plan, deciding=deciding)
-    if leaves_open(plan):
+    if has_open_sizes(plan):
         plan = with_model(plan, model)
     plan.check()
     _check_holds(plan)
@@ -189,8 +189,8 @@ def _require_known(model: Model, left: Iterable[Node]) -> None:
         UnsupportedError: Names the first, and says how to register it.
     """
     for node in left:
-        known = node.domain in _OF_RUNTIME or (node.domain or "").startswith(("com.microsoft", "com.ms."))
-        if not known and node.op_identifier() not in model.functions:
+        is_known = node.domain in _OF_RUNTIME or (node.domain or "").startswith(("com.microsoft", "com.ms."))
+        if not is_known and node.op_identifier() not in model.functions:
             name = f"{node.domain}::{node.op_type}"
             raise UnsupportedError(
                 f"node '{node.name}' ({node.op_type})", f"{name}, which nobody registered",
@@ -198,15 +198,15 @@ def _require_known(model: Model, left: Iterable[Node]) -> None:
             )  # fmt: skip
 
 
-def _fixed(model: Model) -> dict[str, Sequence[int]]:
+def _fixed_input_sizes(model: Model) -> dict[str, Sequence[int]]:
     """The sizes of the inputs, where the file fixes all of them: there is nothing to wait for then."""
-    found: dict[str, Sequence[int]] = {}
+    fixed: dict[str, Sequence[int]] = {}
     for value in model.graph.inputs:
         sizes = [] if value.shape is None else [size for size in value.shape if isinstance(size, int)]
         if value.shape is None or len(sizes) < len(value.shape):
             return {}
-        found[value.name or ""] = sizes
-    return found
+        fixed[value.name or ""] = sizes
+    return fixed
 
 
 def _before(shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> tuple[Stage, ...]:
@@ -240,7 +240,7 @@ def _check_holds(plan: Plan) -> None:
         raise UnsupportedError(error.where, error.got, error.want, fix) from error
 
 
-def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
+def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
     """A copy of `model` after the passes behind placement, and what they say."""
     copy = model.clone()
     for node in copy.graph:

@@ -14,15 +14,20 @@ def nodes_between(graph: ir.Graph, starts: Iterable[ir.Node], ends: Iterable[ir.
         graph: Its own nodes, not those of graphs inside.
         starts, ends: Nodes of it.
     """
-    behind, before = _reached(starts, ir.Node.successors), _reached(ends, ir.Node.predecessors)
+    behind, before = (
+        _reachable_nodes(starts, ir.Node.successors),
+        _reachable_nodes(ends, ir.Node.predecessors),
+    )
     return [node for node in graph if node in behind and node in before]
 
 
-def _reached(nodes: Iterable[ir.Node], neighbours: Callable[[ir.Node], Iterable[ir.Node]]) -> set[ir.Node]:
-    found, waiting = set[ir.Node](), list(nodes)
+def _reachable_nodes(
+    nodes: Iterable[ir.Node], neighbours: Callable[[ir.Node], Iterable[ir.Node]]
+) -> set[ir.Node]:
+    reached, waiting = set[ir.Node](), list(nodes)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             waiting += neighbours(node)
-    return found
+    return reached

@@ -92,7 +92,7 @@ class Inserter:
         name = self.names(name)
         type_ = None if dtype is None else ir.TensorType(dtype)
         output = ir.Value(name=name, type=type_, shape=shape)
-        self._put(ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name))
+        self._insert(ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name))
         return output
 
     def copy(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> tuple[ir.Value, ...]:
@@ -103,10 +103,12 @@ class Inserter:
         ]
         name = self.names(f"{node.name}.copy")
         attributes = copied(node)
-        self._put(ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name))
+        self._insert(
+            ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name)
+        )
         return tuple(outputs)
 
-    def _put(self, node: ir.Node) -> None:
+    def _insert(self, node: ir.Node) -> None:
         if self._after:
             self.graph.insert_after(self._place, node)
             self._place = node
@@ -133,8 +135,8 @@ class Writer:
     ) -> ir.Value:
         """The first output of a node."""
         name = f"{self._base}.{op_type.lower()}"
-        made = self.dtype if dtype is None else dtype
-        return self._insert.node(op_type, inputs, name, dtype=made, shape=None, **attributes)
+        output_dtype = self.dtype if dtype is None else dtype
+        return self._insert.node(op_type, inputs, name, dtype=output_dtype, shape=None, **attributes)
 
     def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> ir.Value:
         """An initializer, of the dtype of the nodes where nothing else is said."""
@@ -202,17 +204,17 @@ def is_read(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def take_place(node: ir.Node, made: Sequence[ir.Value | None], names: Namer) -> None:
+def take_place(node: ir.Node, replacements: Sequence[ir.Value | None], names: Namer) -> None:
     """Put new values in the place of what `node` makes, under the names of that, and remove `node`.
 
     Args:
         node: Of a graph.
-        made: By output; nobody else knows their names. None: nobody reads that output.
+        replacements: By output; nobody else knows their names. None: nobody reads that output.
         names: See `hand_over`.
     """
     graph = node.graph
     assert isinstance(graph, ir.Graph)
-    for old, new in zip(node.outputs, made, strict=True):
+    for old, new in zip(node.outputs, replacements, strict=True):
         if new is None or not is_read(old):
             continue
         if not old.is_graph_output():  # else `hand_over` does the same

@@ -22,8 +22,10 @@ def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
 def part(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Model:
     """The same as a model in memory, which shares its weights with `model`."""
     graph = ir.convenience.extract(model.graph, list(inputs), list(outputs))
-    held = sorted(graph.initializers.values(), key=lambda value: value.name or "")  # onnx-ir's order varies
+    initializers = sorted(
+        graph.initializers.values(), key=lambda value: value.name or ""
+    )  # onnx-ir's order varies
     graph.initializers.clear()
-    for value in held:
+    for value in initializers:
         graph.register_initializer(value)
     return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))

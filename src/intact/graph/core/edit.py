@@ -28,8 +28,8 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
 
 def known_sizes(shape: ir.Shape | None) -> list[int] | None:
     """All sizes; None where one is free."""
-    known = [] if shape is None else [n for n in shape if isinstance(n, int)]
-    return None if shape is None or len(known) < len(shape) else known
+    numbers = [] if shape is None else [n for n in shape if isinstance(n, int)]
+    return None if shape is None or len(numbers) < len(shape) else numbers
 
 
 def rank_of(value: ir.Value | None) -> int | None:

@@ -13,7 +13,7 @@ from intact.graph.ops.attributes import copied, subgraphs
 _DRAWING = DRAWING | {"Dropout"}
 
 
-def join_equals(model: ir.Model) -> dict[str, list[str]]:
+def merge_common_subexpressions(model: ir.Model) -> dict[str, list[str]]:
     """Before: ``x -> Sigmoid -> Mul`` twice, with one x.  After: once, read by all readers, in place.
 
     Guards: one operator with the same attributes and inputs, small constants compared by their values; it is
@@ -25,10 +25,10 @@ def join_equals(model: ir.Model) -> dict[str, list[str]]:
     first, same = dict[Hashable, ir.Node](), dict[str, list[str]]()
     for node in list(model.graph):
         key = None if _is_apart(node) else _key(node)
-        known = node if key is None else first.setdefault(key, node)
-        same.setdefault(known.name or "", []).append(node.name or "")
-        if known is not node:
-            for ours, theirs in zip(known.outputs, node.outputs, strict=True):
+        representative = node if key is None else first.setdefault(key, node)
+        same.setdefault(representative.name or "", []).append(node.name or "")
+        if representative is not node:
+            for ours, theirs in zip(representative.outputs, node.outputs, strict=True):
                 theirs.replace_all_uses_with(ours)
             model.graph.remove(node, safe=True)
     return same
@@ -40,15 +40,15 @@ def _is_apart(node: ir.Node) -> bool:
 
 
 def _key(node: ir.Node) -> Hashable:
-    said = tuple(sorted((name, _attribute(one)) for name, one in copied(node).items()))
-    return node.op_type, len(node.outputs), tuple(map(_input, node.inputs)), said
+    attributes = tuple(sorted((name, _attribute(attribute)) for name, attribute in copied(node).items()))
+    return node.op_type, len(node.outputs), tuple(map(_input, node.inputs)), attributes
 
 
 def _input(value: ir.Value | None) -> Hashable:
-    known = value.const_value if value is not None else None
-    if known is None or known.size > SMALL:
+    tensor = value.const_value if value is not None else None
+    if tensor is None or tensor.size > SMALL:
         return id(value)
-    return _tensor(known)
+    return _tensor(tensor)
 
 
 def _attribute(attribute: ir.Attr) -> str:

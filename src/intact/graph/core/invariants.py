@@ -53,13 +53,13 @@ class _Check:
         self._after, self._made = after, set[ir.Value | None]([None])
 
     def graph(self, graph: ir.Graph) -> None:
-        made = self._made
-        made.update(graph.inputs)
-        made.update(graph.initializers.values())
+        defined = self._made
+        defined.update(graph.inputs)
+        defined.update(graph.initializers.values())
         names = {value.name for value in (*graph.inputs, *graph.initializers.values())}
         for node in graph:
-            if not made.issuperset(node.inputs):
-                missing = next(v.name for v in node.inputs if v is not None and v not in made)
+            if not defined.issuperset(node.inputs):
+                missing = next(v.name for v in node.inputs if v is not None and v not in defined)
                 raise self._error(node, f"reads '{missing}' before it is made")
             for value in node.outputs:
                 if value.name in names and value.name:
@@ -67,11 +67,11 @@ class _Check:
                 names.add(value.name)
             for inner in subgraphs(node):
                 self.graph(inner)
-            made.update(node.outputs)
+            defined.update(node.outputs)
             if may_move(node) and len({*map(_is_codes, node.outputs[:1]), *map(_is_codes, _data(node))}) > 1:
                 raise self._error(node, "moves codes on one side and floats on the other")
         for value in graph.outputs:
-            if value not in made:
+            if value not in defined:
                 got = f"nothing that makes it after '{self._after}'"
                 raise UnsupportedError(f"graph output '{value.name}'", got, "a node", FIX)
 

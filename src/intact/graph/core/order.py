@@ -8,16 +8,16 @@ from intact.graph.core.constants import foldable
 from intact.graph.ops.attributes import subgraphs
 
 
-def put_constants_first(model: ir.Model) -> None:
+def move_constants_first(model: ir.Model) -> None:
     """Move nodes whose results no graph input decides to the front of their graph, in place.
 
     Exporters write a Constant in front of its first reader. A pass that moves a reader towards the inputs (a
     QuantizeLinear through a Reshape, an Add through a Squeeze) would put it in front of its own constant.
     """
-    _put_first(model.graph, set())
+    _move_constants_first(model.graph, set())
 
 
-def _put_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
+def _move_constants_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
     """Do so in `graph` and the graphs within; adds the constant values of this graph to `constant`."""
     constant |= {None, *(value for value in graph.initializers.values() if not value.is_graph_input())}
     late, first = [], None
@@ -29,7 +29,7 @@ def _put_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
         elif first is None:
             first = node
         for inner in subgraphs(node):
-            _put_first(inner, constant)
+            _move_constants_first(inner, constant)
     if first is not None and late:
         graph.remove(late)
         graph.insert_before(first, late)

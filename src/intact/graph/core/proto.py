@@ -70,7 +70,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     }
     try:
         for value, tensor in outside.items():
-            value.const_value = embedded(tensor)
+            value.const_value = copy_to_memory(tensor)
         proto: onnx.ModelProto = ir.to_proto(model)
     except ir.serde.SerdeError as error:
         want = "text and numbers that ONNX can store"
@@ -86,10 +86,10 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     for function, body in zip(model.functions.values(), proto.functions, strict=True):
         written += _within(function, body.node)
     for graph in written:
-        kept = [info for info in graph.value_info if info.name not in hidden]
-        if len(kept) < len(graph.value_info):
+        visible = [info for info in graph.value_info if info.name not in hidden]
+        if len(visible) < len(graph.value_info):
             del graph.value_info[:]
-            graph.value_info.extend(kept)
+            graph.value_info.extend(visible)
         for info in _infos(graph):
             if info.name in opaque:
                 info.ClearField("type")
@@ -100,7 +100,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return proto
 
 
-def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+def copy_to_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """`tensor`, in memory where it lies in the file of another model."""
     if isinstance(tensor, ir.ExternalTensor) and tensor.base_dir:
         return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
@@ -167,12 +167,12 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
 
 def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
     """The graph, and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir at a part of its time."""
-    found, waiting = [], [graph]
+    graphs, waiting = [], [graph]
     while waiting:
-        found.append(waiting.pop())
-        inner = [one for node in found[-1] for one in subgraphs(node)]
+        graphs.append(waiting.pop())
+        inner = [inner_graph for node in graphs[-1] for inner_graph in subgraphs(node)]
         waiting.extend(reversed(inner))
-    return found
+    return graphs
 
 
 def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
@@ -191,8 +191,8 @@ def forget_domain(model: ir.Model, domain: str) -> None:
 
 def values_of(graph: ir.Graph) -> list[ir.Value]:
     """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
-    made = (value for node in graph for value in node.outputs)
-    return [*graph.inputs, *graph.initializers.values(), *made]
+    outputs = (value for node in graph for value in node.outputs)
+    return [*graph.inputs, *graph.initializers.values(), *outputs]
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

@@ -105,8 +105,8 @@ class Session:
         if values:
             # The first lets the file be read without them, the second keeps them from being copied.
             options.add_external_initializers(list(arrays), values)
-            for name, held in zip(arrays, values, strict=True):
-                options.add_initializer(name, held)
+            for name, ort_value in zip(arrays, values, strict=True):
+                options.add_initializer(name, ort_value)
         self._kept = [arrays, values]
         return proto
 
@@ -124,11 +124,11 @@ class Session:
         """The value of every output, by name."""
         return dict(self.stream(feeds))
 
-    def bound(self, feeds: Mapping[str, NDArray]) -> BoundInputs:
+    def bind_inputs(self, feeds: Mapping[str, NDArray]) -> BoundInputs:
         """The session with some of its inputs given: for what many runs have in common."""
-        return BoundInputs(self._session, self._outputs, self.handed(feeds), self._ran)
+        return BoundInputs(self._session, self._outputs, self.to_ort_values(feeds), self._run)
 
-    def handed(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
+    def to_ort_values(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
         """`feeds` as ONNX Runtime holds them; of strings, arrays: it takes them in no other form."""
         return {name: array if _is_text(array) else _ort_value(array) for name, array in feeds.items()}
 
@@ -138,7 +138,7 @@ class Session:
         """Outputs by name, one after the other; each is released when the next one is asked for.
 
         Args:
-            feeds: The inputs by name: arrays, or what `handed` made of them.
+            feeds: The inputs by name: arrays, or what `to_ort_values` made of them.
             names: Which outputs; None: all.
         Raises:
             UnsupportedError: ONNX Runtime cannot run the model on them; has its words.
@@ -150,8 +150,8 @@ class Session:
         plain = all(array.dtype.kind in _PLAIN for array in arrays)
         pairs: Iterator[tuple[str, NDArray]]
         if any(map(_is_text, arrays)) or (plain and self._made.get(tuple(wanted), _FEW + 1) <= _FEW):
-            found = self._ran(self._session.run, wanted, dict(feeds))
-            pairs = ((name, array) for name, array in zip(wanted, found, strict=True) if array is not None)
+            results = self._run(self._session.run, wanted, dict(feeds))
+            pairs = ((name, array) for name, array in zip(wanted, results, strict=True) if array is not None)
         else:
             pairs = self._one_by_one(wanted, feeds)
         size = 0
@@ -162,7 +162,7 @@ class Session:
 
     def _one_by_one(self, wanted: list[str], feeds: Mapping[str, Any]) -> Iterator[tuple[str, NDArray]]:
         arrays = {name: array for name, array in feeds.items() if isinstance(array, np.ndarray)}
-        values = self._ran(self._session.run_with_ort_values, wanted, {**feeds, **self.handed(arrays)})
+        values = self._run(self._session.run_with_ort_values, wanted, {**feeds, **self.to_ort_values(arrays)})
         values.reverse()
         for name in wanted:
             value = values.pop()
@@ -170,7 +170,7 @@ class Session:
                 yield name, value.numpy()
 
     @staticmethod
-    def _ran(run: Callable[..., list[Any]], wanted: list[str], given: Mapping[str, Any]) -> list[Any]:
+    def _run(run: Callable[..., list[Any]], wanted: list[str], given: Mapping[str, Any]) -> list[Any]:
         """What `run` of ONNX Runtime's session gives."""
         try:
             return run(wanted, given)
@@ -193,16 +193,16 @@ class BoundInputs:
     def __init__(
         self, session: Any, outputs: Sequence[str], common: Mapping[str, Any], ran: Callable[..., Any]
     ) -> None:
-        self._session, self._outputs, self._common, self._ran = session, outputs, common, ran
+        self._session, self._outputs, self._common, self._run = session, outputs, common, ran
         self._has_text = any(map(_is_text, common.values()))
         self._own = local()  # a binding is for one run at a time
 
     def stream(self, feeds: Mapping[str, NDArray]) -> Iterator[tuple[str, NDArray]]:
         """As `Session.stream`, of all outputs; `feeds` are the other inputs."""
         if self._has_text or any(map(_is_text, feeds.values())):
-            found = self._ran(self._session.run, list(self._outputs), {**self._common, **feeds})
+            arrays = self._run(self._session.run, list(self._outputs), {**self._common, **feeds})
             yield from (
-                (n, array) for n, array in zip(self._outputs, found, strict=True) if array is not None
+                (n, array) for n, array in zip(self._outputs, arrays, strict=True) if array is not None
             )
             return
         binding = self._binding()
@@ -210,7 +210,7 @@ class BoundInputs:
             binding.bind_ortvalue_input(name, _ort_value(array))
         for name in self._outputs:
             binding.bind_output(name)
-        self._ran(lambda *_: self._session.run_with_iobinding(binding), [], {})
+        self._run(lambda *_: self._session.run_with_iobinding(binding), [], {})
         # With ONNX Runtime 1.24 these are the binding's, and their arrays views of what goes with it.
         for name, value in zip(self._outputs, binding.get_outputs(), strict=True):
             if value.has_value():
@@ -260,7 +260,7 @@ def _multiplies(value: ir.Value) -> bool:
     """
     readers = [node for node, _ in value.uses()]
     codes = [node for node in readers if node.op_type == "DequantizeLinear"]
-    behind = [node for one in codes for node, _ in one.outputs[0].uses()]
+    behind = [node for dequantizer in codes for node, _ in dequantizer.outputs[0].uses()]
     return all(node.op_type in _MULTIPLY for node in readers + behind if node not in codes)
 
 

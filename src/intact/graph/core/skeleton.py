@@ -8,15 +8,15 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-from intact.graph.core.proto import embedded, to_proto
+from intact.graph.core.proto import copy_to_memory, to_proto
 
 SMALL = 1024
 """Elements up to which an initializer may steer shapes (the target of a Reshape, the pads of a Pad)."""
 
 
-def to_skeleton(model: ir.Model) -> onnx.ModelProto:
+def to_proto_without_weights(model: ir.Model) -> onnx.ModelProto:
     """`model` with its large initializers as inputs: small enough for ONNX's C++, whatever they weigh."""
-    return shorn(without_weights(model)[0])
+    return move_large_tensors_to_inputs(without_weights(model)[0])
 
 
 def without_weights(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, ir.TensorProtocol]]:
@@ -40,24 +40,24 @@ def put_tensors(proto: onnx.ModelProto, tensors: Mapping[str, ir.TensorProtocol]
         if (tensor := tensors.get(stored.name)) is not None:
             name = stored.name  # which a tensor that was a node's attribute has not
             stored.Clear()
-            ir.serde.serialize_tensor_into(stored, embedded(tensor))
+            ir.serde.serialize_tensor_into(stored, copy_to_memory(tensor))
             stored.name = name
 
 
-def shorn(proto: onnx.ModelProto) -> onnx.ModelProto:
+def move_large_tensors_to_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
     """`proto` itself, for inference: its large initializers as inputs."""
     inputs = {info.name for info in proto.graph.input}
     large = {tensor.name for tensor in proto.graph.initializer if math.prod(tensor.dims) > SMALL}
     if not large:
         return proto
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in large]
+    small = [tensor for tensor in proto.graph.initializer if tensor.name not in large]
     proto.graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         for tensor in proto.graph.initializer
         if tensor.name in large - inputs
     )
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    proto.graph.initializer.extend(small)
     return proto
 
 

@@ -49,8 +49,8 @@ def check_shape(info: onnx.ValueInfoProto, at: str) -> None:
         FileFormatError: As for `element_count`.
     """
     if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
-        known = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
-        element_count(known, f"{at}value '{info.name}'")
+        sizes = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
+        element_count(sizes, f"{at}value '{info.name}'")
 
 
 def free_negative(proto: onnx.ModelProto) -> None:
@@ -94,10 +94,10 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
     else:
         if used not in ([], [field]):
             raise FileFormatError(where, f"data in {', '.join(used)}", f"data in {field}", _FIX)
-        _compare(where, len(getattr(tensor, field)), _stored_count(tensor, count), "elements", tensor)
+        _compare(where, len(getattr(tensor, field)), _count_entries(tensor, count), "elements", tensor)
 
 
-def _stored_count(tensor: onnx.TensorProto, count: int) -> int:
+def _count_entries(tensor: onnx.TensorProto, count: int) -> int:
     """Entries of the typed field: complex numbers take two, sub-byte numbers are packed into bytes."""
     bits = _BITS.get(tensor.data_type, 8)
     if tensor.data_type in (_T.COMPLEX64, _T.COMPLEX128):

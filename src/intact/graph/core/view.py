@@ -154,10 +154,10 @@ def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None,
     if scale.size == 1 and scale.ndim <= 1:
         return None, None
     rank = len(codes.shape) if codes.shape is not None else None
-    said = ops.DequantizeLinear.of(node)
-    axis = 1 if said.axis is None else said.axis
+    form = ops.DequantizeLinear.of(node)
+    axis = 1 if form.axis is None else form.axis
     if axis < 0:
         if rank is None:
             return None
         axis += rank
-    return axis, said.block_size or None
+    return axis, form.block_size or None

@@ -60,6 +60,6 @@ def with_weights(model: bytes, arrays: Mapping[str, NDArray]) -> bytes:
                 f"{old.size}",
                 "give as many as there were",
             )
-        made = np.ascontiguousarray(array.astype(old.dtype).reshape(old.shape))
-        tensor.CopyFrom(onnx.numpy_helper.from_array(made, tensor.name))
+        new_array = np.ascontiguousarray(array.astype(old.dtype).reshape(old.shape))
+        tensor.CopyFrom(onnx.numpy_helper.from_array(new_array, tensor.name))
     return bytes(proto.SerializeToString())

@@ -15,7 +15,7 @@ from intact.errors import FileFormatError
 from intact.graph.core.skeleton import SMALL
 from intact.graph.core.wording import first_line
 from intact.graph.files.load import load
-from intact.graph.infer.inference import inferred
+from intact.graph.infer.inference import infer_proto_shapes
 
 DTYPES: dict[str, int] = {
     "float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16,
@@ -124,7 +124,7 @@ class Composer:
         """The versions of other operator sets that copied nodes are written for."""
         self._domains.update({domain: version for domain, version in domains.items() if domain})
 
-    def known(self, names: Collection[str]) -> dict[str, Known]:
+    def types_of(self, names: Collection[str]) -> dict[str, Known]:
         """Type and shape of the values called `names`, as far as the operators tell them.
 
         Raises:
@@ -134,12 +134,12 @@ class Composer:
         if not wanted:
             return {name: (str(self._arrays[name].dtype), self._arrays[name].shape) for name in names}
         proto = self._proto(placeholders=True)
-        infos = {i.name: i for i in (*proto.graph.input, *inferred(proto).graph.value_info)}
-        found = {name: _known(infos[name]) if name in infos else (None, None) for name in names}
-        for name in found.keys() & self._arrays.keys():
+        infos = {i.name: i for i in (*proto.graph.input, *infer_proto_shapes(proto).graph.value_info)}
+        types = {name: _read_type(infos[name]) if name in infos else (None, None) for name in names}
+        for name in types.keys() & self._arrays.keys():
             array = self._arrays[name]
-            found[name] = str(array.dtype), array.shape
-        return found
+            types[name] = str(array.dtype), array.shape
+        return types
 
     def skeleton(self) -> Any:
         """The model so far as `graph.load` reads it, its large constants as inputs: enough to tell shapes.
@@ -192,7 +192,7 @@ def _tensor(name: str, array: NDArray[Any]) -> onnx.TensorProto:
         ) from error  # fmt: skip
 
 
-def _known(info: onnx.ValueInfoProto) -> Known:
+def _read_type(info: onnx.ValueInfoProto) -> Known:
     tensor = info.type.tensor_type
     dtype = NAMES.get(tensor.elem_type)
     if not tensor.HasField("shape"):

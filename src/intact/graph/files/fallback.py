@@ -13,7 +13,7 @@ from intact.graph.core.tensors import check_shape
 from intact.graph.core.wording import unreadable
 from intact.graph.files.external import check_stored
 from intact.graph.files.validate import check_structure
-from intact.graph.infer.inference import inferred
+from intact.graph.infer.inference import infer_proto_shapes
 
 
 def check_fallback(data: bytes, where: str, outputs: Mapping[str, str]) -> None:
@@ -36,23 +36,25 @@ def check_fallback(data: bytes, where: str, outputs: Mapping[str, str]) -> None:
         check_structure(proto, _within, any_opset=True)
         if proto.training_info:
             raise FileFormatError("training_info", "a graph for training", "none", "build the plan again")
-        made = {info.name: info.type.tensor_type.elem_type for info in proto.graph.output}
+        output_types = {info.name: info.type.tensor_type.elem_type for info in proto.graph.output}
         for name, dtype in outputs.items():
-            _check_output(name, made.get(name), dtype)
-        for graph in proto_graphs(inferred(proto)):
+            _check_output(name, output_types.get(name), dtype)
+        for graph in proto_graphs(infer_proto_shapes(proto)):
             for info in (*graph.input, *graph.output, *graph.value_info):
                 check_shape(info, "")
     except FileFormatError as error:
         raise error.at(where) from error
 
 
-def _check_output(name: str, made: int | None, dtype: str) -> None:
-    if made is None:
+def _check_output(name: str, elem_type: int | None, dtype: str) -> None:
+    if elem_type is None:
         raise FileFormatError(
             f"output '{name}'", "none in the model", "one of its outputs", "build the plan again"
         )
-    if made and (held := onnx.helper.tensor_dtype_to_np_dtype(made).name) != dtype:
-        raise FileFormatError(f"output '{name}'", f"{held} in the model", dtype, "build the plan again")
+    if elem_type and (output_dtype := onnx.helper.tensor_dtype_to_np_dtype(elem_type).name) != dtype:
+        raise FileFormatError(
+            f"output '{name}'", f"{output_dtype} in the model", dtype, "build the plan again"
+        )
 
 
 def _within(tensor: onnx.TensorProto, where: str) -> None:

@@ -13,9 +13,14 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.prune import prune
-from intact.graph.core.skeleton import put_tensors, shorn, to_skeleton, without_weights
+from intact.graph.core.skeleton import (
+    move_large_tensors_to_inputs,
+    put_tensors,
+    to_proto_without_weights,
+    without_weights,
+)
 from intact.graph.core.wording import first_line, unreadable
-from intact.graph.infer.inference import inferred
+from intact.graph.infer.inference import infer_proto_shapes
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.reading import read_bytes
 
@@ -56,7 +61,7 @@ def to_bytes(model: ir.Model) -> bytes:
         UnsupportedError: The model does not fit into one file of 2 GiB.
         QuantValueError: The checker refuses it.
     """
-    proto = checked_proto(model)
+    proto = to_checked_proto(model)
     if proto.ByteSize() > MAX_BYTES:
         raise UnsupportedError(
             "model",
@@ -67,7 +72,7 @@ def to_bytes(model: ir.Model) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def checked_proto(model: ir.Model) -> onnx.ModelProto:
+def to_checked_proto(model: ir.Model) -> onnx.ModelProto:
     """`model` as one message, which ONNX's checker passes.
 
     Raises:
@@ -76,7 +81,7 @@ def checked_proto(model: ir.Model) -> onnx.ModelProto:
     proto, weights = without_weights(model)
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(proto)
-    _check(shorn(skeleton))
+    _check(move_large_tensors_to_inputs(skeleton))
     put_tensors(proto, weights)
     return proto
 
@@ -87,12 +92,12 @@ def check(model: ir.Model) -> None:
     Raises:
         QuantValueError: The checker refuses it.
     """
-    _check(to_skeleton(model))
+    _check(to_proto_without_weights(model))
 
 
 def _check(skeleton: onnx.ModelProto) -> None:
     try:
-        inferred(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
+        infer_proto_shapes(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
         for output in skeleton.graph.output:
             if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
                 output.type.tensor_type.shape.SetInParent()

@@ -15,13 +15,13 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.core.edit import free_weights
 from intact.graph.core.proto import all_nodes, from_proto
 from intact.graph.core.scene import Scene
-from intact.graph.core.skeleton import shorn, to_skeleton
+from intact.graph.core.skeleton import move_large_tensors_to_inputs, to_proto_without_weights
 from intact.graph.core.tensors import free_negative
 from intact.graph.core.wording import first_line, root, unreadable
 from intact.graph.files.external import Home, check_stored, set_home
 from intact.graph.files.validate import check_structure
 from intact.graph.infer.inference import TOLD, infer_shapes, refresh_shapes
-from intact.graph.opset.raising import is_old, read_old
+from intact.graph.opset.raising import is_old, upgrade_old
 from intact.graph.rewrites.float16 import widen_bfloat16
 from intact.reading import read_bytes
 
@@ -64,7 +64,7 @@ def load(
             model = source
         elif isinstance(source, ir.Model):
             model = source.clone()
-            check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
+            check_structure(to_proto_without_weights(model), lambda tensor, where: None, any_opset=any_opset)
         else:
             proto = _parse(source)
             free_negative(proto)
@@ -74,16 +74,16 @@ def load(
             if home is not None and outside:
                 set_home(model, home)
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
-                skeleton = shorn(proto)
+                skeleton = move_large_tensors_to_inputs(proto)
         _free_old_weights(model)
         if not any_opset and widen_bfloat16(model):
             skeleton = None
-        told = checked and model.meta.get(TOLD)
-        if not any_opset and not told and is_old(model):
+        has_shapes = checked and model.meta.get(TOLD)
+        if not any_opset and not has_shapes and is_old(model):
             _name_nodes(model)
-            read_old(model)
+            upgrade_old(model)
             refresh_shapes(model)
-        elif not told:
+        elif not has_shapes:
             infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error

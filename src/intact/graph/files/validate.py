@@ -41,7 +41,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
         UnsupportedError: An IR version or opset that we do not read.
     """
     _check_ir(proto)
-    versions = _checked_versions(proto.opset_import, any_opset)
+    versions = _check_versions(proto.opset_import, any_opset)
     check_expansion(proto)
     _check_functions(proto, _Rules(check, versions), any_opset)
     _refuse_twice([info.name for info in proto.graph.output], "output")
@@ -84,7 +84,7 @@ def _check_ir(proto: onnx.ModelProto) -> None:
         )
 
 
-def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
+def _check_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
     """The opset of each domain."""
     low, high = MIN_READ_OPSET, onnx.defs.onnx_opset_version() if any_opset else MAX_READ_OPSET
     for entry in opsets:
@@ -110,15 +110,15 @@ def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool
 
 
 def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> None:
-    known = {(f.domain, f.name, f.overload) for f in proto.functions}
-    if len(known) < len(proto.functions):
+    function_ids = {(f.domain, f.name, f.overload) for f in proto.functions}
+    if len(function_ids) < len(proto.functions):
         raise FileFormatError("functions", "the same function twice", "each function once", FIX)
     for function in proto.functions:
         where = f"function '{function.name}'"
         names = function.name, function.domain, function.overload
         _require_text(where, *names, *function.input, *function.output)
         try:
-            own = _checked_versions(function.opset_import, any_opset) if function.opset_import else {}
+            own = _check_versions(function.opset_import, any_opset) if function.opset_import else {}
         except (FileFormatError, UnsupportedError) as error:
             raise error.at(where) from error
         body = _Body(where, list(function.input), [], list(function.output))
@@ -246,9 +246,9 @@ def _free_names(graph: onnx.GraphProto) -> set[str]:
     for node in graph.node:
         for inner in node_graphs(node):
             used |= _free_names(inner)
-    made = {name for node in graph.node for name in node.output}
-    made |= {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    return used - made
+    defined = {name for node in graph.node for name in node.output}
+    defined |= {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    return used - defined
 
 
 def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, int], at: str) -> list[int]:

@@ -57,7 +57,7 @@ class Branch:
     def model(self) -> ir.Model:
         """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
         of the main graph are inputs under the same names, or initializers where that is constant."""
-        return _cut(self.around, ops.If.branch(self.node, self.side))
+        return _extract_branch(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
@@ -69,15 +69,15 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
             branch = ops.If.branch(node, side)
-            made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
+            inner_values, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
             tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
-            if tensors and all(value in made for value in branch.outputs):
+            if tensors and all(value in inner_values for value in branch.outputs):
                 constants = Constants(model.graph)
                 reads = tuple(value.name or "" for value in outer if value not in constants)
                 yield Branch(model, node, side, reads)
 
 
-def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
+def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
     """A model of a clone of `branch`."""
     constants, outer = Constants(model.graph), _outer_values(branch)
     graph = branch.clone(allow_outer_scope_values=True)
@@ -130,7 +130,7 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
     """What the nodes of `graph`, and of graphs within, read of the graphs around it."""
-    inner = {value for one in with_subgraphs(graph) for value in values_of(one)}
+    inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
 
@@ -140,7 +140,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
 
     Values keep their names unless the main graph has them.
     """
-    node = next(one for one in model.graph if one.name == branch.node.name)
+    node = next(candidate for candidate in model.graph if candidate.name == branch.node.name)
     old = ops.If.branch(node, branch.side)
     old.remove(list(old))
     outer = {value.name: value for value in values_of(model.graph)}
@@ -148,34 +148,34 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
     names = Scene(model.graph).names
-    for value in (value for one in with_subgraphs(graph) for value in values_of(one)):
+    for value in (value for candidate in with_subgraphs(graph) for value in values_of(candidate)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")
-    nodes, outputs, held = list(graph), list(graph.outputs), list(graph.initializers.values())
+    nodes, outputs, initializers = list(graph), list(graph.outputs), list(graph.initializers.values())
     graph.outputs.clear()
     graph.initializers.clear()
     graph.remove(nodes)
-    made = ir.Graph([], outputs, nodes=nodes, initializers=held, name=old.name)
-    attributes.put(node, branch.side, made)
+    new_branch = ir.Graph([], outputs, nodes=nodes, initializers=initializers, name=old.name)
+    attributes.put(node, branch.side, new_branch)
     model.graph.opset_imports.update(part.graph.opset_imports)
 
 
 def deciding_inputs(model: ir.Model) -> list[str]:
     """Inputs of one whole number or truth each, whose values alone (and the sizes of inputs) say which branch
     an If of the main graph takes: a sample rate, whether there is a cache."""
-    found: dict[ir.Value, None] = {}
+    inputs: dict[ir.Value, None] = {}
     constants = Constants(model.graph)
     for node in model.graph:
         if is_op(node, "If"):
             read = _sources(node.inputs[0], constants)
             if read is not None:
-                found |= dict.fromkeys(read)
-    return [value.name or "" for value in model.graph.inputs if value in found]
+                inputs |= dict.fromkeys(read)
+    return [value.name or "" for value in model.graph.inputs if value in inputs]
 
 
 def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value] | None:
     """The single numbers among the inputs that decide `condition`; None where anything else does."""
-    waiting, seen, found = [condition], set[ir.Value](), list[ir.Value]()
+    waiting, seen, inputs = [condition], set[ir.Value](), list[ir.Value]()
     while waiting:
         value = waiting.pop()
         if value is None or value in seen or value in constants:
@@ -183,14 +183,14 @@ def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value]
         seen.add(value)
         node = value.producer()
         if value.is_graph_input() and _is_one_number(value):
-            found.append(value)
+            inputs.append(value)
         elif node is not None and is_op(node, "Shape", "Size"):
             continue
         elif node is not None and foldable(node):
             waiting.extend(node.inputs)
         else:
             return None
-    return found
+    return inputs
 
 
 def _is_one_number(value: ir.Value) -> bool:

@@ -82,9 +82,9 @@ def _infer(context: Any, outputs: int, infer: Infer, dtypes: Sequence[str] | Non
         return
     shapes = [tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in t.tensor_type.shape.dim)
               for t in types]  # fmt: skip
-    made = infer(shapes)
+    inferred = infer(shapes)
     for index in range(min(outputs, context.get_num_outputs())):
-        sizes = [size if size != "" else None for size in made[index]]
+        sizes = [size if size != "" else None for size in inferred[index]]
         first = types[0].tensor_type.elem_type
         element = first if dtypes is None else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtypes[index]))
         context.set_output_type(index, onnx.helper.make_tensor_type_proto(element, sizes))

@@ -14,8 +14,8 @@ import onnx_ir as ir
 from intact.errors import FileFormatError
 from intact.graph import ops
 from intact.graph.core.notes import Note
-from intact.graph.core.skeleton import to_skeleton
-from intact.graph.infer.inference import inferred, undeclared
+from intact.graph.core.skeleton import to_proto_without_weights
+from intact.graph.infer.inference import infer_proto_shapes, without_declared_shapes
 from intact.graph.ops.attributes import subgraphs
 
 _DECIDE: dict[str, tuple[int, ...]] = {
@@ -34,7 +34,7 @@ _OF_SIZES = frozenset({"Shape", "Size"})
 
 
 @dataclass
-class Decided:
+class DataDependent:
     """What values of the inputs decide in the main graph.
 
     Attributes:
@@ -51,25 +51,25 @@ def size_inputs(node: ir.Node) -> tuple[int, ...]:
     return () if node.domain else _DECIDE.get(node.op_type, ())
 
 
-def decided_by_values(model: ir.Model) -> Decided:
+def find_data_dependent_shapes(model: ir.Model) -> DataDependent:
     """What values of the inputs decide, and not their sizes alone; subgraphs are part of their operator."""
-    found, follows = Decided(), set[ir.Value | None](model.graph.inputs)
+    decided, follows = DataDependent(), set[ir.Value | None](model.graph.inputs)
     for node in model.graph:
-        known = "" if node.domain else node.op_type
+        op_type = "" if node.domain else node.op_type
         read = set[ir.Value | None](node.inputs)
         for graph in subgraphs(node):
             read.update(value for inner in graph.all_nodes() for value in inner.inputs)
         if any(node.inputs[i] in follows for i in size_inputs(node) if i < len(node.inputs)):
-            found.nodes.add(node)
-        sizes = not found.values.isdisjoint(read)
-        if node in found.nodes or (sizes and known not in _OF_SIZES):
-            found.values.update(node.outputs)
-        if sizes or known in ops.DRAWING or (known not in _OF_SIZES and not follows.isdisjoint(read)):
+            decided.nodes.add(node)
+        sizes = not decided.values.isdisjoint(read)
+        if node in decided.nodes or (sizes and op_type not in _OF_SIZES):
+            decided.values.update(node.outputs)
+        if sizes or op_type in ops.DRAWING or (op_type not in _OF_SIZES and not follows.isdisjoint(read)):
             follows.update(node.outputs)
-    return found
+    return decided
 
 
-def open_outputs(model: ir.Model) -> list[Note]:
+def forget_sizes_of_outputs(model: ir.Model) -> list[Note]:
     """Leave open, in place, the sizes of outputs that values of the inputs decide, where no node reads them.
 
     Before: ``ConstantOfShape(sizes) -> y``, declared ``[2, 3]``.  After: ``y`` of two axes.
@@ -77,7 +77,7 @@ def open_outputs(model: ir.Model) -> list[Note]:
     Returns:
         What was opened, in words.
     """
-    values = decided_by_values(model).values
+    values = find_data_dependent_shapes(model).values
     outputs = [
         value for value in model.graph.outputs
         if value in values and not value.uses() and any(isinstance(n, int) for n in value.shape or ())
@@ -89,7 +89,7 @@ def open_outputs(model: ir.Model) -> list[Note]:
     ]
 
 
-def open_read_outputs(model: ir.Model) -> list[Note]:
+def forget_sizes_of_read_outputs(model: ir.Model) -> list[Note]:
     """Leave open, in place, sizes of outputs that nodes read, where operators do not tell them and those of
     the inputs are open: what is behind them follows what they have, not what an exporter saw in one run.
 
@@ -111,18 +111,23 @@ def open_read_outputs(model: ir.Model) -> list[Note]:
 
 def _open(model: ir.Model, outputs: list[ir.Value]) -> list[str]:
     """Open what operators do not tell of the sizes of `outputs`; their names."""
-    told = dict[str, list[int | None]]()
+    inferred_sizes = dict[str, list[int | None]]()
     with contextlib.suppress(FileFormatError):
-        told = {info.name: _sizes(info) for info in inferred(undeclared(to_skeleton(model))).graph.output}
+        inferred_sizes = {
+            info.name: _sizes(info)
+            for info in infer_proto_shapes(
+                without_declared_shapes(to_proto_without_weights(model))
+            ).graph.output
+        }
     opened = list[str]()
     for value in outputs:
         assert value.shape is not None
         rank, name = len(value.shape), value.name or ""
-        known = told.get(name, [])
-        known = known if len(known) == rank else [None] * rank
-        if any(isinstance(n, int) and m is None for n, m in zip(value.shape, known, strict=True)):
-            kept = [m if isinstance(n, int) else n for n, m in zip(value.shape, known, strict=True)]
-            value.shape = ir.Shape(kept)
+        sizes = inferred_sizes.get(name, [])
+        sizes = sizes if len(sizes) == rank else [None] * rank
+        if any(isinstance(n, int) and m is None for n, m in zip(value.shape, sizes, strict=True)):
+            new_sizes = [m if isinstance(n, int) else n for n, m in zip(value.shape, sizes, strict=True)]
+            value.shape = ir.Shape(new_sizes)
             opened.append(name)
     return opened
 

@@ -38,7 +38,7 @@ def _size(nodes: Iterable[_Name], sizes: dict[_Name, int]) -> int:
 
 def _inner_first(used: dict[_Name, list[_Name]]) -> list[_Name]:
     """The functions in an order in which each comes behind those that it calls."""
-    calls = {name: {one for one in inside if one in used} for name, inside in used.items()}
+    calls = {name: {callee for callee in inside if callee in used} for name, inside in used.items()}
     try:
         return list(TopologicalSorter(calls).static_order())
     except CycleError as error:

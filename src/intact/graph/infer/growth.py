@@ -30,7 +30,7 @@ def vectors_stay_small(inferred: onnx.ModelProto, most: int) -> bool:
     for _ in range(_ROUNDS):
         if not open_ <= main:  # in a branch or a function
             return False
-        sizes = _probed(inferred, open_)
+        sizes = _count_elements(inferred, open_)
         if any(size > most for size in sizes.values()):
             return False
         open_ -= sizes.keys()
@@ -57,13 +57,13 @@ def _open_vectors(proto: onnx.ModelProto) -> Iterator[str]:
         if info.name in wanted
     }
     for name in growing:
-        told = shapes.get(name)
-        dims = told.shape.dim if told is not None and told.HasField("shape") else None
+        shape = shapes.get(name)
+        dims = shape.shape.dim if shape is not None and shape.HasField("shape") else None
         if dims is None or (len(dims) == 1 and not dims[0].HasField("dim_value")):
             yield name
 
 
-def _probed(proto: onnx.ModelProto, open_: set[str]) -> dict[str, int]:
+def _count_elements(proto: onnx.ModelProto, open_: set[str]) -> dict[str, int]:
     """The elements that these vectors would have, where the numbers tell; sizes with a name stay small."""
     probe = onnx.ModelProto()
     probe.CopyFrom(proto)
@@ -76,9 +76,9 @@ def _probed(proto: onnx.ModelProto, open_: set[str]) -> dict[str, int]:
             shown[f"{_DOMAIN}.{len(shown)}"] = node.output[0]
             copy.output[0] = f"{_DOMAIN}.{len(shown) - 1}"
             node.op_type, node.domain = "Open", _DOMAIN
-    found = onnx.shape_inference.infer_shapes(probe, data_prop=True)
+    inferred_probe = onnx.shape_inference.infer_shapes(probe, data_prop=True)
     sizes = {}
-    for info in found.graph.value_info:
+    for info in inferred_probe.graph.value_info:
         if info.name in shown and info.type.tensor_type.HasField("shape"):
             dims = info.type.tensor_type.shape.dim
             if len(dims) != 1 or dims[0].HasField("dim_value") or dims[0].HasField("dim_param"):

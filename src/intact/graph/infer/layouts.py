@@ -27,18 +27,22 @@ def axes_in_front(node: ir.Node, axes: tuple[int, ...]) -> tuple[int, ...] | Non
     old, new = known_sizes(x.shape), known_sizes(y.shape)
     if old is None or new is None or prod(old) != prod(new):
         return None
-    found = [_made_of(old, prod(new[:axis]), new[axis]) for axis in axes]
-    known = [those for those in found if those is not None]
-    return tuple(sorted(axis for those in known for axis in those)) if len(known) == len(found) else None
+    groups = [_split_axes(old, prod(new[:axis]), new[axis]) for axis in axes]
+    known_groups = [those for those in groups if those is not None]
+    return (
+        tuple(sorted(axis for those in known_groups for axis in those))
+        if len(known_groups) == len(groups)
+        else None
+    )
 
 
-def _made_of(sizes: list[int], before: int, size: int) -> list[int] | None:
+def _split_axes(sizes: list[int], before: int, size: int) -> list[int] | None:
     """The axes of more than one index that lie behind `before` rows, `size` of them in all."""
-    found, rows, inside = list[int](), 1, 1
-    for axis, one in enumerate(sizes):
+    axes, rows, inside = list[int](), 1, 1
+    for axis, axis_size in enumerate(sizes):
         if rows < before:
-            rows *= one
-        elif inside < size and one > 1:
-            found.append(axis)
-            inside *= one
-    return found if (rows, inside) == (before, size) else None
+            rows *= axis_size
+        elif inside < size and axis_size > 1:
+            axes.append(axis)
+            inside *= axis_size
+    return axes if (rows, inside) == (before, size) else None

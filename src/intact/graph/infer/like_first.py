@@ -23,25 +23,25 @@ def with_results_like_first(
         skeleton: The model; it is as before when this returns.
         infer: ONNX's shape inference.
     """
-    kept: dict[str, onnx.NodeProto] = {}
+    originals: dict[str, onnx.NodeProto] = {}
     nodes = [node for graph in proto_graphs(skeleton) for node in graph.node if _is_like_first(node)]
     if not nodes:
         return infer(skeleton)
     for node in nodes:
-        kept[node.output[0]] = onnx.NodeProto()
-        kept[node.output[0]].CopyFrom(node)
+        originals[node.output[0]] = onnx.NodeProto()
+        originals[node.output[0]].CopyFrom(node)
         node.op_type = "Identity"
         del node.input[1:], node.attribute[:]
     try:
-        made = infer(skeleton)
+        inferred_model = infer(skeleton)
     finally:
         for node in nodes:
-            node.CopyFrom(kept[node.output[0]])
-    for graph in proto_graphs(made):
+            node.CopyFrom(originals[node.output[0]])
+    for graph in proto_graphs(inferred_model):
         for node in graph.node:
-            if node.op_type == "Identity" and node.output[0] in kept:
-                node.CopyFrom(kept[node.output[0]])
-    return made
+            if node.op_type == "Identity" and node.output[0] in originals:
+                node.CopyFrom(originals[node.output[0]])
+    return inferred_model
 
 
 def _is_like_first(node: onnx.NodeProto) -> bool:

@@ -17,7 +17,7 @@ RIGHT_OPSET = 22
 """From which ONNX's inference counts the windows of a pool as the operator's text does."""
 
 
-def settled_pools(skeleton: onnx.ModelProto, infer: Infer) -> onnx.ModelProto:
+def infer_with_pools(skeleton: onnx.ModelProto, infer: Infer) -> onnx.ModelProto:
     """`skeleton` with inferred shapes, of pools too: those that inference gets wrong are written without
     `ceil_mode` while it runs.
 
@@ -29,41 +29,44 @@ def settled_pools(skeleton: onnx.ModelProto, infer: Infer) -> onnx.ModelProto:
     if not pools:
         return infer(skeleton)
     _forget(skeleton.graph)
-    made = onnx.shape_inference.infer_shapes(skeleton)  # not strict: what is behind a wrong pool may not fit
-    kept = {node.output[0]: list(node.attribute) for node in pools}
+    inferred_model = onnx.shape_inference.infer_shapes(
+        skeleton
+    )  # not strict: what is behind a wrong pool may not fit
+    original_attributes = {node.output[0]: list(node.attribute) for node in pools}
     left = {node.output[0]: node for node in pools}
     try:
         # Pools whose input is known for certain first: what is behind a wrong one is wrong as well.
         while ready := [node for node in left.values() if not _behind(skeleton.graph, node, left)]:
-            shapes = _shapes(made.graph)
+            shapes = _shapes(inferred_model.graph)
             changed = False
             for node in ready:
                 del left[node.output[0]]
                 changed |= _rewrite(node, shapes.get(node.input[0]), shapes.get(node.output[0]))
             if changed:
-                made = onnx.shape_inference.infer_shapes(skeleton)
-        made = infer(skeleton)
+                inferred_model = onnx.shape_inference.infer_shapes(skeleton)
+        inferred_model = infer(skeleton)
     finally:
         for node in pools:
-            _put(node, kept[node.output[0]])
-    for node in made.graph.node:
-        if node.output and node.output[0] in kept:
-            _put(node, kept[node.output[0]])
-    return made
+            _set_attributes(node, original_attributes[node.output[0]])
+    for node in inferred_model.graph.node:
+        if node.output and node.output[0] in original_attributes:
+            _set_attributes(node, original_attributes[node.output[0]])
+    return inferred_model
 
 
 def _is_ceiled(node: onnx.NodeProto) -> bool:
-    found = {a.name: a for a in node.attribute}
-    auto = found["auto_pad"].s if "auto_pad" in found else b"NOTSET"
+    attributes = {a.name: a for a in node.attribute}
+    auto = attributes["auto_pad"].s if "auto_pad" in attributes else b"NOTSET"
     return (
-        node.op_type in POOLS and not node.domain and "ceil_mode" in found and found["ceil_mode"].i == 1
-        and "kernel_shape" in found and auto in (b"NOTSET", b"VALID")
+        node.op_type in POOLS and not node.domain
+        and "ceil_mode" in attributes and attributes["ceil_mode"].i == 1
+        and "kernel_shape" in attributes and auto in (b"NOTSET", b"VALID")
     )  # fmt: skip
 
 
 def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, others: dict[str, onnx.NodeProto]) -> bool:
     """Whether one of `others` is among what `node` is computed from."""
-    makers = {name: one for one in graph.node for name in one.output}
+    makers = {name: producer for producer in graph.node for name in producer.output}
     seen, todo = set[str](), list(node.input)
     while todo:
         name = todo.pop()
@@ -87,15 +90,15 @@ def _shapes(graph: onnx.GraphProto) -> dict[str, list[int | None]]:
 
 def _rewrite(node: onnx.NodeProto, x: Sequence[int | None] | None, y: Sequence[int | None] | None) -> bool:
     """Write `node` so that the formula without `ceil_mode` gives its sizes, where inference is wrong."""
-    found = {a.name: a for a in node.attribute}
-    kernel = list(found["kernel_shape"].ints)
+    attributes = {a.name: a for a in node.attribute}
+    kernel = list(attributes["kernel_shape"].ints)
     rank = len(kernel)
     if x is None or y is None or len(x) != rank + 2 or len(y) != rank + 2:
         return False
     strides, dilations = (
-        list(found[name].ints) if name in found else [1] * rank for name in ("strides", "dilations")
+        list(attributes[name].ints) if name in attributes else [1] * rank for name in ("strides", "dilations")
     )
-    pads = list(found["pads"].ints) if "pads" in found else [0] * (2 * rank)
+    pads = list(attributes["pads"].ints) if "pads" in attributes else [0] * (2 * rank)
     if {len(strides), len(dilations)} != {rank} or len(pads) != 2 * rank or min(strides) < 1:
         return False
     wrong, more = False, pads.copy()
@@ -111,32 +114,32 @@ def _rewrite(node: onnx.NodeProto, x: Sequence[int | None] | None, y: Sequence[i
         more[axis + rank] += max(0, (count - 1) * stride - room)
     if not wrong:
         return False
-    _put(node, [a for a in node.attribute if a.name not in ("ceil_mode", "pads", "auto_pad")])
+    _set_attributes(node, [a for a in node.attribute if a.name not in ("ceil_mode", "pads", "auto_pad")])
     node.attribute.append(onnx.helper.make_attribute("pads", more))
     return True
 
 
 def behind_pools(graph: onnx.GraphProto) -> set[str]:
     """What is computed from such pools: what a file says of its sizes may rest on the wrong count."""
-    found = set[str]()
+    names = set[str]()
     for node in graph.node:  # in an order in which it can run
-        if _is_ceiled(node) or not found.isdisjoint(node.input):
-            found.update(filter(None, node.output))
-    return found
+        if _is_ceiled(node) or not names.isdisjoint(node.input):
+            names.update(filter(None, node.output))
+    return names
 
 
 def _forget(graph: onnx.GraphProto) -> None:
     """Leave out the sizes of what is behind pools: inference takes them to be true."""
     behind = behind_pools(graph)
-    kept = [info for info in graph.value_info if info.name not in behind]
+    value_infos = [info for info in graph.value_info if info.name not in behind]
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(value_infos)
     for info in graph.output:
         if info.name in behind:
             info.type.tensor_type.ClearField("shape")
 
 
-def _put(node: onnx.NodeProto, attributes: Sequence[onnx.AttributeProto]) -> None:
+def _set_attributes(node: onnx.NodeProto, attributes: Sequence[onnx.AttributeProto]) -> None:
     given = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in attributes]
     del node.attribute[:]
     node.attribute.extend(given)

@@ -118,11 +118,11 @@ def graph(node: ir.Node, name: str) -> ir.Graph:
     Raises:
         FileFormatError: It is left out, or of another type; names the node.
     """
-    found = _of(node, name, ir.AttributeType.GRAPH, None)
-    if found is None:
+    value = _of(node, name, ir.AttributeType.GRAPH, None)
+    if value is None:
         where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
         raise FileFormatError(where, "nothing", "a graph", FIX)
-    return found  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def put(node: ir.Node, name: str, value: Any) -> None:
@@ -150,11 +150,15 @@ _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def _of(node: ir.Node, name: str, kind: ir.AttributeType, default: Any) -> Any:
-    found = node.attributes.get(name)
-    if found is None:
+    attribute = node.attributes.get(name)
+    if attribute is None:
         return default
-    if found.type != kind or found.is_ref():
-        got = f"a reference to '{found.ref_attr_name}'" if found.is_ref() else f"the type {found.type.name}"
+    if attribute.type != kind or attribute.is_ref():
+        got = (
+            f"a reference to '{attribute.ref_attr_name}'"
+            if attribute.is_ref()
+            else f"the type {attribute.type.name}"
+        )
         where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
         raise FileFormatError(where, got, f"the type {kind.name}", FIX)
-    return found.value
+    return attribute.value

@@ -31,12 +31,12 @@ _FILES = (
 
 def _records() -> dict[tuple[str, str], type[Operator]]:
     """Records by (domain, operator)."""
-    found: dict[tuple[str, str], type[Operator]] = {}
+    records: dict[tuple[str, str], type[Operator]] = {}
     for file in _FILES:
-        for name, one in vars(file).items():
-            if isinstance(one, type) and issubclass(one, Operator) and not one.shared:
-                found[one.domain, one.op_type or name] = one
-    return found
+        for name, record in vars(file).items():
+            if isinstance(record, type) and issubclass(record, Operator) and not record.shared:
+                records[record.domain, record.op_type or name] = record
+    return records
 
 
 BOOK = _records()
@@ -45,7 +45,7 @@ BOOK = _records()
 
 def of_kind(*kinds: Kind) -> frozenset[str]:
     """ONNX's own operators of these kinds."""
-    return frozenset(name for (domain, name), one in BOOK.items() if not domain and one.kind in kinds)
+    return frozenset(name for (domain, name), record in BOOK.items() if not domain and record.kind in kinds)
 
 
 CONVOLUTIONS = of_kind("convolution")
@@ -73,26 +73,26 @@ def read(node: ir.Node) -> Operator | None:
 
 def data_inputs(node: ir.Node) -> tuple[int, ...]:
     """The inputs that hold what a node works on; all, where nothing is known of its operator."""
-    said = read(node)
-    return tuple(range(len(node.inputs))) if said is None else said.data_inputs(node)
+    record = read(node)
+    return tuple(range(len(node.inputs))) if record is None else record.data_inputs(node)
 
 
 def weight_axis(node: ir.Node) -> int | None:
     """The axis of a node's weight along which output channels lie; None where its operator has no weight."""
-    said = read(node)
-    return None if said is None else said.weight_axis
+    record = read(node)
+    return None if record is None else record.weight_axis
 
 
-def called(node: ir.Node) -> str:
+def display_name(node: ir.Node) -> str:
     """What people call what a node computes: mostly its operator."""
-    said = read(node)
-    return node.op_type if said is None else said.called
+    record = read(node)
+    return node.op_type if record is None else record.display_name
 
 
 def is_exact(node: ir.Node) -> bool:
     """Whether every runtime makes the same floats of the same inputs; False where nothing is known."""
-    said = read(node)
-    return said is not None and said.is_exact
+    record = read(node)
+    return record is not None and record.is_exact
 
 
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
@@ -100,14 +100,14 @@ def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None
 
     None where no record says, or where the node has not the operands that its operator needs.
     """
-    said = read(node)
-    if said is None or said.curve is None:
+    record = read(node)
+    if record is None or record.curve is None:
         return None
     try:
-        signature(said.curve).bind(*operands)
+        signature(record.curve).bind(*operands)
     except TypeError:
         return None
-    return said.curve(*operands)
+    return record.curve(*operands)
 
 
 def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
@@ -129,8 +129,8 @@ def computes(node: ir.Node, constants: Look) -> str:
         node: Of any operator.
         constants: Tells what a value always is, None where it depends on an input.
     """
-    said = read(node)
-    return "it computes" if said is None else said.computes(node, constants)
+    record = read(node)
+    return "it computes" if record is None else record.computes(node, constants)
 
 
 def quantized_before(node: ir.Node, constants: Look) -> str:
@@ -139,7 +139,7 @@ def quantized_before(node: ir.Node, constants: Look) -> str:
         return why
     record = record_of(node)
     # Codes may be equal where floats are not: it would pick another, which has the same code.
-    told = (
+    uses_indices = (
         record is not None and record.picks and any(v.uses() or v.is_graph_output() for v in node.outputs[1:])
     )
-    return "its indices are used, and equal codes would change them" if told else ""
+    return "its indices are used, and equal codes would change them" if uses_indices else ""

@@ -212,12 +212,12 @@ class Pad(Move):
         pads, axes = constants(given), np.arange(rank) if places is None else constants(places)
         if pads is None or axes is None or pads.size != 2 * axes.size:
             return None
-        found = [(0, 0)] * rank
+        all_sides = [(0, 0)] * rank
         for axis, before, behind in zip(axes.reshape(-1), *pads.reshape(2, -1), strict=True):
             if not -rank <= axis < rank:
                 return None
-            found[int(axis)] = int(before), int(behind)
-        return found
+            all_sides[int(axis)] = int(before), int(behind)
+        return all_sides
 
 
 def fills_below_all(node: ir.Node, constants: Look) -> bool:

@@ -84,7 +84,7 @@ class Operator:
         return cls(**{name: read(node) for name, read in readers.items() if name in given})
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """What people call it with these attributes."""
         return self.op_type or type(self).__name__
 
@@ -125,15 +125,15 @@ def _readers(record: Callable[..., Operator]) -> dict[str, Callable[[ir.Node], A
     """How each attribute of a record is read, by the type that its field declares."""
     assert isinstance(record, type)
     hints = get_type_hints(record)
-    found: dict[str, Callable[[ir.Node], Any]] = {}
-    for one in fields(record):
-        options = [option for option in get_args(hints[one.name]) if option is not type(None)]
-        optional = isinstance(hints[one.name], UnionType)
-        kind = options[0] if optional else hints[one.name]
+    readers: dict[str, Callable[[ir.Node], Any]] = {}
+    for field in fields(record):
+        options = [option for option in get_args(hints[field.name]) if option is not type(None)]
+        optional = isinstance(hints[field.name], UnionType)
+        kind = options[0] if optional else hints[field.name]
         read, nothing = _READERS[kind if kind in _READERS else get_origin(kind)]
-        found[one.name] = partial(_called, read, one.name, nothing)
-    return found
+        readers[field.name] = partial(_read_attribute, read, field.name, nothing)
+    return readers
 
 
-def _called(read: Callable[..., Any], name: str, nothing: Any, node: ir.Node) -> Any:
+def _read_attribute(read: Callable[..., Any], name: str, nothing: Any, node: ir.Node) -> Any:
     return read(node, name, nothing)

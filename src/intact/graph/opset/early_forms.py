@@ -18,7 +18,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.edit import rank_of
 from intact.graph.ops import Control, attributes, older
 from intact.graph.ops.attributes import FIX
-from intact.graph.opset.forms import Raising, Step, real_dtype
+from intact.graph.opset.forms import Step, UpgradeContext, real_dtype
 
 _FAR = 2**31
 """Above what any size is."""
@@ -36,7 +36,7 @@ def _refuse(node: ir.Node, what: str, first: int) -> UnsupportedError:
 def _without(*names: str) -> Step:
     """Attributes that say nothing any more."""
 
-    def step(up: Raising, node: ir.Node) -> None:
+    def step(up: UpgradeContext, node: ir.Node) -> None:
         attributes.remove(node, *names)
 
     return step
@@ -46,7 +46,7 @@ _overwrites = _without("consumed_inputs")
 
 
 def _to_input(attribute: str, index: int, dtype: type = np.int64) -> Step:
-    def step(up: Raising, node: ir.Node) -> None:
+    def step(up: UpgradeContext, node: ir.Node) -> None:
         if not attributes.has(node, attribute):
             raise _refuse(node, f"no {attribute}", up.target)
         up.move(node, attribute, index, dtype)
@@ -54,16 +54,16 @@ def _to_input(attribute: str, index: int, dtype: type = np.int64) -> Step:
     return step
 
 
-def _reshape(up: Raising, node: ir.Node) -> None:
+def _reshape(up: UpgradeContext, node: ir.Node) -> None:
     _overwrites(up, node)
     _to_input("shape", 1)(up, node)
 
 
-def _concat(up: Raising, node: ir.Node) -> None:
+def _concat(up: UpgradeContext, node: ir.Node) -> None:
     attributes.put(node, "axis", older.Concat1.of(node).axis)
 
 
-def _cast(up: Raising, node: ir.Node) -> None:
+def _cast(up: UpgradeContext, node: ir.Node) -> None:
     """6: the type by its number; before, by its name."""
     name = older.Cast1.of(node).to
     if name.upper() not in ir.DataType.__members__:
@@ -71,7 +71,7 @@ def _cast(up: Raising, node: ir.Node) -> None:
     attributes.put(node, "to", int(ir.DataType[name.upper()]))
 
 
-def _selu(up: Raising, node: ir.Node) -> None:
+def _selu(up: UpgradeContext, node: ir.Node) -> None:
     """6: more digits of what is meant by default."""
     _overwrites(up, node)
     form = older.Selu1.of(node)
@@ -79,7 +79,7 @@ def _selu(up: Raising, node: ir.Node) -> None:
     attributes.put(node, "gamma", form.gamma)
 
 
-def _lp_pool(up: Raising, node: ir.Node) -> None:
+def _lp_pool(up: UpgradeContext, node: ir.Node) -> None:
     """2: the power is an integer."""
     form = older.LpPool1.of(node)
     power = form.p
@@ -90,12 +90,12 @@ def _lp_pool(up: Raising, node: ir.Node) -> None:
         raise _refuse(node, "no kernel_shape", 2)
 
 
-def _pad(up: Raising, node: ir.Node) -> None:
+def _pad(up: UpgradeContext, node: ir.Node) -> None:
     attributes.put(node, "pads", ir.AttrInt64s("pads", older.Pad1.of(node).paddings))
     attributes.remove(node, "paddings")
 
 
-def _known(up: Raising, node: ir.Node, index: int) -> list[int]:
+def _constant_integers(up: UpgradeContext, node: ir.Node, index: int) -> list[int]:
     """The whole numbers of an input whose values have to be known."""
     array = Constants(up.graph)(node.inputs[index])
     if array is None:
@@ -106,18 +106,18 @@ def _known(up: Raising, node: ir.Node, index: int) -> list[int]:
     return [int(n) for n in numbers]
 
 
-def _split(up: Raising, node: ir.Node) -> None:
+def _split_sizes(up: UpgradeContext, node: ir.Node) -> None:
     """2: the sizes as an attribute alone; they were an input, too."""
     if len(node.inputs) > 1 and (sizes := node.inputs[1]) is not None:
-        attributes.put(node, "split", _known(up, node, 1))
+        attributes.put(node, "split", _constant_integers(up, node, 1))
         node.resize_inputs(1)
         drop_unused(up.graph, sizes)
     node.resize_inputs(1)
 
 
-def _tile(up: Raising, node: ir.Node) -> None:
+def _tile(up: UpgradeContext, node: ir.Node) -> None:
     """6: how often along each axis; before, along one axis that an input names."""
-    tiles, axis = (_known(up, node, index)[0] for index in (1, 2))
+    tiles, axis = (_constant_integers(up, node, index)[0] for index in (1, 2))
     rank = rank_of(node.inputs[0])
     if rank is None or not -rank <= axis < rank:
         raise _refuse(node, f"axis {axis} of {'unknown' if rank is None else rank}", 6)
@@ -127,13 +127,13 @@ def _tile(up: Raising, node: ir.Node) -> None:
     node.replace_input_with(1, up.constant(node, "repeats", repeats))
 
 
-def _upsample(up: Raising, node: ir.Node) -> None:
+def _upsample(up: UpgradeContext, node: ir.Node) -> None:
     form = older.Upsample1.of(node)
     _without("height_scale", "width_scale")(up, node)
     attributes.put(node, "scales", [1.0, 1.0, form.height_scale, form.width_scale])
 
 
-def _lay(up: Raising, node: ir.Node, axis: int) -> None:
+def _align_operand(up: UpgradeContext, node: ir.Node, axis: int) -> None:
     """Give the second input axes of size 1 behind its own, so that its first lies on `axis` of the first."""
     x, other = node.inputs[:2]
     if other is None or (other.shape is not None and all(n == 1 for n in other.shape)):
@@ -151,30 +151,32 @@ def _lay(up: Raising, node: ir.Node, axis: int) -> None:
     shape = ir.Shape([*other.shape, *[1] * behind])
     if other.const_value is not None and other.is_initializer() and other.graph is up.graph:
         array = other.const_value.numpy()
-        laid = up.constant(node, other.name or "operand", array.reshape(*array.shape, *[1] * behind))
+        aligned = up.constant(node, other.name or "operand", array.reshape(*array.shape, *[1] * behind))
     else:
         axes = list(range(ranks[1], ranks[1] + behind))
         name = f"{node.name or node.op_type.lower()}.laid"
-        laid = up.inserter(node).node("Unsqueeze", [other], name, dtype=other.dtype, shape=shape, axes=axes)
-    node.replace_input_with(1, laid)
+        aligned = up.inserter(node).node(
+            "Unsqueeze", [other], name, dtype=other.dtype, shape=shape, axes=axes
+        )
+    node.replace_input_with(1, aligned)
     drop_unused(up.graph, other)
 
 
-def _broadcast(up: Raising, node: ir.Node) -> None:
+def _broadcast(up: UpgradeContext, node: ir.Node) -> None:
     """7: as NumPy broadcasts; before, the second operand alone, from an axis on that is an attribute."""
     form = older.Arithmetic1.of(node)
     _without("axis", "broadcast")(up, node)
     if form.broadcast and form.axis is not None:
-        _lay(up, node, form.axis)
+        _align_operand(up, node, form.axis)
 
 
-def _prelu(up: Raising, node: ir.Node) -> None:
+def _prelu(up: UpgradeContext, node: ir.Node) -> None:
     """7: slopes as NumPy broadcasts them; before, one for each channel."""
     if rank_of(node.inputs[1]) in (None, 1):
-        _lay(up, node, 1)
+        _align_operand(up, node, 1)
 
 
-def _batch_norm(up: Raising, node: ir.Node) -> None:
+def _batch_norm(up: UpgradeContext, node: ir.Node) -> None:
     """7: who wants the statistics of a batch says so by reading them."""
     if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "statistics as outputs", 7)
@@ -182,7 +184,7 @@ def _batch_norm(up: Raising, node: ir.Node) -> None:
     attributes.remove(node, "is_test")
 
 
-def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
+def _batch_norm_of_elements(up: UpgradeContext, node: ir.Node) -> None:
     """9: numbers for each channel alone; before, `spatial` may say that every element has its own."""
     form = older.BatchNormalization1.of(node)
     attributes.remove(node, "spatial")
@@ -197,7 +199,7 @@ def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
     epsilon = np.array(form.epsilon, real_dtype(node))
 
     def put(op_type: str, *inputs: ir.Value | None, like: ir.Value | None = scale) -> ir.Value:
-        return _put(up, node, op_type, inputs, like)
+        return _insert_like(up, node, op_type, inputs, like)
 
     deviation = put("Sqrt", put("Add", variance, up.constant(node, "epsilon", epsilon)))
     factor = put("Div", scale, deviation)
@@ -206,8 +208,8 @@ def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
     replace(node, put("Add", put("Mul", x, factor, like=x), offset, like=x), up.names)
 
 
-def _put(
-    up: Raising, node: ir.Node, op_type: str, inputs: Any, like: ir.Value | None, **attributes: Any
+def _insert_like(
+    up: UpgradeContext, node: ir.Node, op_type: str, inputs: Any, like: ir.Value | None, **attributes: Any
 ) -> ir.Value:
     """A node in front of `node` whose output is as `like`."""
     return up.inserter(node).node(
@@ -225,13 +227,13 @@ def _first(node: ir.Node) -> ir.Value:
     return node.inputs[0]
 
 
-def _dropout_mask(up: Raising, node: ir.Node) -> None:
+def _dropout_mask(up: UpgradeContext, node: ir.Node) -> None:
     """10: truth values; before, reals."""
     if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "its mask as an output", 10)
 
 
-def _scan(up: Raising, node: ir.Node) -> None:
+def _scan(up: UpgradeContext, node: ir.Node) -> None:
     """9: over one sequence; before, over each of a batch: a Scan over the batch, which holds it."""
     lengths, *inputs = node.inputs
     if lengths is not None:
@@ -242,7 +244,7 @@ def _scan(up: Raising, node: ir.Node) -> None:
         of = None if value is None or value.dtype is None else ir.TensorType(value.dtype)
         return ir.Value(name=up.names(f"{base}.one"), type=of)
 
-    each, made = [like(value) for value in inputs], [like(value) for value in node.outputs]
+    each, outputs = [like(value) for value in inputs], [like(value) for value in node.outputs]
     form, inner_body = older.Scan8.of(node), Control.body(node)
     attributes.remove(node, "body")
     own: list[ir.Attr] = [
@@ -252,8 +254,8 @@ def _scan(up: Raising, node: ir.Node) -> None:
         own.append(ir.AttrInt64s("scan_input_directions", form.directions))
     attributes.remove(node, "directions")
     name = up.names(f"{base}.sequence")
-    inner = ir.Node("", "Scan", each, own, outputs=made, name=name)
-    body = ir.Graph(each, made, nodes=[inner], name=up.names(f"{base}.batch"))
+    inner = ir.Node("", "Scan", each, own, outputs=outputs, name=name)
+    body = ir.Graph(each, outputs, nodes=[inner], name=up.names(f"{base}.batch"))
     for index, value in enumerate(inputs):
         node.replace_input_with(index, value)
     node.resize_inputs(len(inputs))
@@ -261,7 +263,7 @@ def _scan(up: Raising, node: ir.Node) -> None:
     attributes.put(node, "num_scan_inputs", len(inputs))
 
 
-def _mean_variance(up: Raising, node: ir.Node) -> None:
+def _mean_variance(up: UpgradeContext, node: ir.Node) -> None:
     """9: over which axes; before, whether over channels too, and whether to divide."""
     form = older.MeanVarianceNormalization1.of(node)
     _without("across_channels", "normalize_variance")(up, node)
@@ -272,13 +274,13 @@ def _mean_variance(up: Raising, node: ir.Node) -> None:
     x = _first(node)
     name = f"{node.name or 'normalize'}.mean"
     mean = up.inserter(node).node("ReduceMean", [x], name, dtype=x.dtype, shape=None, axes=axes)
-    replace(node, _put(up, node, "Sub", [x, mean], x), up.names)
+    replace(node, _insert_like(up, node, "Sub", [x, mean], x), up.names)
 
 
 def _around(op_type: str | None, inside: str | None, outside: str | None, plus: str | None = None) -> Step:
     """`outside * op_type(inside * x) + plus`, where the attributes of these names are given."""
 
-    def step(up: Raising, node: ir.Node) -> None:
+    def step(up: UpgradeContext, node: ir.Node) -> None:
         x = y = _first(node)
         form = older.ScaledFunction1.of(node)
 
@@ -287,28 +289,30 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
             number = None if number_of is None else getattr(form, number_of)
             if number is not None and number != idle:
                 constant = up.constant(node, number_of or "", np.array(number, real_dtype(node)))
-                y = _put(up, node, operator, [y, constant], x)
+                y = _insert_like(up, node, operator, [y, constant], x)
 
         with_number(inside, "Mul", 1.0)
         if op_type is not None:
-            y = _put(up, node, op_type, [y], x)
+            y = _insert_like(up, node, op_type, [y], x)
         with_number(outside, "Mul", 1.0)
         with_number(plus, "Add", 0.0)
-        replace(node, _put(up, node, "Identity", [x], x) if y is x else y, up.names)
+        replace(node, _insert_like(up, node, "Identity", [x], x) if y is x else y, up.names)
 
     return step
 
 
-def _image_scaler(up: Raising, node: ir.Node) -> None:
+def _image_scaler(up: UpgradeContext, node: ir.Node) -> None:
     """x * scale + bias of the channel."""
     x, dtype = _first(node), real_dtype(node)
     form = older.ImageScaler1.of(node)
     scale = up.constant(node, "scale", np.array(form.scale, dtype))
     bias = up.constant(node, "bias", np.array(form.bias, dtype).reshape(-1, 1, 1))
-    replace(node, _put(up, node, "Add", [_put(up, node, "Mul", [x, scale], x), bias], x), up.names)
+    replace(
+        node, _insert_like(up, node, "Add", [_insert_like(up, node, "Mul", [x, scale], x), bias], x), up.names
+    )
 
 
-def _crop(up: Raising, node: ir.Node) -> None:
+def _crop(up: UpgradeContext, node: ir.Node) -> None:
     """Images without `border` (left, top, right, bottom), or `scale` (height, width) from its corner on."""
     x, form = _first(node), older.Crop1.of(node)
     border, size = form.border, form.scale
@@ -326,11 +330,11 @@ def _crop(up: Raising, node: ir.Node) -> None:
     replace(node, cut, up.names)
 
 
-def _dynamic_slice(up: Raising, node: ir.Node) -> None:
+def _dynamic_slice(up: UpgradeContext, node: ir.Node) -> None:
     node.op_type = "Slice"
 
 
-def _as_it_is(up: Raising, node: ir.Node) -> None:
+def _as_it_is(up: UpgradeContext, node: ir.Node) -> None:
     """It became an operator, in the same form."""
 
 
@@ -338,7 +342,7 @@ EARLY: dict[tuple[str, int], Step] = {
     ("GlobalLpPool", 2): _lp_pool,
     ("LpPool", 2): _lp_pool,
     ("Pad", 2): _pad,
-    ("Split", 2): _split,
+    ("Split", 2): _split_sizes,
     ("Concat", 4): _concat,
     ("Reshape", 5): _reshape,
     **{(kind, 6): _overwrites

@@ -14,7 +14,7 @@ from intact.graph.core.proto import all_nodes
 from intact.graph.ops import attributes
 
 
-class Raising:
+class UpgradeContext:
     """One graph or function on its way up.
 
     Args:
@@ -76,7 +76,7 @@ class Raising:
         node.replace_input_with(index, value)
 
 
-Step = Callable[[Raising, ir.Node], None]
+Step = Callable[[UpgradeContext, ir.Node], None]
 """Brings a node from its older form to the one that it has since an opset."""
 
 

@@ -20,7 +20,7 @@ from intact.graph.core.build import Inserter, replace
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.scene import Scene
 from intact.graph.ops import attributes
-from intact.graph.opset.raising import ir_version_of, raise_opset
+from intact.graph.opset.raising import ir_version_of, upgrade_opset
 
 MIN_OPSET, MAX_OPSET = 13, 25
 NATIVE_OPSET = 18
@@ -68,7 +68,7 @@ def set_opset(model: ir.Model, target: int) -> None:
                 f"export the model again with opset={target}",
             )  # fmt: skip
         _Lowering(model.graph, target).run()
-    raise_opset(model, target)
+    upgrade_opset(model, target)
     model.opset_imports[""] = target
     for node in all_nodes(model.graph):
         node.version = None
@@ -200,7 +200,7 @@ def _shape(low: _Lowering, node: ir.Node) -> None:
     replace(node, cut, low.names)
 
 
-def _split(low: _Lowering, node: ir.Node) -> None:
+def _split_without_count(low: _Lowering, node: ir.Node) -> None:
     """num_outputs (18): before, the number of outputs says it, and sizes must be equal or given."""
     form = ops.Split.of(node)
     axis, count = form.axis, form.num_outputs
@@ -304,6 +304,6 @@ LOWERED: dict[str, Callable[[_Lowering, ir.Node], None]] = {
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "Shape": _shape,
-    "Split": _split,
+    "Split": _split_without_count,
 }  # fmt: skip
 """How the forms of opset 18 are said below it; each function is called where the target's schema differs."""

@@ -32,7 +32,7 @@ def _fold(norm: ir.Node, scene: Scene) -> Outcome:
     assert x is not None
     layer = x.producer()
     assert layer is not None
-    weight, bias = _folded_parameters(layer, norm, scene.constants)
+    weight, bias = _fold_parameters(layer, norm, scene.constants)
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         return Stays("not folded: its parameters give numbers that are not finite")
     insert = scene.inserter(layer)
@@ -50,7 +50,7 @@ def _fold(norm: ir.Node, scene: Scene) -> Outcome:
     return f"folded into {layer.op_type} '{layer.name}'"
 
 
-def _folded_parameters(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArray, NDArray]:
+def _fold_parameters(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArray, NDArray]:
     """Weight and bias of `layer` with `norm` in them, in the weight's dtype."""
     weight = constants(layer.inputs[1])
     assert weight is not None
@@ -58,7 +58,7 @@ def _folded_parameters(layer: ir.Node, norm: ir.Node, constants: Constants) -> t
         gain, shift = _affine(norm, constants)
         old = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
         bias = _bias(old, gain.size) * gain + shift
-        folded = weight.astype(np.float64) * _spread(layer, weight.shape, gain)
+        folded = weight.astype(np.float64) * _broadcast_gain(layer, weight.shape, gain)
         return folded.astype(weight.dtype), bias.astype(weight.dtype)
 
 
@@ -110,8 +110,8 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
         return f"it has {gamma.size} channels, and '{layer.name}' {channels}"
     if is_op(layer, "Gemm"):
         bias = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
-        said = ops.Gemm.of(layer)
-        if said.alpha != 1 or (bias is not None and said.beta != 1):
+        form = ops.Gemm.of(layer)
+        if form.alpha != 1 or (bias is not None and form.beta != 1):
             return f"'{layer.name}' scales its product or its bias"
         if bias is not None and bias.size not in (1, channels):
             return f"the bias of '{layer.name}' is a matrix"
@@ -143,7 +143,7 @@ def _groups(layer: ir.Node) -> int:
     return ops.ConvTranspose.of(layer).group
 
 
-def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
+def _broadcast_gain(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
     """`gain`, one per output channel, in a shape that multiplies the weight."""
     if is_op(layer, "ConvTranspose"):
         # Weight (C, M/group, ...): input channel c feeds the outputs of group c // (C/group) alone.

@@ -31,7 +31,7 @@ class _Grid:
         return np.float32(real) if np.isfinite(real) and int(back) == code else None
 
 
-def _bound_floats(node: ir.Node, scene: Scene) -> Outcome:
+def _clip_floats(node: ir.Node, scene: Scene) -> Outcome:
     """Clip the floats of codes rather than the codes; the codes stay the same.
 
     Before: ``DQ(Clip(Q(x), low, high))``, as PyTorch writes 7 bits, and Brevitas all of fewer than 8.
@@ -64,11 +64,11 @@ def _bound_floats(node: ir.Node, scene: Scene) -> Outcome:
     if reals[0] is None or reals[1] is None:
         return None
     ends = [None if low <= lowest else reals[0], None if high >= highest else reals[1]]
-    _put_clip(node, codes, grid, ends, scene)
+    _insert_clip(node, codes, grid, ends, scene)
     return f"{node.op_type} of codes became one of floats"
 
 
-def _put_clip(
+def _insert_clip(
     node: ir.Node, codes: ir.Value, grid: _Grid, ends: list[np.float32 | None], scene: Scene
 ) -> None:
     """Put DequantizeLinear, Clip and QuantizeLinear into the place of `node`."""
@@ -79,8 +79,8 @@ def _put_clip(
         zero = np.zeros((), codes.dtype.numpy())
         parameters = (*parameters, insert.constant(f"{base}.zero_point", zero))
     y = insert.node("DequantizeLinear", [codes, *parameters], f"{base}.real", dtype=real, shape=shape)
-    held = [None if end is None else insert.constant(f"{base}.end", end) for end in ends]
-    y = insert.node("Clip", [y, *held], f"{base}.clipped", dtype=real, shape=shape)
+    bounds = [None if end is None else insert.constant(f"{base}.end", end) for end in ends]
+    y = insert.node("Clip", [y, *bounds], f"{base}.clipped", dtype=real, shape=shape)
     clip = y.producer()
     assert clip is not None
     clip.metadata_props[QUANTIZER_KEY] = base or ""  # a part of the pair, which goes with it
@@ -122,9 +122,9 @@ def _grid(node: ir.Node | None, constants: Constants) -> _Grid | None:
     arrays = [constants(value) for value in values]
     face = node.outputs[0] if is_op(node, "QuantizeLinear") else node.inputs[0]
     name = FORMATS.get(face.dtype) if face is not None and face.dtype is not None else None
-    if name is None or not values or any(one is None or one.size != 1 for one in arrays):
+    if name is None or not values or any(array is None or array.size != 1 for array in arrays):
         return None
-    scale, zero = [*(one.reshape(()) for one in arrays if one is not None), np.zeros((), np.int32)][:2]
+    scale, zero = [*(array.reshape(()) for array in arrays if array is not None), np.zeros((), np.int32)][:2]
     if scale.dtype != np.float32 or not np.isfinite(scale) or scale <= 0:
         return None
     spec = QuantSpec(Format.parse(name), symmetric=not zero.any())
@@ -138,6 +138,6 @@ def _limits(codes: ir.Value) -> tuple[int, int]:
 
 
 CODE_BOUNDS = Rewrite(
-    "bound floats instead of codes", _bound_floats, ("Clip", "Max", "Min", "Relu"),
+    "bound floats instead of codes", _clip_floats, ("Clip", "Max", "Min", "Relu"),
     matches=lambda node: node.outputs[0].dtype in FORMATS,
 )  # fmt: skip

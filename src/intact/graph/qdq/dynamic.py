@@ -14,7 +14,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copied
-from intact.graph.qdq.nbits import unpacked
+from intact.graph.qdq.nbits import unpack_weight
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _FLOAT = ir.DataType.FLOAT
@@ -23,8 +23,8 @@ _FLOAT = ir.DataType.FLOAT
 def is_dynamic(node: ir.Node) -> bool:
     """Whether `DYNAMIC` looks at a node: it finds a scale while it runs, or its weight has codes."""
     if is_op(node, "DequantizeLinear"):
-        made = _moved_from(node.inputs[0]).producer() if node.inputs[0] is not None else None
-        return made is not None and is_op(made, "DynamicQuantizeLinear")
+        producer = _source_of_codes(node.inputs[0]).producer() if node.inputs[0] is not None else None
+        return producer is not None and is_op(producer, "DynamicQuantizeLinear")
     return (node.domain, node.op_type) in _RULES
 
 
@@ -77,9 +77,9 @@ class _Floats:
     ) -> ir.Value:
         """The floats whose codes `node` reads, where scale and zero point are those that they got."""
         assert codes is not None
-        made = _moved_from(codes).producer()
-        if made is not None and is_op(made, "DynamicQuantizeLinear"):
-            if scale is not made.outputs[1] or zero is not made.outputs[2]:
+        producer = _source_of_codes(codes).producer()
+        if producer is not None and is_op(producer, "DynamicQuantizeLinear"):
+            if scale is not producer.outputs[1] or zero is not producer.outputs[2]:
                 raise _Obstacle("it reads codes with the scale or zero point of others")
             return self._above(codes)
         if scale is None or self.constants(codes) is not None:
@@ -102,7 +102,7 @@ class _Floats:
             added[codes].type = ir.TensorType(_FLOAT)
         return added[codes]
 
-    def stored(
+    def store_floats(
         self, node: ir.Node, codes: ir.Value | None, factor: NDArray[np.float32], zero: NDArray[Any],
         turned: Sequence[int] = (),
     ) -> ir.Value:  # fmt: skip
@@ -113,7 +113,7 @@ class _Floats:
             floats = (whole.astype(np.float32) * factor).astype(np.float32)
             name = (codes.name if codes is not None else "") or "weight"
             array = np.ascontiguousarray(floats.transpose(turned) if turned else floats)
-            self.scene.added[key] = self.scene.inserter(node).constant(_named(name), array)
+            self.scene.added[key] = self.scene.inserter(node).constant(_name_before_quantization(name), array)
         return self.scene.added[key]
 
     def weight(
@@ -122,7 +122,7 @@ class _Floats:
         """The floats of the weight at an input, whose scales and zero points lie along its last axis."""
         stored = self.array(_input(node, codes), "weight")
         factor = self.array(_input(node, scale), "weight's scale").astype(np.float32)
-        return self.stored(
+        return self.store_floats(
             node, _input(node, codes), _along_last(factor, stored),
             _along_last(self.zero(node, zero), stored), turned,
         )  # fmt: skip
@@ -132,7 +132,7 @@ class _Floats:
         value = _input(node, index)
         return np.zeros((), np.int32) if value is None else self.array(value, "weight's zero point")
 
-    def put(
+    def replace_layer(
         self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], bias: ir.Value | None = None,
         last: ir.Node | None = None, **attributes: Any,
     ) -> None:  # fmt: skip
@@ -140,23 +140,23 @@ class _Floats:
         last = node if last is None else last
         output, name = last.outputs[0], node.name or node.op_type
         insert, shape = self.scene.inserter(last), output.shape
-        base = _named(name) if _named(name) != name else f"{name}.real"
+        base = _name_before_quantization(name) if _name_before_quantization(name) != name else f"{name}.real"
         domain = attributes.pop("domain", "")
         y = insert.node(op_type, inputs, base, dtype=_FLOAT, shape=shape, domain=domain, **attributes)
         if bias is not None:
             y = insert.node("Add", [y, bias], f"{name}.biased", dtype=_FLOAT, shape=shape)
-        kept, output.name = output.name, None
+        output_name, output.name = output.name, None
         self.scene.replace(last, y)
-        y.name = kept
+        y.name = output_name
 
     def swap(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], domain: str) -> None:
         """Let another operator make all outputs of `node`."""
-        kept = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
-        new = ir.node(op_type, inputs, copied(node), domain=domain, outputs=kept, name=node.name)
+        new_outputs = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
+        new = ir.node(op_type, inputs, copied(node), domain=domain, outputs=new_outputs, name=node.name)
         self.scene.graph.insert_before(node, new)
-        for old, made in zip(node.outputs, kept, strict=True):
+        for old, new_output in zip(node.outputs, new_outputs, strict=True):
             old.name = None
-            old.replace_all_uses_with(made, replace_graph_outputs=True)
+            old.replace_all_uses_with(new_output, replace_graph_outputs=True)
         self.scene.graph.remove(node, safe=True)
 
 
@@ -164,12 +164,12 @@ def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def _named(name: str) -> str:
+def _name_before_quantization(name: str) -> str:
     """What a weight or node was called before ONNX Runtime quantized it."""
     return name.removesuffix("_quantized").removesuffix("_quant")
 
 
-def _moved_from(codes: ir.Value) -> ir.Value:
+def _source_of_codes(codes: ir.Value) -> ir.Value:
     """The codes as they were before operators moved them."""
     while (node := codes.producer()) is not None and node.inputs and node.inputs[0] is not None:
         if not ops.may_move(node) or tuple(ops.data_inputs(node)) != (0,) or len(node.outputs) != 1:
@@ -207,7 +207,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
         index: scale for index in operands if (scale := _dynamic_scale(node.inputs[index])) is not None
     }
     static = len(operands) - len(dynamic) + stored
-    last, factors = _scaled(node, list(dynamic.values()), static, constants)
+    last, factors = _find_scale(node, list(dynamic.values()), static, constants)
     values = []
     for index in operands:
         codes, scale = node.inputs[index], dynamic.get(index)
@@ -222,27 +222,27 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
         values.append(_integer_weight(floats, node, factor))
     elif factors:
         raise _Obstacle("its sum is multiplied by more than the two scales")
-    floats.put(node, op_type, values, last=last, **copied(node))
+    floats.replace_layer(node, op_type, values, last=last, **copied(node))
     return op_type
 
 
 def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
     """The scale that a DynamicQuantizeLinear gave some codes."""
-    made = _moved_from(codes).producer() if codes is not None else None
-    return made.outputs[1] if made is not None and is_op(made, "DynamicQuantizeLinear") else None
+    producer = _source_of_codes(codes).producer() if codes is not None else None
+    return producer.outputs[1] if producer is not None and is_op(producer, "DynamicQuantizeLinear") else None
 
 
 def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Constants) -> ir.Value:
     """Which of the factors is the scale of codes: what reads them with it says so, else the first of two."""
     assert codes is not None
     numbers = [value for value in factors if (array := constants(value)) is not None and array.size == 1]
-    said = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]
-    found = next((value for value in numbers if value in said), None)
-    if found is None and len(factors) > 1 and numbers:
-        found = numbers[0]
-    if found is None:
+    dequantizer_scales = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]
+    scale = next((value for value in numbers if value in dequantizer_scales), None)
+    if scale is None and len(factors) > 1 and numbers:
+        scale = numbers[0]
+    if scale is None:
         raise _Obstacle("no DynamicQuantizeLinear makes its codes")
-    return found
+    return scale
 
 
 def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32]) -> ir.Value:
@@ -254,15 +254,15 @@ def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32])
         if factor.size not in (1, columns) or (factor.size > 1 and factor.shape[-1] != columns):
             raise _Obstacle("the factors of its sum do not belong to its output channels")
         factor = factor.reshape(-1) if factor.size > 1 else factor.reshape(())
-        return floats.stored(node, weight, factor, _along_last(zero, stored))
+        return floats.store_floats(node, weight, factor, _along_last(zero, stored))
     channels = (-1, *[1] * (stored.ndim - 1))
     if factor.size > 1 and (factor.ndim < stored.ndim - 1 or factor.shape[-stored.ndim + 1] != factor.size):
         raise _Obstacle("the factors of its sum do not belong to its output channels")
     factor, zero = (a.reshape(channels) if a.size > 1 else a.reshape(()) for a in (factor, zero))
-    return floats.stored(node, weight, factor, zero)
+    return floats.store_floats(node, weight, factor, zero)
 
 
-def _scaled(
+def _find_scale(
     node: ir.Node, scales: list[ir.Value], static: int, constants: Constants
 ) -> tuple[ir.Node, list[ir.Value]]:
     """The last Mul that gives a sum its scale, and what it multiplies by beside the scales of dynamic codes.
@@ -295,7 +295,7 @@ def _leaves(value: ir.Value | None) -> list[ir.Value]:
     assert value is not None
     node = value.producer()
     if node is not None and is_op(node, "Mul"):
-        return [leaf for one in node.inputs for leaf in _leaves(one)]
+        return [leaf for factor in node.inputs for leaf in _leaves(factor)]
     return [value]
 
 
@@ -316,14 +316,14 @@ def _dequantize(floats: _Floats, node: ir.Node) -> str:
 
 
 def _dynamic_product(floats: _Floats, node: ir.Node) -> str:
-    floats.put(node, "MatMul", [node.inputs[0], floats.weight(node, 1, 2, 3)], _input(node, 4))
+    floats.replace_layer(node, "MatMul", [node.inputs[0], floats.weight(node, 1, 2, 3)], _input(node, 4))
     return "MatMul"
 
 
 def _product_of_codes(floats: _Floats, node: ir.Node) -> str:
     weight = floats.weight(node, 1, 3, 5)
     real = floats.real(node, node.inputs[0], _input(node, 2), _input(node, 4))
-    floats.put(node, "MatMul", [real, weight], _input(node, 6))
+    floats.replace_layer(node, "MatMul", [real, weight], _input(node, 6))
     return "MatMul"
 
 
@@ -365,11 +365,13 @@ def _few_bits(floats: _Floats, node: ir.Node) -> str:
     zeros = None if zero is None else floats.array(zero, "weight's zero point")
     if scale.dtype != np.float32:
         raise _Obstacle("it does not compute in float32")
-    array = unpacked(node, codes, scale, zeros)
+    array = unpack_weight(node, codes, scale, zeros)
     if array is None:
         raise _Obstacle("its codes are of a layout that is not known here")
-    weight = floats.scene.inserter(node).constant(_named(node.inputs[1].name or "weight"), array)  # type: ignore[union-attr]
-    floats.put(node, "MatMul", [node.inputs[0], weight], _input(node, 5))
+    stored = node.inputs[1]
+    name = _name_before_quantization((stored.name if stored is not None else "") or "weight")
+    weight = floats.scene.inserter(node).constant(name, array)
+    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], _input(node, 5))
     return "MatMul"
 
 

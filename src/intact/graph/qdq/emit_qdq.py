@@ -74,9 +74,9 @@ class Pair:
             return real.transpose(np.argsort(self.perm))
         if self.order is None:
             return real
-        found = np.empty(self.order.size, real.dtype)
-        found[self.order.reshape(-1)] = real.reshape(-1)
-        return found.reshape(shape)
+        array = np.empty(self.order.size, real.dtype)
+        array[self.order.reshape(-1)] = real.reshape(-1)
+        return array.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
     pairs = []
     for marker in find_markers(model):
         new = reordered.get(marker.node)
-        scale, zero_point, made = emitter.emit(marker)
+        scale, zero_point, emitted = emitter.emit(marker)
         if new is not None:
             scale, zero_point = _parameters(new.before)
         pairs.append(Pair(
             marker.quantizer, marker.spec if new is None else new.before.spec, scale, zero_point,
-            made.real.name or "", made.perm, made.constant, made.constant and fold_weights,
+            emitted.real.name or "", emitted.perm, emitted.constant, emitted.constant and fold_weights,
             None if new is None else new.order,
         ))  # fmt: skip
     model.opset_imports.pop("intact", None)
@@ -234,7 +234,7 @@ class _PairInserter:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
         if self._axis is None:
-            low, high = (self._bound(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
+            low, high = (self._float_constant(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
             return self._real("Clip", [x, low, high], "clipped")
         if x.shape is None:
             raise UnsupportedError(
@@ -245,7 +245,9 @@ class _PairInserter:
             )
         spread = [1] * len(x.shape)
         spread[self._axis] = -1
-        low, high = (self._bound(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True))
+        low, high = (
+            self._float_constant(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True)
+        )
         return self._real("Min", [self._real("Max", [x, low], "above"), high], "clipped")
 
     def _real(self, op_type: str, inputs: list[ir.Value], suffix: str) -> ir.Value:
@@ -261,7 +263,7 @@ class _PairInserter:
         node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer
         return output
 
-    def _bound(self, name: str, values: NDArray) -> ir.Value:
+    def _float_constant(self, name: str, values: NDArray) -> ir.Value:
         return self._insert.constant(f"{self._base}.{name}", np.asarray(values, np.float32))
 
     def quantize(self, x: ir.Value) -> ir.Value:
@@ -288,7 +290,7 @@ class _PairInserter:
         # Reals beyond a narrow grid are clipped in the stored tensor: nodes between a weight and its pair
         # would keep compilers from folding it, and the codes are the same.
         if self.clips:
-            x = self._clipped(x)
+            x = self._clip(x)
         stored = self._insert.constant(f"{base}.real", x)
         return self.quantize(stored)
 
@@ -298,7 +300,7 @@ class _PairInserter:
             return numerics.quantize(x, self._scale, self._zero_point, self._spec)
         return kernels.quantize(x, self._scale, self._zero_point, self._spec)
 
-    def _clipped(self, x: NDArray) -> NDArray:
+    def _clip(self, x: NDArray) -> NDArray:
         spec = self._spec.with_(axis=self._axis)
         low, high = numerics.representable_range(self._scale, self._zero_point, spec)
         clipped: NDArray = np.minimum(

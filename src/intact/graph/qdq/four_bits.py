@@ -73,8 +73,8 @@ def _zero_point(node: ir.Node, constants: Constants) -> int | None:
     if ops.QuantizeLinear.of(node).block_size:
         return None
     value = node.inputs[2] if len(node.inputs) > 2 else None
-    found = constants(value) if value is not None else np.zeros((), np.int8)
-    return int(found.reshape(())) if found is not None and found.size == 1 else None
+    zero_points = constants(value) if value is not None else np.zeros((), np.int8)
+    return int(zero_points.reshape(())) if zero_points is not None and zero_points.size == 1 else None
 
 
 def _read_as(node: ir.Node, wider: type, insert: Inserter, constants: Constants) -> None:

@@ -30,7 +30,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     DynamicQuantizeLinear), the weight and `c` are constant, and nobody else reads the integers.
     """
     op_type, constants = node.op_type, scene.constants
-    product = _scaled_product(node, constants)
+    product = _find_scale(node, constants)
     if isinstance(product, str):
         return Stays(f"{op_type} stays: {product}")
     last, weight_scale = product
@@ -66,7 +66,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     return f"{op_type} became Q/DQ around {real_type}"
 
 
-def _scaled_product(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
+def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
     """The Mul that makes floats of the sum, and the weight's scale: its factor over the input's scale."""
     quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
     if quantize is None or not is_op(quantize, "QuantizeLinear"):

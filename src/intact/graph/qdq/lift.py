@@ -80,19 +80,19 @@ class _Lifter:
             node.outputs[0].dtype,
             node.inputs,
         )
-        made: dict[ir.Value, ir.Value] = {}
+        dequantized: dict[ir.Value, ir.Value] = {}
         for index in inputs:
             codes = mover.inputs[index]
             assert codes is not None
-            if codes not in made:
-                made[codes] = insert.node(
+            if codes not in dequantized:
+                dequantized[codes] = insert.node(
                     "DequantizeLinear",
                     [codes, *parameters[1:]],
                     f"{codes.name}.real",
                     dtype=dtype,
                     shape=codes.shape,
                 )
-            mover.replace_input_with(index, made[codes])
+            mover.replace_input_with(index, dequantized[codes])
         if mover.op_type == "Pad" and (fill or len(mover.inputs) > 2):
             mover.resize_inputs(max(3, len(mover.inputs)))
             real = np.array(fill, np.float32 if dtype is None else dtype.numpy())
@@ -103,4 +103,4 @@ class _Lifter:
             moved = reader.inputs[0]
             assert moved is not None
             self._scene.replace(reader, moved)
-        return [producer for value in made.values() if (producer := value.producer()) is not None]
+        return [producer for value in dequantized.values() if (producer := value.producer()) is not None]

@@ -48,37 +48,40 @@ def mark(model: ir.Model, marks: Iterable[Mark]) -> None:
     values = {value.name: value for value in values_of(model.graph) if value.name}
     nodes = {node.name: node for node in all_nodes(model.graph)}
     scene = Scene(model.graph)
-    for one in marks:
-        if one.value not in values:
+    for mark_record in marks:
+        if mark_record.value not in values:
             raise QuantValueError(
-                f"mark '{one.value}'", "no such value", "a value of the main graph",
+                f"mark '{mark_record.value}'", "no such value", "a value of the main graph",
                 "place the marks on the graph as it is now",
             )  # fmt: skip
-        _insert(scene, one, values[one.value], nodes)
+        _insert(scene, mark_record, values[mark_record.value], nodes)
     model.graph.opset_imports[DOMAIN] = 1
 
 
-def _insert(scene: Scene, one: Mark, value: ir.Value, nodes: dict[str | None, ir.Node]) -> None:
+def _insert(scene: Scene, mark_record: Mark, value: ir.Value, nodes: dict[str | None, ir.Node]) -> None:
     producer = value.producer()
     insert = scene.inserter(producer or scene.graph[0], after=producer is not None)
-    base = one.name or one.value
-    ends = [insert.constant(f"{base}._amax", np.float32(one.amax))]
-    if one.amin is not None:
-        ends.append(insert.constant(f"{base}._amin", np.float32(one.amin)))
-    attributes: dict[str, object] = {"format": one.spec.format.name, "narrow": int(one.spec.narrow)}
-    if one.spec.axes:
-        attributes["axis"] = list(one.spec.axes)
-    if one.spec.block_size is not None:
-        attributes["block_size"] = one.spec.block_size
+    base = mark_record.name or mark_record.value
+    ends = [insert.constant(f"{base}._amax", np.float32(mark_record.amax))]
+    if mark_record.amin is not None:
+        ends.append(insert.constant(f"{base}._amin", np.float32(mark_record.amin)))
+    attributes: dict[str, object] = {
+        "format": mark_record.spec.format.name,
+        "narrow": int(mark_record.spec.narrow),
+    }
+    if mark_record.spec.axes:
+        attributes["axis"] = list(mark_record.spec.axes)
+    if mark_record.spec.block_size is not None:
+        attributes["block_size"] = mark_record.spec.block_size
     marked = insert.node(
         OP_TYPE, [value, *ends], f"{base}._marked", domain=DOMAIN,
         dtype=value.dtype, shape=value.shape, **attributes,
     )  # fmt: skip
-    for name, index in one.readers:
+    for name, index in mark_record.readers:
         reader = nodes.get(name)
         if reader is None or index >= len(reader.inputs) or reader.inputs[index] is not value:
             raise QuantValueError(
-                f"mark '{one.value}'", f"a reader {name}[{index}] that does not read it",
+                f"mark '{mark_record.value}'", f"a reader {name}[{index}] that does not read it",
                 "(node name, input index) of a reader", "place the marks on the graph as it is now",
             )  # fmt: skip
         reader.replace_input_with(index, marked)

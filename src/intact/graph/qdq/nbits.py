@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 
 
-def unpacked(
+def unpack_weight(
     node: ir.Node, codes: NDArray[Any], scale: NDArray[np.float32], zero: NDArray[Any] | None
 ) -> NDArray[np.float32] | None:
     """The weight of a MatMulNBits as float32 [K, N]; None where its parts are not as its attributes say.

@@ -27,8 +27,8 @@ def _form(node: ir.Node) -> QOperator | None:
     """What a node says, where it is an operator on codes that the book has."""
     if is_op(node, "QLinearConv", domain=MICROSOFT):  # ONNX's, and it may have its channels last
         return ops.QLinearConv.of(node)
-    said = ops.read(node)
-    return said if isinstance(said, QOperator) else None
+    record = ops.read(node)
+    return record if isinstance(record, QOperator) else None
 
 
 def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
@@ -46,9 +46,9 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
         return Stays(f"{op_type} stays: {obstacle}")
     insert = scene.inserter(node)
     floats = [_input(node, at) for at in form.plain]
-    floats += [_dequantized_input(node, at, scene) for at in form.data_inputs(node)]
+    floats += [_dequantize_input(node, at, scene) for at in form.data_inputs(node)]
     if form.bias is not None and _input(node, form.bias) is not None:
-        floats.append(_dequantized_bias(node, form, scene))
+        floats.append(_dequantize_bias(node, form, scene))
     output, base = node.outputs[0], node.name or op_type
     y = _float_node(node, form, floats, insert)
     if (scale := _input(node, form.written)) is not None:
@@ -79,7 +79,7 @@ def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], i
     return make("Transpose", [y], f"{base}.last", shape=shape, perm=last)
 
 
-def _dequantized_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
+def _dequantize_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
     """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
     codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
     assert codes is not None
@@ -104,7 +104,7 @@ def _scale_axis(
     return {"axis": form.scale_axis(2 if codes.shape is None else len(codes.shape))}
 
 
-def _dequantized_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
+def _dequantize_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
     """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
     assert form.bias is not None
     codes, (first, second) = _input(node, form.bias), form.data_inputs(node)

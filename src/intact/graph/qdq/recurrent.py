@@ -102,14 +102,14 @@ class _Settler:
             constant = None if only_marked else self._constants(value)
             if constant is not None:
                 self._stored[value] = insert.constant(value.name or "weight", constant)
-            elif (made := self._marked(value, insert)) is not None:
-                self._stored[value] = made
+            elif (marked := self._move_marker(value, insert)) is not None:
+                self._stored[value] = marked
             else:
                 return
         node.replace_input_with(index, self._stored[value])
         self._drop(value)
 
-    def _marked(self, value: ir.Value, insert: Inserter) -> ir.Value | None:
+    def _move_marker(self, value: ir.Value, insert: Inserter) -> ir.Value | None:
         """A marker behind everything that moves what another one marks; None where a guard forbids it."""
         way = _way(value, self._constants)
         if way is None or way[0].outputs[0] is value:
@@ -126,39 +126,42 @@ class _Settler:
     def _order(self, value: ir.Value, way: list[ir.Node], shape: tuple[int, ...]) -> NDArray[np.int64]:
         """What `way` makes of the places of a tensor's elements."""
         places = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
-        known: dict[ir.Value, NDArray] = {way[0].outputs[0]: places}
+        places_of: dict[ir.Value, NDArray] = {way[0].outputs[0]: places}
         for node in way[1:]:
-            read = [known[v] if v in known else self._constants(v) for v in node.inputs]
-            known.update(zip(node.outputs, evaluate_node(node, read), strict=False))
-        order: NDArray[np.int64] = known[value]
+            read = [places_of[v] if v in places_of else self._constants(v) for v in node.inputs]
+            places_of.update(zip(node.outputs, evaluate_node(node, read), strict=False))
+        order: NDArray[np.int64] = places_of[value]
         return order
 
     def _remark(
         self, marker: Marker, x: NDArray, order: NDArray[np.int64], insert: Inserter
     ) -> ir.Value | None:
         given = [end for end in (marker.amax, marker.amin) if end is not None]
-        ends = [_spread(end, x.shape, marker.spec)[order] for end in given]
+        ends = [_expand_range(end, x.shape, marker.spec)[order] for end in given]
         axis = _axis(ends) if marker.spec.axis is not None else None
         if axis is None and marker.spec.axis is not None:
             return None
         old, base = marker.node, f"{marker.quantizer}.laid"
-        kept = [_along(end, axis) for end in ends]
+        range_ends = [_along(end, axis) for end in ends]
         inputs = [
             insert.constant(base, x.reshape(-1)[order]),
-            *(insert.constant(f"{base}.{n}", e) for n, e in zip(("_amax", "_amin"), kept, strict=False)),
+            *(
+                insert.constant(f"{base}.{n}", e)
+                for n, e in zip(("_amax", "_amin"), range_ends, strict=False)
+            ),
         ]
         attributes = copied(old, "axis")
         if axis is not None:
             attributes["axis"] = ir.AttrInt64s("axis", [axis])
-        made = insert.node(
+        marker_output = insert.node(
             old.op_type, inputs, f"{base}.marked", domain=old.domain, dtype=old.outputs[0].dtype,
             shape=ir.Shape(order.shape), **attributes,
         )  # fmt: skip
-        node = made.producer()
+        node = marker_output.producer()
         assert node is not None
         node.metadata_props.update(old.metadata_props)
         self._new[node] = Reordered(marker, order)
-        return made
+        return marker_output
 
     def _drop(self, value: ir.Value) -> None:
         """Remove what made `value`, as far as nobody else reads it."""
@@ -168,8 +171,8 @@ class _Settler:
         above = [v for v in node.inputs if v is not None]
         self._graph.remove(node, safe=True)
         drop_unused(self._graph, *above)
-        for one in above:
-            self._drop(one)
+        for unused in above:
+            self._drop(unused)
 
 
 def _is_laid(value: ir.Value) -> bool:
@@ -186,15 +189,15 @@ def _moves_one(node: ir.Node, constants: Constants) -> bool:
 
 def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
     """The one marker that `value` depends on, and what moves its elements, in the graph's order."""
-    found: dict[ir.Node, None] = {}
+    way: dict[ir.Node, None] = {}
     waiting = [value]
     while waiting:
         node = waiting.pop().producer()
         if node is None:
             return None
-        if node in found:
+        if node in way:
             continue
-        found[node] = None
+        way[node] = None
         if is_marker(node):
             continue
         if not ops.may_move(node) or ops.computes(node, constants):
@@ -206,13 +209,13 @@ def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
                 waiting.append(read)
             elif read is not None and read not in constants:
                 return None
-    if sum(map(is_marker, found)) != 1:
+    if sum(map(is_marker, way)) != 1:
         return None
     assert value.graph is not None
-    return [node for node in value.graph if node in found]
+    return [node for node in value.graph if node in way]
 
 
-def _spread(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantSpec) -> NDArray[np.float32]:
+def _expand_range(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantSpec) -> NDArray[np.float32]:
     """One number for each element, flat."""
     along = [1] * len(shape)
     for axis in spec.axes:

@@ -39,10 +39,14 @@ def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
 
 def _asks_for_masked_rows(test: ir.Value | None, bias: ir.Value | None, constants: Constants) -> bool:
     """Whether `test` says which rows of `bias` are -inf alone, computed or as a constant."""
-    known, given = constants(test), constants(bias)
-    if known is not None and given is not None:
-        is_masked = np.isneginf(given).all(axis=-1, keepdims=True) if given.ndim else np.isneginf(given)
-        return known.dtype == bool and np.array_equal(known, is_masked)
+    test_array, bias_array = constants(test), constants(bias)
+    if test_array is not None and bias_array is not None:
+        is_masked = (
+            np.isneginf(bias_array).all(axis=-1, keepdims=True)
+            if bias_array.ndim
+            else np.isneginf(bias_array)
+        )
+        return test_array.dtype == bool and np.array_equal(test_array, is_masked)
     equal = _maker(test, "Equal")
     largest = _maker(None if equal is None else equal.inputs[0], "ReduceMax")
     if equal is None or largest is None or largest.inputs[0] is not bias:

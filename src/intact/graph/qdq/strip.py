@@ -12,7 +12,7 @@ from intact import numerics
 from intact.graph import ops
 from intact.graph.core.build import is_read
 from intact.graph.core.notes import Note
-from intact.graph.core.order import put_constants_first
+from intact.graph.core.order import move_constants_first
 from intact.graph.core.prune import prune
 from intact.graph.core.scene import Scene
 from intact.graph.core.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
@@ -64,7 +64,7 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
     DYNAMIC(model)
-    put_constants_first(model)
+    move_constants_first(model)
     CODE_BOUNDS(model)
     lift_dequantize(model)
     stripper = _Stripper(model.graph)
@@ -109,13 +109,13 @@ class _Stripper:
         view = quantization_of(node.outputs[0], self._constants)
         if view is not None and (view.source is not None or view.constant):
             value = (
-                self._bypass(node, view.source) if view.source is not None else self._dequantized(node, view)
+                self._bypass(node, view.source) if view.source is not None else self._dequantize(node, view)
             )
             bounds = self._bounds(view.source)
-            found = Stripped(view.spec, view.scale, view.zero_point, bounds or (-np.inf, np.inf))
+            stripped = Stripped(view.spec, view.scale, view.zero_point, bounds or (-np.inf, np.inf))
             if bounds is not None:
-                self.found[value.name or ""] = found
-            self.found.setdefault(value.name or "", found)
+                self.found[value.name or ""] = stripped
+            self.found.setdefault(value.name or "", stripped)
         elif view is None and (bias := quantized_bias_of(node.outputs[0], self._constants)) is not None:
             scale = bias.scale if bias.scale.size > 1 else bias.scale.reshape(())
             self._store(node, bias.codes.astype(np.float32) * scale)
@@ -154,7 +154,7 @@ class _Stripper:
             self._graph.remove(node, safe=True)
         return origin
 
-    def _dequantized(self, node: ir.Node, view: QuantizedValue) -> ir.Value:
+    def _dequantize(self, node: ir.Node, view: QuantizedValue) -> ir.Value:
         codes = self._constants(view.codes)
         assert codes is not None
         q = codes.astype(np.float32) if view.spec.format.is_float else codes.astype(np.int32)

@@ -69,9 +69,9 @@ class Seen:
     y: NDArray[np.float32]
 
 
-def tagged_pairs(model: ir.Model) -> list[Tagged]:
+def read_named_pairs(model: ir.Model) -> list[Tagged]:
     """Every pair of the main graph that names its quantizer, in the graph's order."""
-    constants, found = Constants(model.graph), list[Tagged]()
+    constants, pairs = Constants(model.graph), list[Tagged]()
     for node in model.graph:
         if node.op_type != "DequantizeLinear" or QUANTIZER_KEY not in node.metadata_props:
             continue
@@ -82,5 +82,5 @@ def tagged_pairs(model: ir.Model) -> list[Tagged]:
             maker = None if quantized.source is None else quantized.source.producer()
             guarded = None if maker is None else guarded_softmax(maker, constants)
             name = node.metadata_props[QUANTIZER_KEY]
-            found.append(Tagged(name, quantized, stored, readers, guarded))
-    return found
+            pairs.append(Tagged(name, quantized, stored, readers, guarded))
+    return pairs

@@ -100,18 +100,25 @@ class _Mover:
             return False
         places = [index for index in ops.data_inputs(node) if index < len(node.inputs)]
         sources = [self._source(node.inputs[index]) for index in places]
-        known = [one for one in sources if one is not None]
-        if len(known) < len(sources) or len({one.dtype for one in known}) != 1:
+        moved_sources = [source for source in sources if source is not None]
+        if len(moved_sources) < len(sources) or len({source.dtype for source in moved_sources}) != 1:
             return False
-        starts = np.cumsum([0, *(len(one.scales) for one in known)])
-        granules = [one.granules + np.int32(start) for one, start in zip(known, starts, strict=False)]
+        starts = np.cumsum([0, *(len(source.scales) for source in moved_sources)])
+        granules = [
+            source.granules + np.int32(start) for source, start in zip(moved_sources, starts, strict=False)
+        ]
         # Codes of 4 bits are no type of all operators of ONNX's reference; numbers of 32 bits are.
-        codes = self._evaluate(node, places, [one.codes.astype(np.int32) for one in known])
-        table = np.concatenate([one.scales for one in known]), np.concatenate([one.zeros for one in known])
+        codes = self._evaluate(node, places, [source.codes.astype(np.int32) for source in moved_sources])
+        table = (
+            np.concatenate([source.scales for source in moved_sources]),
+            np.concatenate([source.zeros for source in moved_sources]),
+        )
         for value, moved, number in zip(
             node.outputs, codes, self._evaluate(node, places, granules), strict=False
         ):
-            self._moved[value] = _Moved(moved.astype(known[0].codes.dtype), number, *table, known[0].dtype)
+            self._moved[value] = _Moved(
+                moved.astype(moved_sources[0].codes.dtype), number, *table, moved_sources[0].dtype
+            )
         self._nodes.append(node)
         return True
 
@@ -137,16 +144,16 @@ class _Mover:
         if axis is not None:
             shape[axis] = len(scales)
         granules = np.broadcast_to(np.arange(len(scales), dtype=np.int32).reshape(shape), codes.shape)
-        self._moved[value] = found = _Moved(codes, granules, scales, zeros, view.codes.dtype)
+        self._moved[value] = moved = _Moved(codes, granules, scales, zeros, view.codes.dtype)
         producer = value.producer()
         assert producer is not None
         self._nodes.append(producer)
-        return found
+        return moved
 
     def _store(self, node: ir.Node, value: ir.Value) -> Note | None:
         """Let those who compute with `value` read a DequantizeLinear of its moved codes."""
         readers = [use.node for use in value.uses()]
-        if value.is_graph_output() or all(is_op(one, *_MOVES) for one in readers):
+        if value.is_graph_output() or all(is_op(reader, *_MOVES) for reader in readers):
             return None
         moved = self._moved[value]
         granules = moved.axis() if moved.codes.size else None

@@ -20,28 +20,28 @@ _MASK, _PAST, _LENGTHS = 3, 4, 6  # inputs behind query, key and value
 _SCORES, _WEIGHTS = 0, 3  # what `qk_matmul_output` may be; 1 and 2 changed places between versions of ONNX
 
 
-def _open_attention(node: ir.Node, scene: Scene) -> Outcome:
+def _decompose_attention(node: ir.Node, scene: Scene) -> Outcome:
     """Write an Attention of ONNX (opset 23 and newer) as MatMul, Softmax and MatMul.
 
     Before: ``Attention(q, k, v, mask)``, all of them [batch, heads, places, size].
     After:  ``MatMul(Softmax(MatMul(q, Transpose(k, [0, 1, 3, 2])) * scale + mask), v)``.
 
     Queries of three axes are cut into heads first, and what comes out is put together again; the past goes
-    in front of keys and values; a key that several queries share is repeated; a causal mask, or a window,
+    in front of keys and values; a key that several queries share is repeat_heads; a causal mask, or a window,
     becomes an addend, and so does how many keys each sample has (`nonpad_kv_seqlen`), whose last ones stand
     beside the queries then; rows of which a mask leaves nothing to attend to become 0.
 
     Guards: sizes and numbers of heads are known; a mask is as long as the keys.
     """
     heads = _Heads.of(node)
-    why = "sizes of its heads are not known" if heads is None else _barred(node)
+    why = "sizes of its heads are not known" if heads is None else _obstacle(node)
     if heads is None or why:
         return Stays(f"Attention stays one node: {why}")
     _open(node, heads, scene.names)
     return "Attention is written as two products and a Softmax"
 
 
-def attended(
+def attention_scores(
     write: Writer,
     q: ir.Value,
     k: ir.Value,
@@ -113,15 +113,15 @@ class _Heads:
         if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
             return None
         if len(q) == 4:
-            found = q[1], k[1], q[3], v[3]
+            counts = q[1], k[1], q[3], v[3]
         else:
             form = ops.Attention.of(node)
             queries, keys = form.q_num_heads, form.kv_num_heads
-            found = queries, keys, _part(q[2], queries), _part(v[2], keys)
-        known = [size for size in found if size]
-        if len(known) < len(found) or known[0] % known[1]:
+            counts = queries, keys, _part(q[2], queries), _part(v[2], keys)
+        known_counts = [size for size in counts if size]
+        if len(known_counts) < len(counts) or known_counts[0] % known_counts[1]:
             return None
-        return cls(known[0], known[1], known[2], known[3], len(q) == 3)
+        return cls(known_counts[0], known_counts[1], known_counts[2], known_counts[3], len(q) == 3)
 
 
 def _part(whole: int | None, count: int) -> int | None:
@@ -134,7 +134,7 @@ def _sizes(value: ir.Value | None) -> list[int | None]:
     return [] if shape is None else [size if isinstance(size, int) else None for size in shape]
 
 
-def _barred(node: ir.Node) -> str:
+def _obstacle(node: ir.Node) -> str:
     """Why a node cannot be written as others; empty where it can."""
     q, k, *_ = node.inputs
     assert q is not None and k is not None
@@ -164,25 +164,25 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
     present = k, v
     group = heads.queries // heads.keys
     if group > 1:
-        k = repeated(write, k, group, heads.queries, heads.size)
-        v = repeated(write, v, group, heads.queries, heads.width)
+        k = repeat_heads(write, k, group, heads.queries, heads.size)
+        v = repeat_heads(write, v, group, heads.queries, heads.width)
     bias = _bias(write, node, (q, k), mask, old_keys, lengths)
     form = ops.Attention.of(node)
     scale = 1 / sqrt(heads.size) if form.scale is None else form.scale
     # Causal masks alone leave each query at least one key; a window does not where queries outnumber keys.
     guarded = mask is not None or lengths is not None or form.left_window_size >= 0
-    raw, weights = attended(write, q, k, scale, bias, softcap=form.softcap, guarded=guarded)
+    raw, weights = attention_scores(write, q, k, scale, bias, softcap=form.softcap, guarded=guarded)
     y = write.names(write("MatMul", weights, v))
     scores = weights if form.qk_matmul_output_mode == _WEIGHTS else raw
-    made = join_heads(write, y) if heads.joined else y, *present, scores
+    results = join_heads(write, y) if heads.joined else y, *present, scores
     own = [
-        write("Identity", one) if is_read(old) and one in node.inputs else one
-        for old, one in zip(node.outputs, made, strict=False)
+        write("Identity", result) if is_read(old) and result in node.inputs else result
+        for old, result in zip(node.outputs, results, strict=False)
     ]
     take_place(node, own, names)
 
 
-def repeated(write: Writer, x: ir.Value, times: int, heads: int, size: int) -> ir.Value:
+def repeat_heads(write: Writer, x: ir.Value, times: int, heads: int, size: int) -> ir.Value:
     """[batch, keys, places, size] with each head `times` times in a row, `heads` of them."""
     apart = write("Unsqueeze", x, write.sizes(2))
     spread = write("Expand", apart, write.sizes(1, 1, times, 1, 1))
@@ -198,14 +198,14 @@ def _bias(
     lengths: ir.Value | None,
 ) -> ir.Value | None:
     """What is added to the scores of queries and all keys; None for nothing."""
-    found = []
+    addends = []
     if mask is not None and mask.dtype == _T.BOOL:
-        found.append(zero_where(write, mask))
+        addends.append(zero_where(write, mask))
     elif mask is not None:
-        found.append(mask if mask.dtype == write.dtype else write("Cast", mask, to=int(write.dtype)))
+        addends.append(mask if mask.dtype == write.dtype else write("Cast", mask, to=int(write.dtype)))
     if (allowed := _in_reach(write, node, *read, past, lengths)) is not None:
-        found.append(zero_where(write, allowed))
-    return write("Add", *found) if len(found) > 1 else found[0] if found else None
+        addends.append(zero_where(write, allowed))
+    return write("Add", *addends) if len(addends) > 1 else addends[0] if addends else None
 
 
 def zero_where(write: Writer, allowed: ir.Value) -> ir.Value:
@@ -265,8 +265,8 @@ def size_of(write: Writer, x: ir.Value, axis: int) -> ir.Value:
 
 def count_to(write: Writer, end: ir.Value) -> ir.Value:
     """0, 1, 2, ... in front of `end`, int64."""
-    zero, one = (write.constant(number, np.int64) for number in (0, 1))
-    return write("Range", zero, end, one, dtype=_T.INT64)
+    zero, step = (write.constant(number, np.int64) for number in (0, 1))
+    return write("Range", zero, end, step, dtype=_T.INT64)
 
 
-ATTENTION = Rewrite("write out Attention", _open_attention, ("Attention",), ensures=Ensures(shapes=True))
+ATTENTION = Rewrite("write out Attention", _decompose_attention, ("Attention",), ensures=Ensures(shapes=True))

@@ -19,7 +19,7 @@ _OURS = "intact"
 """The domain of nodes that mark a tensor, and hand it on."""
 
 
-def _open_product(node: ir.Node, scene: Scene) -> Outcome:
+def _multiply_by_all(node: ir.Node, scene: Scene) -> Outcome:
     """Multiply rows by all matrices, and choose of what that makes, where indices choose a matrix for each.
 
     Before: ``MatMul(Unsqueeze(x, [1]), Gather(w, index))``, w a marked constant [4, 32, 64].
@@ -32,7 +32,7 @@ def _open_product(node: ir.Node, scene: Scene) -> Outcome:
     asks for other weights; sizes of w are known.
     """
     for side in (1, 0):
-        chosen = _chosen(node, side)
+        chosen = _match(node, side)
         if chosen is not None:
             _open(node, chosen, scene.names)
             return "a product with chosen matrices is one with all of them"
@@ -68,7 +68,7 @@ class _Chosen:
         return len(self.index.shape) - (0 if self.flat else 1)
 
 
-def _chosen(node: ir.Node, side: int) -> _Chosen | None:
+def _match(node: ir.Node, side: int) -> _Chosen | None:
     """`node`, if its operand `side` is chosen from a marked constant, one matrix for each row."""
     read, rows = node.inputs[side], node.inputs[1 - side]
     gather, turned = _gather_above(read)
@@ -79,12 +79,12 @@ def _chosen(node: ir.Node, side: int) -> _Chosen | None:
         return None
     flat = gather.op_type == "Gather"
     leading = list(index.shape)[: None if flat else -1]
-    sizes, one = list(rows.shape), len(leading) + (0 if side else 1)
-    if known_sizes(matrices.shape) is None or len(sizes) != len(leading) + 2 or sizes[one] != 1:
+    sizes, unit_axis = list(rows.shape), len(leading) + (0 if side else 1)
+    if known_sizes(matrices.shape) is None or len(sizes) != len(leading) + 2 or sizes[unit_axis] != 1:
         return None
     shared = _shared(sizes[: len(leading)], leading)
     turned = turned != (side == 0)
-    return None if shared is None else _Chosen(rows, matrices, index, flat, turned, shared, one)
+    return None if shared is None else _Chosen(rows, matrices, index, flat, turned, shared, unit_axis)
 
 
 def _gather_above(value: ir.Value | None) -> tuple[ir.Node | None, bool]:
@@ -105,8 +105,10 @@ def _gather_above(value: ir.Value | None) -> tuple[ir.Node | None, bool]:
 
 def _of_tuples_of_one(node: ir.Node) -> bool:
     index = node.inputs[1]
-    one = index is not None and index.shape is not None and len(index.shape) > 0 and index.shape[-1] == 1
-    return one and ops.GatherND.of(node).batch_dims == 0
+    is_of_tuples = (
+        index is not None and index.shape is not None and len(index.shape) > 0 and index.shape[-1] == 1
+    )
+    return is_of_tuples and ops.GatherND.of(node).batch_dims == 0
 
 
 def _turns(node: ir.Node) -> bool:
@@ -149,19 +151,21 @@ def _open(node: ir.Node, chosen: _Chosen, names: Namer) -> None:
     def numbers(*values: int) -> ir.Value:
         return insert.constant(f"{name}.numbers", np.array(values, np.int64))
 
-    def made(op_type: str, read: list[ir.Value], what: str, *shape: Any, **attributes: Any) -> ir.Value:
+    def insert_node(
+        op_type: str, read: list[ir.Value], what: str, *shape: Any, **attributes: Any
+    ) -> ir.Value:
         return insert.node(op_type, read, f"{name}{what}", dtype=dtype, shape=ir.Shape(shape), **attributes)
 
     perm = [2, 0, 1] if chosen.turned else [1, 0, 2]
-    turned = made("Transpose", [chosen.matrices], ".turned", depth, number, width, perm=perm)
-    beside = made("Reshape", [turned, numbers(0, -1)], ".beside", depth, number * width)
+    turned = insert_node("Transpose", [chosen.matrices], ".turned", depth, number, width, perm=perm)
+    beside = insert_node("Reshape", [turned, numbers(0, -1)], ".beside", depth, number * width)
     assert chosen.index.shape is not None and old.shape is not None
     front = list(chosen.index.shape)[: chosen.shared]
     gone = numbers(*range(chosen.shared, chosen.leading), chosen.axis)
-    rows = made("Squeeze", [chosen.rows, gone], ".rows", *front, depth)
-    every = made("MatMul", [rows, beside], "", *front, number * width)
+    rows = insert_node("Squeeze", [chosen.rows, gone], ".rows", *front, depth)
+    every = insert_node("MatMul", [rows, beside], "", *front, number * width)
     shape = numbers(*[0] * chosen.shared, number, width)
-    every = made("Reshape", [every, shape], ".each", *front, number, width)
+    every = insert_node("Reshape", [every, shape], ".each", *front, number, width)
     index = chosen.index
     if chosen.flat:
         index = insert.node(
@@ -169,8 +173,8 @@ def _open(node: ir.Node, chosen: _Chosen, names: Namer) -> None:
             shape=ir.Shape([*chosen.index.shape, 1]),
         )  # fmt: skip
     whole = list(chosen.index.shape)[: chosen.leading]
-    own = made("GatherND", [every, index], ".own", *whole, width, batch_dims=chosen.shared)
-    answer = made("Unsqueeze", [own, numbers(chosen.axis)], ".answer", *old.shape)
+    own = insert_node("GatherND", [every, index], ".own", *whole, width, batch_dims=chosen.shared)
+    answer = insert_node("Unsqueeze", [own, numbers(chosen.axis)], ".answer", *old.shape)
     above = node.inputs
     hand_over(node, old, answer, names)
     graph.remove(node, safe=True)
@@ -189,5 +193,8 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
 
 
 CHOSEN = Rewrite(
-    "multiply by all matrices that are chosen from", _open_product, ("MatMul",), ensures=Ensures(shapes=True)
+    "multiply by all matrices that are chosen from",
+    _multiply_by_all,
+    ("MatMul",),
+    ensures=Ensures(shapes=True),
 )

@@ -17,7 +17,7 @@ _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _WITH_CONSTANT = ("Add", "Div", "Mul", "Sub")
 
 
-def _finish_layer(node: ir.Node, scene: Scene) -> Outcome:
+def _hoist_epilogue(node: ir.Node, scene: Scene) -> Outcome:
     """Take what works on single elements in front of a change of shape behind a layer.
 
     Before: ``Relu(Add(Squeeze(Conv(x, w)), b))``, as tf2onnx writes Keras' Conv1D; its Dense on sequences is
@@ -31,12 +31,12 @@ def _finish_layer(node: ir.Node, scene: Scene) -> Outcome:
     if layer is None or not ops.is_kind(layer, "convolution", "product") or layer.graph is not scene.graph:
         return None
     taken = []
-    while (name := _take_one(node, scene.constants, scene.names)) is not None:
+    while (name := _hoist_one(node, scene.constants, scene.names)) is not None:
         taken.append(name)
     return f"{', '.join(taken)} stand in front of it" if taken else None
 
 
-def _take_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
+def _hoist_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
     """Take the one reader of a change of shape in front of it; None where that cannot be done."""
     x, y = node.inputs[0], node.outputs[0]
     uses = list(y.uses())
@@ -47,25 +47,25 @@ def _take_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
     assert isinstance(graph, ir.Graph)
     if reader.graph is not graph or len(reader.outputs) != 1:
         return None
-    found = _operands(node, reader, place, constants)
-    if found is None:
+    operands = _operands(node, reader, place, constants)
+    if operands is None:
         return None
     insert = Inserter(graph, node, names)
     inputs = list(reader.inputs)
     inputs[place] = x
-    for index, array in found.items():
+    for index, array in operands.items():
         old = inputs[index]
         inputs[index] = insert.constant(f"{old.name if old is not None else reader.name}.laid", array)
         constants.learn(inputs[index])  # type: ignore[arg-type]
-    (made,) = insert.copy(reader, inputs)
-    made.shape, made.type = x.shape, reader.outputs[0].type
-    node.replace_input_with(0, made)
-    y.type = made.type
+    (moved,) = insert.copy(reader, inputs)
+    moved.shape, moved.type = x.shape, reader.outputs[0].type
+    node.replace_input_with(0, moved)
+    y.type = moved.type
     hand_over(reader, reader.outputs[0], y, names)
     rest = [value for index, value in enumerate(reader.inputs) if index != place]
     graph.remove(reader, safe=True)
     drop_unused(graph, *rest)
-    producer = made.producer()
+    producer = moved.producer()
     assert producer is not None
     producer.name = reader.name
     return f"{reader.op_type} '{reader.name}'"
@@ -90,8 +90,8 @@ def _operands(
         return None
     (index,) = others
     array = arrays[index]
-    laid = None if array is None else _laid(node, array, constants)
-    return None if laid is None else {index: laid}
+    reshaped = None if array is None else _reshape_constant(node, array, constants)
+    return None if reshaped is None else {index: reshaped}
 
 
 def _producer(value: ir.Value | None) -> ir.Node | None:
@@ -104,7 +104,9 @@ def _rank(node: ir.Node) -> int:
     return min((0 if shape is None else len(shape) for shape in shapes), default=0)
 
 
-def _laid(node: ir.Node, array: NDArray[np.generic], constants: Constants) -> NDArray[np.generic] | None:
+def _reshape_constant(
+    node: ir.Node, array: NDArray[np.generic], constants: Constants
+) -> NDArray[np.generic] | None:
     """A constant behind `node` as it is in front of it; None where it is none."""
     x, y = node.inputs[0], node.outputs[0]
     if x is None or x.shape is None or y.shape is None or array.ndim > len(y.shape):
@@ -126,4 +128,4 @@ def _laid(node: ir.Node, array: NDArray[np.generic], constants: Constants) -> ND
     return behind.reshape(-1)
 
 
-FINISHING = Rewrite("finish layers before their shape changes", _finish_layer, _SHAPING)
+FINISHING = Rewrite("finish layers before their shape changes", _hoist_epilogue, _SHAPING)

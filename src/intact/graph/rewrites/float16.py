@@ -67,16 +67,16 @@ def widen_bfloat16(model: ir.Model) -> bool:
 def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
     """Let values, constants and attributes of the type `narrow` be float32; whether there were any."""
     graphs, is_any = with_subgraphs(model.graph), False
-    kept = _roundings(graphs, narrow)
+    rounded = _roundings(graphs, narrow)
     for value in (value for graph in graphs for value in values_of(graph)):
-        if value.dtype == narrow and value not in kept:
+        if value.dtype == narrow and value not in rounded:
             is_any = True
             value.type = ir.TensorType(_SINGLE)
             if value.const_value is not None:
                 value.const_value = _single(value.const_value)
     bodies = [inner for function in model.functions.values() for inner in with_subgraphs(function.graph)]
     for node in (node for graph in (*graphs, *bodies) for node in graph):
-        if kept.isdisjoint(node.outputs):
+        if rounded.isdisjoint(node.outputs):
             is_any |= _widen_attributes(node, narrow)
     return is_any
 
@@ -87,14 +87,14 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
     Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
     values may not be known yet.
     """
-    found = set[ir.Value]()
+    rounded = set[ir.Value]()
     for graph in graphs:
         for node in graph:
             source = node.inputs[0] if is_op(node, "Cast") else None
             if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
                 continue
-            found |= _only_rounded(node.outputs[0])
-    return found
+            rounded |= _only_rounded(node.outputs[0])
+    return rounded
 
 
 def _cast_type(node: ir.Node) -> int:
@@ -105,12 +105,12 @@ def _cast_type(node: ir.Node) -> int:
 
 def _only_rounded(value: ir.Value) -> set[ir.Value]:
     """`value` and what moves make of it, where Casts to wider floats alone read them; else nothing."""
-    waiting, found = [value], set[ir.Value]()
+    waiting, rounded = [value], set[ir.Value]()
     while waiting:
-        one = waiting.pop()
-        found.add(one)
-        uses = list(one.uses())
-        if one.is_graph_output() or not uses:
+        current = waiting.pop()
+        rounded.add(current)
+        uses = list(current.uses())
+        if current.is_graph_output() or not uses:
             return set()
         for node, index in uses:
             if is_op(node, "Cast") and _cast_type(node) in _ROUNDED:
@@ -118,7 +118,7 @@ def _only_rounded(value: ir.Value) -> set[ir.Value]:
             if index or not ops.may_move(node, keeps_all=True):
                 return set()
             waiting += node.outputs
-    return found
+    return rounded
 
 
 def _single(tensor: ir.TensorProtocol) -> ir.Tensor:

@@ -21,7 +21,7 @@ from intact.graph.ops.attributes import copied
 from intact.graph.rewrites.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.rewrites.grouped import group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
-from intact.graph.rewrites.rotary import turned
+from intact.graph.rewrites.rotary import rotate
 
 _T = ir.DataType
 _OPSET = 18
@@ -48,7 +48,7 @@ class _Rule:
     ranks: tuple[int, ...] = ()
 
 
-def _open_fused(node: ir.Node, scene: Scene) -> Outcome:
+def _decompose_fused(node: ir.Node, scene: Scene) -> Outcome:
     """Write an operator that ONNX Runtime fused as those that it stands for.
 
     Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
@@ -63,10 +63,10 @@ def _open_fused(node: ir.Node, scene: Scene) -> Outcome:
         return None
     inputs = (*node.inputs, *[None] * (_MOST - len(node.inputs)))
     types = [x.dtype for x in inputs if x is not None and x.dtype in (_T.FLOAT, _T.DOUBLE)]
-    made = rule.write(Writer(node, scene.names, types[0] if types else _T.FLOAT), node, inputs)
-    if made is None:
+    outputs = rule.write(Writer(node, scene.names, types[0] if types else _T.FLOAT), node, inputs)
+    if outputs is None:
         return None
-    by_output = dict(zip(rule.makes, made, strict=True))
+    by_output = dict(zip(rule.makes, outputs, strict=True))
     take_place(node, [by_output.get(at) for at in range(len(node.outputs))], scene.names)
     return f"{node.op_type} is written in ONNX's own operators"
 
@@ -88,12 +88,12 @@ def require_portable(model: ir.Model) -> None:
 
 def _tell_ranks(model: ir.Model) -> None:
     """Say of what attentions make how many axes it has: ONNX's inference ends at what it does not know."""
-    held = {value.dtype for value in model.graph.initializers.values()}
+    stored_dtypes = {value.dtype for value in model.graph.initializers.values()}
     for node in model.graph:
-        rule = _RULES.get(node.op_type) if any(one.is_for(node) for one in FUSED) else None
+        rule = _RULES.get(node.op_type) if any(rewrite.is_for(node) for rewrite in FUSED) else None
         for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
             kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
-            if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
+            if at < len(node.outputs) and (kinds or not stored_dtypes & {*_FLOATS[2:]}):
                 output = node.outputs[at]
                 output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
                 if output.shape is None:
@@ -131,8 +131,8 @@ def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
     if not _knows(kind, numbers):
         return None
     read = [x, weight] if bias is None else [x, weight, bias]
-    made = write.names(write("Conv", *read, **copied(node, "activation", "activation_params")))
-    return [_activated(write, kind, sum_of(write, made, addend), numbers)]
+    conv_output = write.names(write("Conv", *read, **copied(node, "activation", "activation_params")))
+    return [_activate(write, kind, sum_of(write, conv_output, addend), numbers)]
 
 
 def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -144,7 +144,7 @@ def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
         return None
     read = inputs[:2] if inputs[2] is None else inputs[:3]
     rest = copied(node, "activation", *(f"activation_{name}" for name in ("alpha", "beta", "gamma")))
-    return [_activated(write, kind, write.names(write("Gemm", *read, **rest)), numbers)]
+    return [_activate(write, kind, write.names(write("Gemm", *read, **rest)), numbers)]
 
 
 _NUMBERS = {"": 0, "Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
@@ -155,7 +155,7 @@ def _knows(kind: str, numbers: Sequence[float]) -> bool:
     return kind in _NUMBERS and len(numbers) >= _NUMBERS[kind]
 
 
-def _activated(write: Writer, kind: str, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
+def _activate(write: Writer, kind: str, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
     if kind == "Clip":
         return write("Clip", x, write.constant(numbers[0]), write.constant(numbers[1]))
     if kind == "LeakyRelu":
@@ -173,12 +173,12 @@ def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
         return None
     if any(turned and (x is None or x.shape is None) for x, turned in sides):
         return None
-    read = [_turned(write, x) if turned and x is not None else x for x, turned in sides]
-    made, alpha = write.names(write("MatMul", *read)), form.alpha
-    return [made if alpha == 1 else write("Mul", made, write.constant(alpha))]
+    read = [_transpose_last_axes(write, x) if turned and x is not None else x for x, turned in sides]
+    product_output, alpha = write.names(write("MatMul", *read)), form.alpha
+    return [product_output if alpha == 1 else write("Mul", product_output, write.constant(alpha))]
 
 
-def _turned(write: Writer, x: ir.Value) -> ir.Value:
+def _transpose_last_axes(write: Writer, x: ir.Value) -> ir.Value:
     """With its last two axes exchanged; a vector stays."""
     rank = 0 if x.shape is None else len(x.shape)
     return x if rank < 2 else write("Transpose", x, perm=[*range(rank - 2), rank - 1, rank - 2])
@@ -201,18 +201,18 @@ def _rms(write: Writer, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> 
 def _skip_norm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """LayerNormalization of a sum, and the sum."""
     x, skip, gamma, beta, bias = inputs[:5]
-    total = _skipped(write, x, skip, bias)
+    total = _add_skip(write, x, skip, bias)
     return [_norm(write, total, gamma, beta, ops.SkipLayerNormalization.of(node).epsilon), total]
 
 
 def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """Root mean square normalization of a sum, and the sum."""
     x, skip, gamma, bias = inputs[:4]
-    total = _skipped(write, x, skip, bias)
+    total = _add_skip(write, x, skip, bias)
     return [_rms(write, total, gamma, ops.SkipSimplifiedLayerNormalization.of(node).epsilon), total]
 
 
-def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+def _add_skip(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
     """The sum of all; a bias goes to the product that it was made for, which takes it in."""
     if bias is not None and skip is not None and x is not None and is_op(skip.producer(), "MatMul", "Gemm"):
         x, skip = skip, x
@@ -244,8 +244,8 @@ def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
     total = write("Add", write("Gather", word_table, words, axis=0), at)
     if segments is not None and segment_table is not None:
         total = write("Add", total, write("Gather", segment_table, segments, axis=0))
-    ones = mask if mask is not None else write("Sub", words, words, dtype=words.dtype)
-    lengths = write("ReduceSum", ones, write.sizes(1), keepdims=0, dtype=ones.dtype)
+    unmasked = mask if mask is not None else write("Sub", words, words, dtype=words.dtype)
+    lengths = write("ReduceSum", unmasked, write.sizes(1), keepdims=0, dtype=unmasked.dtype)
     lengths = write("Cast", lengths, to=int(_T.INT32), dtype=_T.INT32)
     epsilon = ops.EmbedLayerNormalization.of(node).epsilon
     return [_norm(write, total, gamma, beta, epsilon), lengths, total]
@@ -257,7 +257,7 @@ def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
     form = ops.RuntimeRotaryEmbedding.of(node)
     if form.is_packed_batching or form.scale != 1 or places is None:
         return None
-    y = turned(write, node, x, cos, sin, places)
+    y = rotate(write, node, x, cos, sin, places)
     return None if y is None else [y]
 
 
@@ -286,7 +286,7 @@ _RULES = {**_LAYERS, **_ROTARY, **_ATTENTIONS}
 def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
     return Rewrite(
         name,
-        _open_fused,
+        _decompose_fused,
         tuple(operators),
         (*domains, MICROSOFT),
         requires=Requires(opset=_OPSET, prepare=_tell_ranks),

@@ -14,7 +14,7 @@ from intact.graph import ops
 from intact.graph.core.build import Writer, sum_of
 from intact.graph.core.edit import last_size, rank_of
 from intact.graph.rewrites.attention import (
-    attended,
+    attention_scores,
     is_among,
     join_heads,
     places_ahead,
@@ -60,7 +60,7 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
         before, values = (write("Gather", past, write.constant(at, np.int64), axis=0) for at in (0, 1))
         k, v = write("Concat", before, k, axis=2), write("Concat", values, v, axis=2)
     present = write("Concat", *(write("Unsqueeze", part, write.sizes(0)) for part in (k, v)), axis=0)
-    return [_mixed(write, node, (q, k, v), sizes[0] // heads, (given, addend, before)), present]
+    return [_attend(write, node, (q, k, v), sizes[0] // heads, (given, addend, before)), present]
 
 
 def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -74,7 +74,7 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
         What it makes; None, and no node, where it has no such form.
     """
     q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs[:10]
-    heads, ranks = ops.MultiHeadAttention.of(node).num_heads, [rank_of(one) for one in (q, k, v)]
+    heads, ranks = ops.MultiHeadAttention.of(node).num_heads, [rank_of(operand) for operand in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
     size, offsets = last_size(q), _array(bias)
@@ -87,16 +87,16 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
     if offsets is not None:
         ends = [size, 2 * size]
         q, k, v = (
-            write("Add", one, write.constant(part))
-            for one, part in zip((q, k, v), np.split(offsets, ends), strict=True)
+            write("Add", operand, write.constant(part))
+            for operand, part in zip((q, k, v), np.split(offsets, ends), strict=True)
         )
     q = split_heads(write, q, heads)
     if ranks[1] == 3:
         k, v = split_heads(write, k, heads), split_heads(write, v, heads)
     if past_keys is not None:
         k, v = write("Concat", past_keys, k, axis=2), write("Concat", past_values, v, axis=2)
-    y = _mixed(write, node, (q, k, v), size // heads, (given, addend, past_keys))
-    return [y, *(write("Identity", one) for one in (k, v))]
+    y = _attend(write, node, (q, k, v), size // heads, (given, addend, past_keys))
+    return [y, *(write("Identity", operand) for operand in (k, v))]
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,12 @@ class _Mask:
             return None
         count, samples = value.shape[0], x.shape[0]
         if isinstance(count, int) and isinstance(samples, int):
-            found = {samples: 0, 2 * samples: samples}
-            return cls(value, found[count]) if count in found else None
+            starts_by_count = {samples: 0, 2 * samples: samples}
+            return cls(value, starts_by_count[count]) if count in starts_by_count else None
         is_same = isinstance(count, ir.SymbolicDim) and count.value is not None and count == samples
         return cls(value) if is_same else None
 
-    def closed(self, write: Writer, k: ir.Value) -> ir.Value | None:
+    def excluded_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
         """1 for keys that may not be attended to, else 0, as scores broadcast; None for nothing.
 
         Args:
@@ -154,7 +154,7 @@ class _Mask:
         return write("And", is_among(write, k, ends), late, dtype=_T.BOOL)
 
 
-def _mixed(
+def _attend(
     write: Writer,
     node: ir.Node,
     heads: tuple[ir.Value, ir.Value, ir.Value],
@@ -170,14 +170,14 @@ def _mixed(
     """
     (q, k, v), (mask, addend, past) = heads, given
     form = ops.RuntimeScores.of(node)
-    found = [] if addend is None else [addend]
-    if (closed := mask.closed(write, k)) is not None:
-        found.append(write("Mul", closed, write.constant(form.mask_filter_value)))
+    addends = [] if addend is None else [addend]
+    if (closed := mask.excluded_keys(write, k)) is not None:
+        addends.append(write("Mul", closed, write.constant(form.mask_filter_value)))
     if form.unidirectional:
         behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)
-        found.append(zero_where(write, behind))
+        addends.append(zero_where(write, behind))
     scale = form.scale or 1 / sqrt(size)
-    _, weights = attended(write, q, k, scale, sum_of(write, *found) if found else None)
+    _, weights = attention_scores(write, q, k, scale, sum_of(write, *addends) if addends else None)
     return join_heads(write, write.names(write("MatMul", weights, v)))
 
 

@@ -14,16 +14,16 @@ from intact.graph import ops
 from intact.graph.core.build import Writer
 from intact.graph.core.edit import last_size, rank_of
 from intact.graph.rewrites.attention import (
-    attended,
+    attention_scores,
     count_to,
     join_heads,
-    repeated,
+    repeat_heads,
     size_of,
     split_heads,
     zero_where,
 )
 from intact.graph.rewrites.fused_attention import Inputs
-from intact.graph.rewrites.rotary import angles_at, turn
+from intact.graph.rewrites.rotary import angles_at, rotate_pairs
 
 _T = ir.DataType
 _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
@@ -51,18 +51,18 @@ def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
     steps = _Steps(write, q, lengths, total, old_keys)
     q, k, v = form.heads(write, inputs)
     if cos is not None and sin is not None and form.pairs:
-        at = steps.at if ids is None else steps.said(ids)
+        at = steps.at if ids is None else steps.positions_from_input(ids)
         angles = angles_at(write, cos, sin, at, form.pairs, form.side_by_side)
-        q, k = (turn(write, x, angles, form.size) for x in (q, k))
+        q, k = (rotate_pairs(write, x, angles, form.size) for x in (q, k))
     keys, values = (steps.behind(old, x, form) for old, x in ((old_keys, k), (old_values, v)))
     bias = zero_where(write, steps.in_reach(form.window))
     if addend is not None:
         bias = write("Add", addend, bias)
-    read = [steps.filled(x) for x in (keys, values)]
+    read = [steps.used_part(x) for x in (keys, values)]
     if form.queries > form.keys:
         group = form.queries // form.keys
-        read = [repeated(write, x, group, form.queries, form.size) for x in read]
-    _, weights = attended(write, q, read[0], form.scale, bias, softcap=form.softcap)
+        read = [repeat_heads(write, x, group, form.queries, form.size) for x in read]
+    _, weights = attention_scores(write, q, read[0], form.scale, bias, softcap=form.softcap)
     return [join_heads(write, write.names(write("MatMul", weights, read[1]))), keys, values]
 
 
@@ -77,7 +77,7 @@ class _Form:
         pairs: Elements of a query and a key that are turned, by twos; 0: none are.
         side_by_side: See `Angles`.
         window: So many places, up to its own, each query attends to; 0: to all of them.
-        scale, softcap: See `attended`.
+        scale, softcap: See `attention_scores`.
     """
 
     queries: int
@@ -94,11 +94,11 @@ class _Form:
     def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
         """None where a form is not known, or a size."""
         q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
-        said = ops.GroupQueryAttention.of(node)
-        queries, keys = said.num_heads, said.kv_num_heads
-        turns, packed, wide = said.do_rotary, k is None, last_size(q)
+        form = ops.GroupQueryAttention.of(node)
+        queries, keys = form.num_heads, form.kv_num_heads
+        turns, packed, wide = form.do_rotary, k is None, last_size(q)
         floats = [x.dtype for x in (q, old_keys, cos) if x is not None and x.dtype is not None]
-        if any(inputs[_INPUTS:]) or not said.is_plain or any(kind != _float_type(q) for kind in floats):
+        if any(inputs[_INPUTS:]) or not form.is_plain or any(kind != _float_type(q) for kind in floats):
             return None
         if rank_of(q) != 3 or keys < 1 or queries < 1 or queries % keys or packed != (v is None):
             return None
@@ -110,9 +110,9 @@ class _Form:
         if size is None or (turns and not 0 < 2 * pairs <= size):
             return None
         return cls(
-            queries, keys, size, packed, pairs, bool(said.rotary_interleaved),
-            max(said.local_window_size, 0),
-            said.scale or 1 / sqrt(size), said.softcap,
+            queries, keys, size, packed, pairs, bool(form.rotary_interleaved),
+            max(form.local_window_size, 0),
+            form.scale or 1 / sqrt(size), form.softcap,
         )  # fmt: skip
 
     def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
@@ -159,8 +159,8 @@ class _Steps:
 
     @cached_property
     def _most(self) -> ir.Value:
-        one = self._ints("Cast", self._total, to=int(_T.INT64))
-        return self._ints("Reshape", one, self._write.sizes(1))
+        total = self._ints("Cast", self._total, to=int(_T.INT64))
+        return self._ints("Reshape", total, self._write.sizes(1))
 
     @cached_property
     def _room(self) -> ir.Value:
@@ -180,7 +180,7 @@ class _Steps:
         """The place of each new one in its row, [batch, new]."""
         return self._ints("Add", self._before, count_to(self._write, self._new))
 
-    def said(self, ids: ir.Value) -> ir.Value:
+    def positions_from_input(self, ids: ir.Value) -> ir.Value:
         """Places as an input says them: of a prompt the kernels read the first one alone, and count on."""
         if ids.dtype != _T.INT64:
             ids = self._ints("Cast", ids, to=int(_T.INT64))
@@ -199,7 +199,7 @@ class _Steps:
         rows = self._write(
             "Reshape", self._write("Concat", old, new, axis=2), self._write.sizes(-1, form.size)
         )
-        return self._write("Gather", rows, self._chosen(form.keys), axis=0)
+        return self._write("Gather", rows, self._buffer_rows(form.keys), axis=0)
 
     @cached_property
     def _ends(self) -> ir.Value:
@@ -207,7 +207,7 @@ class _Steps:
         most = self._ints("Max", self._most, self._room)
         return self._ints("Squeeze", most, self._write.sizes(0))
 
-    def _chosen(self, heads: int) -> ir.Value:
+    def _buffer_rows(self, heads: int) -> ir.Value:
         """Row of past and new ones, one sample and head after the other, for each of a buffer's places."""
         if self._rows is None:
             fresh = self._ints("Sub", count_to(self._write, self._ends), self._before)
@@ -222,7 +222,7 @@ class _Steps:
             self._rows = self._ints("Add", begins, self._ints("Unsqueeze", own, self._write.sizes(1)))
         return self._rows
 
-    def filled(self, x: ir.Value) -> ir.Value:
+    def used_part(self, x: ir.Value) -> ir.Value:
         """As much of a buffer as the longest row has."""
         if self._past is None:
             return x

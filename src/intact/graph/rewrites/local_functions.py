@@ -11,7 +11,7 @@ from onnx_ir.passes.common.inliner import InlinePass
 from intact.errors import FileFormatError
 from intact.graph.core.notes import Note
 from intact.graph.ops.attributes import FIX, has_graphs
-from intact.graph.opset.raising import raise_opset
+from intact.graph.opset.raising import upgrade_opset
 
 
 def inline_functions(model: ir.Model) -> list[Note]:
@@ -31,7 +31,7 @@ def inline_functions(model: ir.Model) -> list[Note]:
         return []
     opsets = {graph.opset_imports.get("") for graph in (model.graph, *_bodies(model))} - {None}
     if len(opsets) > 1:
-        raise_opset(model, max(opset for opset in opsets if opset is not None))
+        upgrade_opset(model, max(opset for opset in opsets if opset is not None))
     for graph in (model.graph, *_bodies(model)):
         for node in graph.all_nodes():
             if node.op_identifier() in calls:
@@ -47,13 +47,13 @@ def _fit_ports(call: ir.Node, function: ir.Function) -> None:
     Raises:
         FileFormatError: It has more inputs or outputs than its function.
     """
-    for what, given, known in (
+    for what, given, ports in (
         ("inputs", call.inputs, function.inputs), ("outputs", call.outputs, function.outputs),
     ):  # fmt: skip
-        if len(given) > len(known):
+        if len(given) > len(ports):
             raise FileFormatError(
                 f"node '{call.name}' ({call.op_type})", f"{len(given)} {what}",
-                f"at most {len(known)}, as its function has", FIX,
+                f"at most {len(ports)}, as its function has", FIX,
             )  # fmt: skip
     call.resize_outputs(len(function.outputs))
 
@@ -83,6 +83,6 @@ class _Inline(InlinePass):
     def _instantiate_call(self, node: ir.Node, call_site_id: str) -> Any:
         nodes, values = super()._instantiate_call(node, call_site_id)
         body = self._functions[node.op_identifier()]
-        for made, original in zip(nodes, body, strict=True):
-            made.name = f"{node.name or call_site_id}/{original.name or original.op_type}"
+        for copy, original in zip(nodes, body, strict=True):
+            copy.name = f"{node.name or call_site_id}/{original.name or original.op_type}"
         return nodes, values

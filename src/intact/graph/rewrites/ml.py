@@ -15,7 +15,7 @@ from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, S
 _FLOAT = ir.DataType.FLOAT
 
 
-def _open_ml(node: ir.Node, scene: Scene) -> Outcome:
+def _decompose_ml(node: ir.Node, scene: Scene) -> Outcome:
     """Write an operator of ai.onnx.ml that computes on tensors of numbers as ONNX's own.
 
     Scaler, Normalizer, Imputer, Binarizer, ArrayFeatureExtractor and LinearRegressor; the types and shapes of
@@ -24,18 +24,21 @@ def _open_ml(node: ir.Node, scene: Scene) -> Outcome:
     x = node.inputs[0] if node.inputs else None
     if x is None or len(node.outputs) != 1:
         return None
-    made = _RULES[node.op_type](Writer(node, scene.names), node, x)
-    if made is None:
+    result = _RULES[node.op_type](Writer(node, scene.names), node, x)
+    if result is None:
         return None
-    made.shape = node.outputs[0].shape if made.shape is None else made.shape
-    take_place(node, [made], scene.names)
+    result.shape = node.outputs[0].shape if result.shape is None else result.shape
+    take_place(node, [result], scene.names)
     return f"{node.op_type} is written in ONNX's own operators"
 
 
 def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
     """Whether each of `parameters` is one number, or has one for each entry of the last axis."""
     size = x.shape[-1] if x.shape is not None and len(x.shape) else None
-    return all(len(one) == 1 or (len(one) > 1 and size in (len(one), None)) for one in parameters)
+    return all(
+        len(parameter) == 1 or (len(parameter) > 1 and size in (len(parameter), None))
+        for parameter in parameters
+    )
 
 
 def _real(write: Writer, x: ir.Value) -> ir.Value:
@@ -80,10 +83,10 @@ def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     if not _fits(x, instead):
         return None
     if math.isnan(missing):
-        found = write("IsNaN", x, dtype=ir.DataType.BOOL)
+        is_missing = write("IsNaN", x, dtype=ir.DataType.BOOL)
     else:
-        found = write("Equal", x, write.constant(missing), dtype=ir.DataType.BOOL)
-    return write("Where", found, write.constant(instead), x)
+        is_missing = write("Equal", x, write.constant(missing), dtype=ir.DataType.BOOL)
+    return write("Where", is_missing, write.constant(instead), x)
 
 
 def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
@@ -134,7 +137,7 @@ _RULES: dict[str, Callable[[Writer, ir.Node, ir.Value], ir.Value | None]] = {
 
 ML = Rewrite(
     "write out operators of scikit-learn",
-    _open_ml,
+    _decompose_ml,
     tuple(_RULES),
     domains=(ops.ML,),
     requires=Requires(opset=13),

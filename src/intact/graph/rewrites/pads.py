@@ -13,7 +13,7 @@ from intact.graph.ops import attributes
 from intact.graph.rewrites.rewrite import Outcome, Requires, Rewrite, Scene
 
 
-def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
+def _fuse_pad(node: ir.Node, scene: Scene) -> Outcome:
     """Let MaxPools pad themselves.
 
     Before: ``MaxPool(Pad(x, pads, -inf))``, as convolutional networks whose padding is "same" are written in
@@ -26,7 +26,7 @@ def _join_pad(node: ir.Node, scene: Scene) -> Outcome:
     more = _spatial(node, constants) if ops.fills_below_all(node, constants) else None
     if more is None or x is None or not uses or node.outputs[0].is_graph_output():
         return None
-    joined = [_joined(use.node, more, scene.graph) for use in uses]
+    joined = [_merge_pads(use.node, more, scene.graph) for use in uses]
     if any(pads is None for pads in joined):
         return None
     for use, pads in zip(uses, joined, strict=True):
@@ -48,22 +48,22 @@ def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
     return [before for before, _ in sides[2:]] + [behind for _, behind in sides[2:]]
 
 
-def _joined(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None:
+def _merge_pads(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None:
     """The pads of a MaxPool with `more`; None where they cannot be its own."""
     if not is_op(node, "MaxPool") or node.graph is not graph:
         return None
-    said = ops.MaxPool.of(node)
-    kernel = said.kernel_shape * 2
+    form = ops.MaxPool.of(node)
+    kernel = form.kernel_shape * 2
     plain = (
-        not said.ceil_mode
-        and said.auto_pad in ("NOTSET", "VALID")
+        not form.ceil_mode
+        and form.auto_pad in ("NOTSET", "VALID")
         and not any(map(is_read, node.outputs[1:]))
     )
-    own = said.pads_of(said.kernel_shape, [None] * len(said.kernel_shape)) if plain else None
+    own = form.pads_of(form.kernel_shape, [None] * len(form.kernel_shape)) if plain else None
     if own is None or len(own) != len(more) or len(kernel) != len(more):
         return None
     pads = [a + b for a, b in zip(own, more, strict=True)]
     return pads if all(pad < size for pad, size in zip(pads, kernel, strict=True)) else None
 
 
-PADS = Rewrite("let MaxPools pad themselves", _join_pad, ("Pad",), requires=Requires(opset=13, ranks=(0,)))
+PADS = Rewrite("let MaxPools pad themselves", _fuse_pad, ("Pad",), requires=Requires(opset=13, ranks=(0,)))

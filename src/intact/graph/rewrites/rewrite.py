@@ -20,7 +20,7 @@ from intact.graph.core.proto import forget_domain
 from intact.graph.core.prune import prune
 from intact.graph.core.scene import Scene as Scene
 from intact.graph.infer.inference import refresh_shapes
-from intact.graph.opset.raising import raise_opset
+from intact.graph.opset.raising import upgrade_opset
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Rewrite:
             return []
         before = _interface(model)
         if model.opset_imports.get("", 0) < self.requires.opset:
-            raise_opset(model, self.requires.opset)
+            upgrade_opset(model, self.requires.opset)
         if self.requires.prepare is not None:
             self.requires.prepare(model)
         scene, notes = Scene(model.graph), list[Note]()

@@ -31,7 +31,7 @@ class Angles:
     side_by_side: bool
 
 
-def _open_rotary(node: ir.Node, scene: Scene) -> Outcome:
+def _decompose_rotary(node: ir.Node, scene: Scene) -> Outcome:
     """Write a RotaryEmbedding of ONNX (opset 23 and newer) in other operators.
 
     Guards: the sizes of its heads and angles are known.
@@ -39,14 +39,14 @@ def _open_rotary(node: ir.Node, scene: Scene) -> Outcome:
     x, cos, sin, places = (*node.inputs, None)[:4]
     dtype = x.dtype if x is not None and x.dtype is not None else _T.FLOAT
     write = Writer(node, scene.names, dtype)
-    y = turned(write, node, x, cos, sin, places) if dtype in (_T.FLOAT, _T.DOUBLE) else None
+    y = rotate(write, node, x, cos, sin, places) if dtype in (_T.FLOAT, _T.DOUBLE) else None
     if y is None:
         return None
     take_place(node, [y], scene.names)
     return "RotaryEmbedding is written as products and sums"
 
 
-def turned(
+def rotate(
     write: Writer,
     node: ir.Node,
     x: ir.Value | None,
@@ -87,7 +87,7 @@ def turned(
         apart = write("Reshape", x, write.sizes(0, 0, heads, wide))
     side_by_side = bool(form.interleaved)
     angles = angles_at(write, cos, sin, places, pairs, side_by_side, axis=5 - rank)
-    y = turn(write, apart, angles, wide)
+    y = rotate_pairs(write, apart, angles, wide)
     return write("Reshape", y, write.sizes(0, 0, -1)) if rank == 3 else y
 
 
@@ -101,14 +101,14 @@ def angles_at(
     axis: int = 1,
 ) -> Angles:
     """The angles of places; `axis`: where they get the axis of the heads."""
-    found = [
+    cos_and_sin = [
         write("Unsqueeze", x if places is None else write("Gather", x, places, axis=0), write.sizes(axis))
         for x in (cos, sin)
     ]
-    return Angles(found[0], found[1], pairs, side_by_side)
+    return Angles(cos_and_sin[0], cos_and_sin[1], pairs, side_by_side)
 
 
-def turn(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
+def rotate_pairs(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
     """Pairs (a, b) of the last axis as ``(a * cos - b * sin, a * sin + b * cos)``.
 
     Args:
@@ -119,24 +119,24 @@ def turn(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
     """
     turns = 2 * angles.pairs
     if angles.side_by_side:
-        a, b = _cut(write, x, 0, turns, 2), _cut(write, x, 1, turns, 2)
+        a, b = _slice_last_axis(write, x, 0, turns, 2), _slice_last_axis(write, x, 1, turns, 2)
     else:
-        a, b = _cut(write, x, 0, angles.pairs), _cut(write, x, angles.pairs, turns)
+        a, b = _slice_last_axis(write, x, 0, angles.pairs), _slice_last_axis(write, x, angles.pairs, turns)
     first = write("Sub", write("Mul", a, angles.cos), write("Mul", b, angles.sin))
     second = write("Add", write("Mul", a, angles.sin), write("Mul", b, angles.cos))
-    rest = [_cut(write, x, turns, size)] if size > turns else []
+    rest = [_slice_last_axis(write, x, turns, size)] if size > turns else []
     if not angles.side_by_side:
         return write("Concat", first, second, *rest, axis=-1)
-    apart = [write("Unsqueeze", one, write.sizes(-1)) for one in (first, second)]
+    apart = [write("Unsqueeze", element, write.sizes(-1)) for element in (first, second)]
     y = write("Reshape", write("Concat", *apart, axis=-1), write.sizes(0, 0, 0, turns))
     return write("Concat", y, *rest, axis=-1) if rest else y
 
 
-def _cut(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
+def _slice_last_axis(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
     """Some elements of the last axis."""
     return write("Slice", x, *map(write.sizes, (start, end, -1, step)))
 
 
 ROTARY = Rewrite(
-    "write out RotaryEmbedding", _open_rotary, ("RotaryEmbedding",), ensures=Ensures(shapes=True)
+    "write out RotaryEmbedding", _decompose_rotary, ("RotaryEmbedding",), ensures=Ensures(shapes=True)
 )

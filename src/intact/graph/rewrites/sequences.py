@@ -12,7 +12,7 @@ from intact.graph.core.view import is_op
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 
-def _open_sequence(node: ir.Node, scene: Scene) -> Outcome:
+def _inline_sequence(node: ir.Node, scene: Scene) -> Outcome:
     """Write what reads tensors of a sequence as what reads the sequence's own inputs.
 
     Before: ``SequenceAt(SplitToSequence(x, axis=1, keepdims=0), i)``.  After: ``Gather(x, i, axis=1)``.
@@ -26,18 +26,18 @@ def _open_sequence(node: ir.Node, scene: Scene) -> Outcome:
     if sequence is None or sequence.graph is not scene.graph:
         return None
     if len(node.inputs) < 2:
-        made = _joined(node, sequence, scene.names)
+        result = _concat_tensors(node, sequence, scene.names)
     else:
-        made = _element(node, sequence, scene.constants, scene.names)
-    if made is None:
+        result = _element(node, sequence, scene.constants, scene.names)
+    if result is None:
         return None
-    take_place(node, [made], scene.names)
+    take_place(node, [result], scene.names)
     if not is_read(sequence.outputs[0]):
         scene.graph.remove(sequence, safe=True)
     return f"{node.op_type} of {sequence.op_type} is written without a sequence"
 
 
-def _joined(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value | None:
+def _concat_tensors(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value | None:
     """All tensors that `sequence` was made of, one behind the other; None where it was made otherwise."""
     if not is_op(sequence, "SequenceConstruct"):
         return None
@@ -116,7 +116,7 @@ def _dtype(value: ir.Value | None) -> ir.DataType:
 
 SEQUENCES = Rewrite(
     "read sequences where they are made",
-    _open_sequence,
+    _inline_sequence,
     ("SequenceAt", "ConcatFromSequence"),
     ensures=Ensures(shapes=True),
 )

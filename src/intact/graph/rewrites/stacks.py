@@ -13,28 +13,28 @@ from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 _OF_TWO = {"ReduceMax": "Max", "ReduceMin": "Min"}
 
 
-def _join_stack(node: ir.Node, scene: Scene) -> Outcome:
+def _fuse_stack(node: ir.Node, scene: Scene) -> Outcome:
     """Before: ``ReduceMax(Concat(Unsqueeze(a, 3), Unsqueeze(b, 3), axis=3), axes=[3])``, as
     ``torch.stack([a, b], dim=3).max(3)`` is exported. After: ``Max(a, b)``.
 
     Guards: one axis; nobody else reads the stack; each part is one tensor that got this axis.
     """
-    found = _stacked(node, scene.constants)
-    if found is None:
+    stack = _match_stack(node, scene.constants)
+    if stack is None:
         return None
-    parts, axis = found
-    said, output = ops.Reduction.of(node), node.outputs[0]
+    parts, axis = stack
+    form, output = ops.Reduction.of(node), node.outputs[0]
     insert = Inserter(scene.graph, node, scene.names)
-    shape = output.shape if not said.keepdims else parts[0].shape
-    made = insert.node(_OF_TWO[node.op_type], parts, f"{node.name}.of_all", dtype=output.dtype, shape=shape)
-    if said.keepdims:
-        made = insert.copy(axis, [made, *axis.inputs[1:]])[0]
-        made.shape = output.shape
-    replace(node, made, scene.names)
+    shape = output.shape if not form.keepdims else parts[0].shape
+    result = insert.node(_OF_TWO[node.op_type], parts, f"{node.name}.of_all", dtype=output.dtype, shape=shape)
+    if form.keepdims:
+        result = insert.copy(axis, [result, *axis.inputs[1:]])[0]
+        result.shape = output.shape
+    replace(node, result, scene.names)
     return f"{len(parts)} tensors are compared without a stack"
 
 
-def _stacked(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.Node] | None:
+def _match_stack(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.Node] | None:
     """The tensors of a stack along the axis that `node` reduces, and what gives one of them that axis."""
     stack = node.inputs[0].producer() if node.inputs[0] is not None else None
     if stack is None or not is_op(stack, "Concat"):
@@ -48,15 +48,19 @@ def _stacked(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.No
         return None
     parts = list[ir.Value]()
     for value in stack.inputs:
-        made = value.producer() if value is not None else None
-        if made is None or not is_op(made, "Unsqueeze") or len(made.inputs) < 2:
+        unsqueeze = value.producer() if value is not None else None
+        if unsqueeze is None or not is_op(unsqueeze, "Unsqueeze") or len(unsqueeze.inputs) < 2:
             return None
-        given, part = constants(made.inputs[1]), made.inputs[0]
-        if given is None or part is None or [int(one) % rank for one in given.reshape(-1)] != [place]:
+        given, part = constants(unsqueeze.inputs[1]), unsqueeze.inputs[0]
+        if (
+            given is None
+            or part is None
+            or [int(axis_number) % rank for axis_number in given.reshape(-1)] != [place]
+        ):
             return None
         parts.append(part)
     first = stack.inputs[0].producer() if stack.inputs[0] is not None else None
     return None if first is None or len(parts) < 2 else (parts, first)
 
 
-STACKS = Rewrite("compare stacked tensors without the stack", _join_stack, tuple(_OF_TWO))
+STACKS = Rewrite("compare stacked tensors without the stack", _fuse_stack, tuple(_OF_TWO))

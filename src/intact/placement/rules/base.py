@@ -76,8 +76,8 @@ class Context:
         """Who reads `value` in float; None where all its readers read it quantized and there is one."""
         if self.view.is_output(value):
             return "a graph output"
-        if value in self.view.captured:
-            return f"'{self.view.captured[value]}' in a subgraph"
+        if value in self.view.read_by_subgraphs:
+            return f"'{self.view.read_by_subgraphs[value]}' in a subgraph"
         readers = self.view.readers(value)
         if not readers:
             return "nobody"
@@ -89,8 +89,8 @@ class Context:
 
     def behind_activation(self, value: Value) -> Value:
         """`value`, or what the activation that fuses behind it makes."""
-        found = activation_behind(self.view, self.profile, value)
-        return value if found is None else found.output
+        activation = activation_behind(self.view, self.profile, value)
+        return value if activation is None else activation.output
 
     def float_outputs(self, op: Op) -> Kept | None:
         """Why the outputs of `op`, its activation included, cannot all be written in int8."""

@@ -16,13 +16,13 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
     Guards: the weights are constants, and the form is one that kernels know.
     """
-    said = ops.read(op.node)
-    assert isinstance(said, Recurrent)
+    form = ops.read(op.node)
+    assert isinstance(form, Recurrent)
     if len(op.inputs) < 3 or not all(map(view.is_constant, op.inputs[1:3])):
         return Kept("its weights are not constants: codes and scales cannot be stored")
     if view.is_constant(op.inputs[0]):
         return Kept("its data is a constant")
-    why = said.unusual(op.node)
+    why = form.unusual(op.node)
     return Kept(f"{why}, and its inputs and states are multiplied in float") if why else (0, 1)
 
 

@@ -63,17 +63,17 @@ def _longer_branch(view: View, op: Op) -> int:
 
 def _distances(view: View, value: Value) -> dict[Value, int]:
     """The number of nodes from each value above `value`, on the shortest way."""
-    found, front = {value: 0}, [value]
+    distances, front = {value: 0}, [value]
     while front:
         above: list[Value] = []
         for below in front:
             producer = view.producer(below)
             for source in producer.inputs if producer is not None else ():
-                if source is not None and source not in found and not view.is_constant(source):
-                    found[source] = found[below] + 1
+                if source is not None and source not in distances and not view.is_constant(source):
+                    distances[source] = distances[below] + 1
                     above.append(source)
         front = above
-    return found
+    return distances
 
 
 RULE = Rule("residual", frozenset({"Add"}), "joins", _reads, _wants)

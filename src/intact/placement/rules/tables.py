@@ -21,11 +21,11 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
     between the projection and the product.
     """
     if op.op_type in ("Mul", "Div"):
-        return _scaled(view, op)
+        return _match_scaling(view, op)
     return (0,) if is_function(view, op) else Kept("its parameters are not constants")
 
 
-def _scaled(view: View, op: Op) -> tuple[int, ...] | Kept:
+def _match_scaling(view: View, op: Op) -> tuple[int, ...] | Kept:
     for index in (0, 1) if op.op_type == "Mul" else (0,):
         other = op.inputs[1 - index]
         if other is not None and view.is_constant(other) and not view.is_constant(op.inputs[index]):
@@ -38,8 +38,8 @@ def _scaled(view: View, op: Op) -> tuple[int, ...] | Kept:
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
     if op.op_type not in ctx.profile.tables:
         return Kept(f"{ctx.profile.name} has no int8 {op.op_type} of its own")
-    if (kept := ctx.float_outputs(op)) is not None:
-        return kept
+    if (refusal := ctx.float_outputs(op)) is not None:
+        return refusal
     if (source := float_source(ctx, op.inputs[0])) is not None:
         return Kept(f"its input comes in float, from {source}")
     return Int8(inputs, f"{op} is a table of codes between int8 layers")

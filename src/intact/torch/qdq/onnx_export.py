@@ -154,7 +154,7 @@ def _lowered(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
         CHOSEN(model)  # or a scale for each column of each matrix has no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
-        graph.raise_opset(model, opset)
+        graph.upgrade_opset(model, opset)
     graph.emit_qdq(model, opset, fold_weights=False, share=False)
     if opset >= graph.MIN_OPSET:  # an older one is what the model has
         graph.set_opset(model, opset)

@@ -38,9 +38,9 @@ def choose_rows(plan: Plan) -> Plan:
             gone.update((step.x, layer.y))
         else:
             steps.append(step)
-    kept = tuple(step for step in steps if not gone.intersection(writes(step)))
+    remaining = tuple(step for step in steps if not gone.intersection(writes(step)))
     tensors = {name: tensor for name, tensor in plan.tensors.items() if name not in gone}
-    return replace(plan, steps=kept, tensors=tensors, notes=tuple(notes))
+    return replace(plan, steps=remaining, tensors=tensors, notes=tuple(notes))
 
 
 def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[Linear, Reshape] | None:
@@ -55,8 +55,8 @@ def _chooses(plan: Plan, layer: Linear, step: GatherRows) -> bool:
     if len(step.sizes) != 1 or not isinstance(width, int) or step.sizes[0] * width != out:
         return False
     rows, index = plan.tensors[layer.x].shape[:-1], plan.tensors.get(step.index)
-    known = [n for n in rows if isinstance(n, int)]
+    sizes = [n for n in rows if isinstance(n, int)]
     many = index.shape[0] if index is not None else len(plan.constants[step.index])
-    if len(known) == len(rows) and isinstance(many, int) and many > prod(known) * step.sizes[0]:
+    if len(sizes) == len(rows) and isinstance(many, int) and many > prod(sizes) * step.sizes[0]:
         return False
     return not (layer.low or layer.epilogue.residual)

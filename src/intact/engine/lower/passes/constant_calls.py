@@ -54,11 +54,15 @@ def _compute_call(node: Node, scene: Scene) -> Outcome:
 
 
 def _is_small(node: Node) -> bool:
-    made, kernel = _sizes(node.outputs[0]), [1]
+    output_sizes, kernel = _sizes(node.outputs[0]), [1]
     if is_op(node, "Conv", "ConvTranspose"):
         weight = _sizes(node.inputs[1])
         kernel = [_MOST_PRODUCTS + 1] if weight is None else weight[1:]
-    return made is not None and prod(made) <= _MOST_MADE and 0 < prod(made) * prod(kernel) <= _MOST_PRODUCTS
+    return (
+        output_sizes is not None
+        and prod(output_sizes) <= _MOST_MADE
+        and 0 < prod(output_sizes) * prod(kernel) <= _MOST_PRODUCTS
+    )
 
 
 def _sizes(value: Value | None) -> list[int] | None:
@@ -87,11 +91,13 @@ def part_constant_outputs(model: Model) -> list[Note]:
             continue
         array, name = constants(value), value.name or ""
         assert array is not None
-        held = new_constant(graph, names(f"{name}.held"), np.array(array), value.dtype)
+        constant = new_constant(graph, names(f"{name}.held"), np.array(array), value.dtype)
         for use in tuple(value.uses()):
-            use.node.replace_input_with(use.idx, held)
+            use.node.replace_input_with(use.idx, constant)
         if value.is_initializer():
-            node = Node("", "Identity", [held], outputs=[Value(name=name, type=value.type)], name=names(name))
+            node = Node(
+                "", "Identity", [constant], outputs=[Value(name=name, type=value.type)], name=names(name)
+            )
             set_shape(node.outputs[0], array.shape)
             graph.append(node)
             graph.outputs[index] = node.outputs[0]

@@ -36,7 +36,7 @@ from intact.engine.steps import (
 )  # fmt: skip
 from intact.engine.steps.base.wiring import reads, writes
 from intact.graph import Model
-from intact.graph.ops import called
+from intact.graph.ops import display_name
 from intact.layer import Layer, Precision
 from intact.placement import Placement
 from intact.placement.view import is_pair
@@ -78,10 +78,10 @@ def layers_of(
         model: What the steps were chosen for: it names their nodes.
         reasons: Why nodes have no step of their own, or none in codes, by name.
     """
-    told = _Told(placement, model, reasons)
-    runs = [*_native(plan.steps, told), *_outside(plan.steps, told)]
-    runs.sort(key=lambda run: min(told.position[name] for name in run.nodes))
-    return tuple(told.layer(plan, run) for run in runs)
+    placed = _Told(placement, model, reasons)
+    runs = [*_native(plan.steps, placed), *_outside(plan.steps, placed)]
+    runs.sort(key=lambda run: min(placed.position[name] for name in run.nodes))
+    return tuple(placed.layer(plan, run) for run in runs)
 
 
 class _Told:
@@ -94,7 +94,7 @@ class _Told:
         self._reasons = reasons
         self.layers: dict[str, Layer] = {}
         self._parts: dict[str, tuple[str, tuple[str, ...]]] = {
-            name: (called(node), (name,)) for name, node in nodes.items()
+            name: (display_name(node), (name,)) for name, node in nodes.items()
         }
         for layer, fusion in zip(placement.layers, placement.fusions, strict=True):
             self.layers |= dict.fromkeys(layer.nodes, layer)
@@ -105,11 +105,11 @@ class _Told:
         nodes = sorted(run.nodes, key=self.position.__getitem__)
         main = next((s.name for s in run.steps if s.name in run.nodes and isinstance(s, _INTEGER)), "")
         main = main or next((s.name for s in run.steps if s.name in run.nodes), nodes[0])
-        told, precision = self.layers.get(main), "float" if run.outside else _precision(plan, run.steps)
-        if told is not None and set(told.nodes) == run.nodes and told.name in run.nodes:
-            main = told.name
-        found = Layer(main, self._op_types[main], tuple(nodes), precision, self._label(nodes), "")
-        return replace(found, reason=self._reason(plan, run, found, told))
+        placed, precision = self.layers.get(main), "float" if run.outside else _precision(plan, run.steps)
+        if placed is not None and set(placed.nodes) == run.nodes and placed.name in run.nodes:
+            main = placed.name
+        layer = Layer(main, self._op_types[main], tuple(nodes), precision, self._label(nodes), "")
+        return replace(layer, reason=self._reason(plan, run, layer, placed))
 
     def _label(self, nodes: Sequence[str]) -> str:
         """The parts that lie in `nodes` as a whole, and the other nodes by themselves."""
@@ -124,46 +124,46 @@ class _Told:
         """Why they have no step, or none in codes."""
         return "; ".join(dict.fromkeys(self._reasons[n] for n in nodes if n in self._reasons))
 
-    def _reason(self, plan: Plan, run: _Run, found: Layer, told: Layer | None) -> str:
+    def _reason(self, plan: Plan, run: _Run, layer: Layer, placed: Layer | None) -> str:
         if run.outside:
-            why = self._why(found.nodes)
-            first = f"{told.reason}; " if told is not None and told.precision == "float" else ""
+            why = self._why(layer.nodes)
+            first = f"{placed.reason}; " if placed is not None and placed.precision == "float" else ""
             return f"{first}ONNX Runtime runs it" + (f": {why}" if why else "")
-        same = told is not None and told.precision == found.precision
-        if told is not None and same and (found.precision == "float" or set(told.nodes) == run.nodes):
-            why = self._why(found.nodes) if _reads_16_bits(plan, run) else ""
-            return f"{told.reason}; {why}" if why else told.reason
-        said = _said(plan, run.steps, found.precision)
-        if found.precision == "float" and (why := self._why(found.nodes)):
-            said += f": {why}"
-        apart = [n for n in told.nodes if n not in run.nodes] if told is not None else []
-        if apart and told is not None and told.name == found.name:
-            said += f"; {' and '.join(map(repr, apart))} of {told.fused} could not be taken in"
-        return said
+        same = placed is not None and placed.precision == layer.precision
+        if placed is not None and same and (layer.precision == "float" or set(placed.nodes) == run.nodes):
+            why = self._why(layer.nodes) if _reads_16_bits(plan, run) else ""
+            return f"{placed.reason}; {why}" if why else placed.reason
+        reason = _layer_summary(plan, run.steps, layer.precision)
+        if layer.precision == "float" and (why := self._why(layer.nodes)):
+            reason += f": {why}"
+        apart = [n for n in placed.nodes if n not in run.nodes] if placed is not None else []
+        if apart and placed is not None and placed.name == layer.name:
+            reason += f"; {' and '.join(map(repr, apart))} of {placed.fused} could not be taken in"
+        return reason
 
 
-def _native(steps: Sequence[Step], told: _Told) -> list[_Run]:
+def _native(steps: Sequence[Step], placed: _Told) -> list[_Run]:
     """Steps that share nodes are one run."""
-    found: dict[str, _Run] = {}
+    runs: dict[str, _Run] = {}
     for step in steps:
-        names = {name for name in step.nodes if name in told.position}
+        names = {name for name in step.nodes if name in placed.position}
         if isinstance(step, FallbackSubgraph) or not names:
             continue
-        others = {id(found[name]): found[name] for name in names if name in found}
-        run = _Run(names.union(*(one.nodes for one in others.values())))
-        run.steps = [*(s for one in others.values() for s in one.steps), step]
-        found |= dict.fromkeys(run.nodes, run)
-    return list({id(run): run for run in found.values()}.values())
+        others = {id(runs[name]): runs[name] for name in names if name in runs}
+        run = _Run(names.union(*(other.nodes for other in others.values())))
+        run.steps = [*(s for other in others.values() for s in other.steps), step]
+        runs |= dict.fromkeys(run.nodes, run)
+    return list({id(run): run for run in runs.values()}.values())
 
 
-def _outside(steps: Sequence[Step], told: _Told) -> Iterator[_Run]:
+def _outside(steps: Sequence[Step], placed: _Told) -> Iterator[_Run]:
     """The layers of each subgraph, as far as they lie in it."""
     for step in steps:
         if isinstance(step, FallbackSubgraph):
             split: dict[object, set[str]] = {}
             for name in step.nodes:
-                if name in told.position:
-                    layer = told.layers.get(name)
+                if name in placed.position:
+                    layer = placed.layers.get(name)
                     split.setdefault(name if layer is None else layer.name, set()).add(name)
             yield from (_Run(names, [step]) for names in split.values())
 
@@ -192,7 +192,7 @@ def _reads_16_bits(plan: Plan, run: _Run) -> bool:
     return any(wide.intersection(reads(step)) for step in run.steps)
 
 
-def _said(plan: Plan, steps: Sequence[Step], precision: Precision) -> str:
+def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> str:
     outputs = [name for step in steps for name in writes(step)]
     inside = {name for step in steps for name in reads(step)}
     ends = [name for name in outputs if name not in inside or name in plan.outputs]

@@ -21,14 +21,14 @@ def _join_axes(node: Node, scene: Scene) -> Outcome:
     before, behind = _reshape_before(node), _reshape_behind(node)
     x = node.inputs[0]
     sizes = known_sizes(x.shape) if x is not None else None
-    made = known_sizes(behind.outputs[0].shape) if behind is not None else None
-    if before is None or behind is None or x is None or sizes is None or made is None:
+    output_sizes = known_sizes(behind.outputs[0].shape) if behind is not None else None
+    if before is None or behind is None or x is None or sizes is None or output_sizes is None:
         return None
     if len(sizes) <= MOST_RANK or 0 in sizes:
         return None
-    joined, perm = _joined(sizes, ops.Transpose.of(node).order(len(sizes)))
+    joined, perm = _merge_axes(sizes, ops.Transpose.of(node).order(len(sizes)))
     insert = Inserter(scene.graph, node, scene.names)
-    for reshape, shape in ((before, joined), (behind, made)):
+    for reshape, shape in ((before, joined), (behind, output_sizes)):
         reshape.replace_input_with(1, insert.constant(f"{reshape.name}.sizes", np.array(shape, np.int64)))
     set_shape(x, joined)
     y = insert.node("Transpose", [x], f"{node.name}.joined", dtype=x.dtype, shape=None, perm=perm)
@@ -40,10 +40,10 @@ def _join_axes(node: Node, scene: Scene) -> Outcome:
 AXES = Rewrite("join axes", _join_axes, ("Transpose",))
 
 
-def _joined(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
+def _merge_axes(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
     """Sizes and order with one axis for those that follow each other in both orders, none for those of 1."""
-    kept = [axis for axis in range(len(sizes)) if sizes[axis] != 1] or [0]
-    order = [kept.index(axis) for axis in perm if axis in kept]
+    wide_axes = [axis for axis in range(len(sizes)) if sizes[axis] != 1] or [0]
+    order = [wide_axes.index(axis) for axis in perm if axis in wide_axes]
     runs: list[list[int]] = []
     for axis in order:
         if runs and axis == runs[-1][-1] + 1:
@@ -51,7 +51,7 @@ def _joined(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[
         else:
             runs.append([axis])
     firsts = sorted(run[0] for run in runs)
-    size_of = {run[0]: int(np.prod([sizes[kept[axis]] for axis in run])) for run in runs}
+    size_of = {run[0]: int(np.prod([sizes[wide_axes[axis]] for axis in run])) for run in runs}
     return [size_of[first] for first in firsts], [firsts.index(run[0]) for run in runs]
 
 

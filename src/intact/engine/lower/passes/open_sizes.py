@@ -14,14 +14,14 @@ from intact.errors import UnsupportedError
 from intact.graph import Model, to_bytes
 
 
-def leaves_open(plan: Plan) -> bool:
+def has_open_sizes(plan: Plan) -> bool:
     """Whether lowering for known sizes may do better: a step has no kernel, or nobody tells a shape."""
     if plan.deciding:
         return True
     if not plan.tensors.keys() >= set(plan.inputs):
         return False  # an input of no known rank, which no plan takes
-    known = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
-    if not known:
+    input_dims = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
+    if not input_dims:
         return False
     for name in plan.inputs:
         named = [dim for dim in plan.tensors[name].shape if isinstance(dim, str)]
@@ -30,10 +30,12 @@ def leaves_open(plan: Plan) -> bool:
     for step in plan.steps:
         if isinstance(step, FallbackSubgraph):
             return True
-        made = [dim for name in writes(step) for dim in plan.tensors[name].shape if isinstance(dim, str)]
-        if isinstance(step, Reshape) and sum(not names_in(dim) <= known for dim in set(made)) > 1:
+        output_dims = [
+            dim for name in writes(step) for dim in plan.tensors[name].shape if isinstance(dim, str)
+        ]
+        if isinstance(step, Reshape) and sum(not names_in(dim) <= input_dims for dim in set(output_dims)) > 1:
             return True
-        known.update(made)  # every other step tells the sizes of what it makes
+        input_dims.update(output_dims)  # every other step tells the sizes of what it makes
     return False
 
 

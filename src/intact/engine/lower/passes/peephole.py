@@ -67,15 +67,15 @@ def join_steps(plan: Plan) -> Plan:
             else:
                 break
         makers.update(dict.fromkeys(writes(step), step))
-    kept: dict[str, Step] = {}
+    remaining: dict[str, Step] = {}
     for step in makers.values():
         if not gone.intersection(writes(step)):
-            kept.setdefault(writes(step)[0], step)
-    steps = tuple(kept.values())
+            remaining.setdefault(writes(step)[0], step)
+    steps = tuple(remaining.values())
     tensors = {name: tensor for name, tensor in plan.tensors.items() if name not in gone}
     named = {name for step in steps for name in (*constants(step), *reads(step))}
-    held = {name: array for name, array in arrays.items() if name in named}
-    return replace(plan, steps=steps, tensors=tensors, constants=held, notes=tuple(notes))
+    used_arrays = {name: array for name, array in arrays.items() if name in named}
+    return replace(plan, steps=steps, tensors=tensors, constants=used_arrays, notes=tuple(notes))
 
 
 _Arrays = dict[str, NDArray[Any]]
@@ -83,7 +83,7 @@ _Arrays = dict[str, NDArray[Any]]
 
 def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Arrays) -> Step | None:
     if isinstance(step, Reshape):
-        return _reshaped(above, step, tensors)
+        return _fuse_reshape(above, step, tensors)
     if isinstance(above, Transpose) and isinstance(step, Transpose):
         perm = tuple(above.perm[axis] for axis in step.perm)
         nodes = above.nodes + step.nodes
@@ -107,18 +107,18 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
         pads = tuple(a + b for a, b in zip(step.pads, (top, left, bottom, right), strict=True))
         nodes = above.nodes + step.nodes
         return replace(step, nodes=nodes, x=above.x, pads=(pads[0], pads[1], pads[2], pads[3]))
-    between = tensors[writes(above)[0]]
-    floats = between.codes is None  # codes were rounded before they are multiplied
+    inner_tensor = tensors[writes(above)[0]]
+    floats = inner_tensor.codes is None  # codes were rounded before they are multiplied
     if floats and isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
-        return _with_numbers(above, step, arrays, len(between.shape))
+        return _with_numbers(above, step, arrays, len(inner_tensor.shape))
     if floats and isinstance(above, Clip | Function) and isinstance(step, FakeQuantize):
-        return _bounded(above, step)
+        return _fuse_bounds(above, step)
     if isinstance(above, _Layer) and isinstance(step, Table):
-        return _clamped(above, step, tensors, arrays)
+        return _fuse_clamp(above, step, tensors, arrays)
     return None
 
 
-def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
+def _fuse_reshape(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
     """What goes over a sequence or a volume goes over images between Reshapes: those of neighbours cancel."""
     nodes = above.nodes + step.nodes
     if isinstance(above, Reshape):
@@ -131,7 +131,7 @@ def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step
     return None
 
 
-def _bounded(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
+def _fuse_bounds(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
     """The grid whose ends are what bounds become on it: rounding keeps the order."""
     ends = (above.low, above.high) if isinstance(above, Clip) else (0.0, None)
     if isinstance(above, Function) and above.function != "relu":
@@ -152,16 +152,16 @@ def _bounded(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
 _Layer = Add | Conv | ConvTranspose | Linear | MatMul
 
 
-def _clamped(above: _Layer, step: Table, tensors: Mapping[str, Tensor], arrays: _Arrays) -> _Layer | None:
+def _fuse_clamp(above: _Layer, step: Table, tensors: Mapping[str, Tensor], arrays: _Arrays) -> _Layer | None:
     """The layer with narrower bounds, where the table bounds its codes and does nothing else."""
     x, y = tensors[step.x].codes, tensors[step.y].codes
     stage = above if isinstance(above, Add) else above.epilogue
     if x is None or y is None or (not isinstance(stage, Add) and stage.activation):
         return None
     inside = np.arange(x.low, x.high + 1)
-    made = arrays[step.table][inside + x.offset].astype(np.int64) - y.offset
+    table_codes = arrays[step.table][inside + x.offset].astype(np.int64) - y.offset
     same = (x.scale, x.zero_point, x.signed) == (y.scale, y.zero_point, y.signed)
-    if not same or not np.array_equal(made, np.clip(inside, y.low, y.high)):
+    if not same or not np.array_equal(table_codes, np.clip(inside, y.low, y.high)):
         return None
     low = y.low if stage.low is None else int(np.clip(stage.low, y.low, y.high))
     high = y.high if stage.high is None else int(np.clip(stage.high, y.low, y.high))

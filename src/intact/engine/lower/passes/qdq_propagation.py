@@ -26,8 +26,8 @@ class Propagation:
 
     def grid(self, node: Node | None) -> Grid | None:
         """The grid of a Q or DQ whose codes kernels know; None for anything else."""
-        found = self.any_grid(node)
-        return found if isinstance(found, Grid) else None
+        grid = self.any_grid(node)
+        return grid if isinstance(grid, Grid) else None
 
     def any_grid(self, node: Node | None) -> Grid | FloatGrid | None:
         """The grid of a Q or DQ; None for anything else."""
@@ -74,7 +74,7 @@ def share_pairs(model: Model) -> list[Note]:
 
     Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
     """
-    walk, found = Propagation(Scene(model.graph)), 0
+    walk, count = Propagation(Scene(model.graph)), 0
     seen: dict[tuple[Value | None, str, Grid | FloatGrid], Value] = {}
     for node in list(model.graph):
         grid = walk.any_grid(node)
@@ -83,8 +83,8 @@ def share_pairs(model: Model) -> list[Note]:
         first = seen.setdefault((node.inputs[0], node.op_type, grid), node.outputs[0])
         if first is not node.outputs[0] and not node.outputs[0].is_graph_output():
             walk.scene.replace(node, first)
-            found += 1
-    return [Note("", f"{found} Q or DQ were doubles of others")] if found else []
+            count += 1
+    return [Note("", f"{count} Q or DQ were doubles of others")] if count else []
 
 
 def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
@@ -103,7 +103,7 @@ def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
 
 def _quantizers(walk: Propagation, node: Node) -> list[Node]:
     """The Q behind each used output, where they are all that reads them and have one grid."""
-    found: list[Node] = []
+    quantizers: list[Node] = []
     for output in node.outputs:
         if output.is_graph_output():
             return []
@@ -114,24 +114,24 @@ def _quantizers(walk: Propagation, node: Node) -> list[Node]:
             return []
         if readers[0].node.graph is not walk.scene.graph:
             return []
-        found.append(readers[0].node)
-    grids = {walk.grid(q) for q in found}
-    return found if len(grids) == 1 and None not in grids else []
+        quantizers.append(readers[0].node)
+    grids = {walk.grid(q) for q in quantizers}
+    return quantizers if len(grids) == 1 and None not in grids else []
 
 
 def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[Node]) -> None:
     model, first = quantizers[0].outputs[0], quantizers[0]
     insert = walk.scene.inserter(node)
-    made: dict[Value, Value] = {}
+    quantized: dict[Value, Value] = {}
     for index in indices:
         x = node.inputs[index]
         assert x is not None
-        if x not in made:
-            made[x] = insert.node(
+        if x not in quantized:
+            quantized[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
                 dtype=model.dtype, shape=x.shape, **copied(first),
             )  # fmt: skip
-        node.replace_input_with(index, made[x])
+        node.replace_input_with(index, quantized[x])
     _fill_with_code(walk, node, first)
     for output in node.outputs:  # those too that nobody reads
         output.type = model.type

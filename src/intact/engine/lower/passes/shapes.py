@@ -39,7 +39,7 @@ def fold_sizes(model: Model) -> list[Note]:
     What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
     to have one.
 
-    Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
+    Guards: integers of rank 0 or 1 alone, compute_size from sizes that the graph declares.
     """
     folded = 0
     forget_doubtful_names(model)
@@ -85,13 +85,13 @@ class _Walk:
         if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
         rule = _SHAPES.get(node.op_type)
-        declared = self._declared(value)
+        declared = self._declared_sizes(value)
         if rule is None or (declared is not None and None not in declared):
             return
-        found = rule(self, node)
-        if found is None or (declared is not None and len(declared) != len(found)):
+        sizes = rule(self, node)
+        if sizes is None or (declared is not None and len(declared) != len(sizes)):
             return
-        merged = [a if b is None else b for a, b in zip(found, declared or found, strict=True)]
+        merged = [a if b is None else b for a, b in zip(sizes, declared or sizes, strict=True)]
         self.shapes[value] = merged
         if merged != declared:
             self.told += merged != [None] * len(merged) or declared is None
@@ -99,7 +99,7 @@ class _Walk:
 
     def _measure_constant(self, value: Value) -> None:
         """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
-        declared = self._declared(value)
+        declared = self._declared_sizes(value)
         if declared is not None and None not in declared:
             return
         array = self.constants(value)
@@ -113,15 +113,20 @@ class _Walk:
         if numbers is None:
             return
         self.numbers[value] = numbers
-        known = all(isinstance(n, int) for n in numbers)
-        if not known or value.dtype is None or value.dtype.name not in _INTEGERS or value.is_graph_output():
+        is_numeric = all(isinstance(n, int) for n in numbers)
+        if (
+            not is_numeric
+            or value.dtype is None
+            or value.dtype.name not in _INTEGERS
+            or value.is_graph_output()
+        ):
             return
         array = np.asarray(numbers, value.dtype.numpy())
         scalar = value.shape is not None and len(value.shape) == 0
         insert = self._scene.inserter(node)
-        made = insert.constant(f"{value.name}.size", array.reshape(()) if scalar else array)
-        value.replace_all_uses_with(made)
-        self.numbers[made] = numbers
+        constant = insert.constant(f"{value.name}.size", array.reshape(()) if scalar else array)
+        value.replace_all_uses_with(constant)
+        self.numbers[constant] = numbers
         self.folded += 1
 
     def content(self, value: Value | None) -> Sizes | None:
@@ -135,9 +140,9 @@ class _Walk:
 
     def shape(self, value: Value | None) -> Sizes | None:
         """The sizes of a tensor; None where its rank is not known."""
-        return None if value is None else self.shapes.get(value, self._declared(value))
+        return None if value is None else self.shapes.get(value, self._declared_sizes(value))
 
-    def _declared(self, value: Value) -> Sizes | None:
+    def _declared_sizes(self, value: Value) -> Sizes | None:
         sizes = _sizes(value)
         if sizes is None:
             return None
@@ -157,19 +162,19 @@ _Rule = Callable[["_Walk", Node, Sequence[Sizes]], Sizes | None]
 
 def _shape_of(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
-    said = ops.Shape.of(node)
-    return None if sizes is None else sizes[said.start : said.end]
+    form = ops.Shape.of(node)
+    return None if sizes is None else sizes[form.start : form.end]
 
 
 def _gather(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes, indices = inputs
     if ops.Gather.of(node).axis != 0 or not sizes:
         return None
-    found = [sizes[i] for i in indices if isinstance(i, int) and -len(sizes) <= i < len(sizes)]
-    return found if len(found) == len(indices) else None
+    gathered = [sizes[i] for i in indices if isinstance(i, int) and -len(sizes) <= i < len(sizes)]
+    return gathered if len(gathered) == len(indices) else None
 
 
-def _cut(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+def _slice_numbers(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes, *numbers = inputs
     starts = [n[0] for n in numbers if len(n) == 1 and isinstance(n[0], int)]
     if len(starts) != len(numbers) or (len(starts) > 2 and starts[2] != 0):
@@ -181,19 +186,19 @@ def _same(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     return inputs[0]
 
 
-def _joined(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+def _concat_numbers(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     return [n for sizes in inputs for n in sizes]
 
 
 def _arithmetic(function: str) -> _Rule:
     def rule(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
         pairs = _pairs(*inputs)
-        return None if pairs is None else [computed(function, m, n) for m, n in pairs]
+        return None if pairs is None else [compute_size(function, m, n) for m, n in pairs]
 
     return rule
 
 
-def computed(function: str, a: Size, b: Size) -> Size:
+def compute_size(function: str, a: Size, b: Size) -> Size:
     """As `expression`, of sizes that may not be known."""
     return None if a is None or b is None else expression(function, a, b)
 
@@ -206,7 +211,7 @@ def _pairs(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
     return list(zip(a * count if len(a) == 1 else a, b * count if len(b) == 1 else b, strict=False))
 
 
-def _filled(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+def _fill_numbers(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     """A vector of one number, as long as the input says."""
     (count,) = inputs
     if len(count) != 1 or not isinstance(count[0], int) or not 0 <= count[0] <= _MOST_NUMBERS:
@@ -224,15 +229,17 @@ def _equal(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
 def _is_equal(a: Size, b: Size) -> int | None:
     if isinstance(a, int) and isinstance(b, int):
         return int(a == b)
-    known = a if isinstance(a, int) else b
-    other = b if known is a else a
+    number = a if isinstance(a, int) else b
+    other = b if number is a else a
     return (
-        0 if isinstance(known, int) and known < 0 and other is not None and is_never_negative(other) else None
+        0
+        if isinstance(number, int) and number < 0 and other is not None and is_never_negative(other)
+        else None
     )
 
 
-def _negated(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    return [computed("*", n, -1) for n in inputs[0]]
+def _negate(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    return [compute_size("*", n, -1) for n in inputs[0]]
 
 
 def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
@@ -245,10 +252,10 @@ def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
 
 
 _NUMBERS: dict[str, _Rule] = {
-    "Add": _arithmetic("+"), "Cast": _same, "Concat": _joined,
-    "ConstantOfShape": _filled, "Div": _arithmetic("/"), "Equal": _equal,
+    "Add": _arithmetic("+"), "Cast": _same, "Concat": _concat_numbers,
+    "ConstantOfShape": _fill_numbers, "Div": _arithmetic("/"), "Equal": _equal,
     "Gather": _gather, "Identity": _same, "Max": _arithmetic("max"), "Min": _arithmetic("min"),
-    "Mul": _arithmetic("*"), "Neg": _negated, "Reshape": _same, "Shape": _shape_of, "Slice": _cut,
+    "Mul": _arithmetic("*"), "Neg": _negate, "Reshape": _same, "Shape": _shape_of, "Slice": _slice_numbers,
     "Squeeze": _same, "Sub": _arithmetic("-"), "Unsqueeze": _same, "Where": _where,
 }  # fmt: skip
 """Operator -> what it makes of integers."""
@@ -274,16 +281,16 @@ def _one(sizes: Sizes) -> Size:
     large = [n for n in sizes if n != 1]
     if not large:
         return 1
-    known = [n for n in large if isinstance(n, int)]
-    if known:
-        return known[0]
+    numbers = [n for n in large if isinstance(n, int)]
+    if numbers:
+        return numbers[0]
     size, *others = dict.fromkeys(large)
     for other in others:
-        size = computed("broadcast", size, other)
+        size = compute_size("broadcast", size, other)
     return size
 
 
-def _expanded(walk: _Walk, node: Node) -> Sizes | None:
+def _expand_shape(walk: _Walk, node: Node) -> Sizes | None:
     sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     return None if sizes is None or target is None else _together([sizes, target])
 
@@ -295,24 +302,26 @@ def _product(walk: _Walk, node: Node) -> Sizes | None:
     return [*_together([a[:-2], b[:-2]] if a[:-2] or b[:-2] else [[]]), a[-2], b[-1]]
 
 
-def _turned(walk: _Walk, node: Node) -> Sizes | None:
+def _transpose_shape(walk: _Walk, node: Node) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
     return None if sizes is None else [sizes[i] for i in ops.Transpose.of(node).order(len(sizes))]
 
 
-def _reshaped(walk: _Walk, node: Node) -> Sizes | None:
+def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
     """The target; 0 takes the size that stands there, and -1 is what is left."""
     sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     if sizes is None or target is None:
         return None
     copies = not ops.Reshape.of(node).allowzero
-    found: Sizes = [sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)]
-    if -1 in found:
-        found[found.index(-1)] = _left(sizes, [n for n in found if n != -1])
-    return found
+    target_sizes: Sizes = [
+        sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)
+    ]
+    if -1 in target_sizes:
+        target_sizes[target_sizes.index(-1)] = _missing_size(sizes, [n for n in target_sizes if n != -1])
+    return target_sizes
 
 
-def _left(sizes: Sizes, taken: Sizes) -> Size:
+def _missing_size(sizes: Sizes, taken: Sizes) -> Size:
     """What one size must be, so that `sizes` and it with `taken` have one product."""
     names = [n for n in sizes if not isinstance(n, int)]
     for name in (n for n in taken if not isinstance(n, int)):
@@ -327,11 +336,11 @@ def _left(sizes: Sizes, taken: Sizes) -> Size:
         whole, part = whole // part, 1
     left: Size = whole
     for name in names:
-        left = computed("*", left, name)
-    return computed("/", left, part)
+        left = compute_size("*", left, name)
+    return compute_size("/", left, part)
 
 
-def _convolved(walk: _Walk, node: Node) -> Sizes | None:
+def _conv_shape(walk: _Walk, node: Node) -> Sizes | None:
     """As many axes as the kernel has, however little is known of the input."""
     x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
     if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
@@ -340,15 +349,15 @@ def _convolved(walk: _Walk, node: Node) -> Sizes | None:
     return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
 
 
-def _pooled(walk: _Walk, node: Node) -> Sizes | None:
+def _pool_shape(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
-    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    if x is None or said.ceil_mode or len(x) != 2 + len(said.kernel_shape):
+    form = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    if x is None or form.ceil_mode or len(x) != 2 + len(form.kernel_shape):
         return None
-    return [*x[:2], *said.positions(x[2:], said.kernel_shape)]
+    return [*x[:2], *form.positions(x[2:], form.kernel_shape)]
 
 
-def _resized(walk: _Walk, node: Node) -> Sizes | None:
+def _resize_shape(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
     scales = walk.constants(node.inputs[2]) if len(node.inputs) > 2 else None
     if x is None or scales is None or scales.size != len(x):
@@ -373,7 +382,7 @@ def check_scales(node: Node, scales: NDArray) -> None:
 _MOST = 2**31
 
 
-def _gathered(walk: _Walk, node: Node) -> Sizes | None:
+def _gather_shape(walk: _Walk, node: Node) -> Sizes | None:
     """The sizes of the indices in place of the axis that they choose from."""
     sizes, index = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
     if not sizes or index is None:
@@ -382,8 +391,8 @@ def _gathered(walk: _Walk, node: Node) -> Sizes | None:
     return [*sizes[:axis], *index, *sizes[axis + 1 :]]
 
 
-def _sliced(walk: _Walk, node: Node) -> Sizes | None:
-    """From constant places on, up to a place that may be computed, one element after the other."""
+def _slice_shape(walk: _Walk, node: Node) -> Sizes | None:
+    """From constant places on, up to a place that may be compute_size, one element after the other."""
     sizes = walk.shape(node.inputs[0])
     starts, ends = walk.content(node.inputs[1]), walk.content(node.inputs[2])
     if sizes is None or starts is None or ends is None:
@@ -394,33 +403,33 @@ def _sliced(walk: _Walk, node: Node) -> Sizes | None:
     steps = walk.content(node.inputs[4]) if len(node.inputs) > 4 else [1] * len(starts)
     if axes is None or steps is None:
         return None
-    made = list(sizes)
+    output_sizes = list(sizes)
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         if not isinstance(axis, int):
             return None
-        made[axis] = _taken(sizes[axis], start, end) if hop == 1 else None
-    return made
+        output_sizes[axis] = _slice_length(sizes[axis], start, end) if hop == 1 else None
+    return output_sizes
 
 
-def _taken(size: Size, start: Size, end: Size) -> Size:
+def _slice_length(size: Size, start: Size, end: Size) -> Size:
     """How many elements there are from `start` to `end` of an axis."""
     if size is None or not isinstance(start, int) or end is None:
         return None
     if isinstance(end, int) and end >= _MOST - 1:
         stop: Size = size
     elif isinstance(end, int) and end < 0:
-        stop = computed("max", computed("+", size, end), 0)
+        stop = compute_size("max", compute_size("+", size, end), 0)
     elif is_never_negative(end):
-        stop = computed("min", size, end)
+        stop = compute_size("min", size, end)
     else:
         return None
     if start < 0:
-        first = computed("max", computed("+", size, start), 0)
-        return computed("max", computed("-", stop, first), 0)
-    return computed("max", computed("-", stop, start), 0) if start else stop
+        first = compute_size("max", compute_size("+", size, start), 0)
+        return compute_size("max", compute_size("-", stop, first), 0)
+    return compute_size("max", compute_size("-", stop, start), 0) if start else stop
 
 
-def _squeezed(walk: _Walk, node: Node) -> Sizes | None:
+def _squeeze_shape(walk: _Walk, node: Node) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
     axes = walk.content(node.inputs[1]) if len(node.inputs) > 1 else None
     if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
@@ -429,7 +438,7 @@ def _squeezed(walk: _Walk, node: Node) -> Sizes | None:
     return [size for axis, size in enumerate(sizes) if axis not in gone]
 
 
-def _unsqueezed(walk: _Walk, node: Node) -> Sizes | None:
+def _unsqueeze_shape(walk: _Walk, node: Node) -> Sizes | None:
     sizes, axes = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
         return None
@@ -438,35 +447,37 @@ def _unsqueezed(walk: _Walk, node: Node) -> Sizes | None:
     return [1 if axis in new else next(rest) for axis in range(rank)]
 
 
-def _flattened(walk: _Walk, node: Node) -> Sizes | None:
+def _flatten_shape(walk: _Walk, node: Node) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
     if sizes is None:
         return None
     axis = ops.Flatten.of(node).axis
     axis += len(sizes) if axis < 0 else 0
-    return [_left(sizes[:axis], []), _left(sizes[axis:], [])]
+    return [_missing_size(sizes[:axis], []), _missing_size(sizes[axis:], [])]
 
 
-def _concatenated(walk: _Walk, node: Node) -> Sizes | None:
+def _concat_shape(walk: _Walk, node: Node) -> Sizes | None:
     shapes = [sizes for value in node.inputs if (sizes := walk.shape(value)) is not None]
     if len(shapes) < len(node.inputs) or len({len(sizes) for sizes in shapes}) != 1 or not shapes[0]:
         return None
     axis = ops.Concat.of(node).axis % len(shapes[0])
-    made: Sizes = [next((s[i] for s in shapes if s[i] is not None), None) for i in range(len(shapes[0]))]
+    output_sizes: Sizes = [
+        next((s[i] for s in shapes if s[i] is not None), None) for i in range(len(shapes[0]))
+    ]
     whole: Size = 0
     for sizes in shapes:
-        whole = computed("+", whole, sizes[axis])
-    made[axis] = whole
-    return made
+        whole = compute_size("+", whole, sizes[axis])
+    output_sizes[axis] = whole
+    return output_sizes
 
 
-def _ranged(walk: _Walk, node: Node) -> Sizes | None:
-    """As many whole numbers as there are from 0, or another constant, to what is computed."""
+def _range_shape(walk: _Walk, node: Node) -> Sizes | None:
+    """As many whole numbers as there are from 0, or another constant, to what is compute_size."""
     start, limit, step = (walk.content(value) for value in node.inputs)
     if not (start and limit and step) or step != [1]:
         return None
-    count = computed("-", limit[0], start[0])
-    return [count if count is not None and is_never_negative(count) else computed("max", count, 0)]
+    count = compute_size("-", limit[0], start[0])
+    return [count if count is not None and is_never_negative(count) else compute_size("max", count, 0)]
 
 
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
@@ -478,21 +489,21 @@ _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
         ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
          "Not", "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
-    "AveragePool": _pooled,
-    "Concat": _concatenated,
+    "AveragePool": _pool_shape,
+    "Concat": _concat_shape,
     "ConstantOfShape": lambda walk, node: walk.content(node.inputs[0]),
-    "Conv": _convolved,
-    "Expand": _expanded,
-    "Flatten": _flattened,
-    "Gather": _gathered,
+    "Conv": _conv_shape,
+    "Expand": _expand_shape,
+    "Flatten": _flatten_shape,
+    "Gather": _gather_shape,
     "MatMul": _product,
-    "MaxPool": _pooled,
-    "Range": _ranged,
-    "Reshape": _reshaped,
-    "Resize": _resized,
-    "Slice": _sliced,
-    "Squeeze": _squeezed,
-    "Transpose": _turned,
-    "Unsqueeze": _unsqueezed,
+    "MaxPool": _pool_shape,
+    "Range": _range_shape,
+    "Reshape": _reshape_shape,
+    "Resize": _resize_shape,
+    "Slice": _slice_shape,
+    "Squeeze": _squeeze_shape,
+    "Transpose": _transpose_shape,
+    "Unsqueeze": _unsqueeze_shape,
 }  # fmt: skip
 """Operator -> the sizes of what it makes."""

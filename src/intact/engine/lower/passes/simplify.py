@@ -122,10 +122,10 @@ def _join_norm(node: Node, scene: Scene) -> Outcome:
     Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
     """
-    found = _norm(node, scene.constants)
-    if found is None:
+    norm = _norm(node, scene.constants)
+    if norm is None:
         return None
-    x, epsilon, size = found
+    x, epsilon, size = norm
     last, scale, bias = _affine(node, scene.constants, size)
     insert = Inserter(scene.graph, last, scene.names)
     weight = insert.constant(f"{node.name}.scale", scale)
@@ -152,7 +152,7 @@ def _norm(div: Node, constants: Constants) -> tuple[Value, float, int] | None:
         return None
     variance, epsilon = _with_constant(shifted, constants)
     square = _mean_of(variance, constants)
-    x = _centred(centred, constants)
+    x = _mean_shifted_source(centred, constants)
     if x is None or epsilon is None or square is None or not _is_square(square, x, constants):
         return None
     size = x.shape[-1] if x.shape is not None and len(x.shape) else None
@@ -183,7 +183,7 @@ def _mean_of(value: Value | None, constants: Constants) -> Value | None:
     return node.inputs[0] if axes in ((-1,), (rank - 1,)) else None
 
 
-def _centred(value: Value | None, constants: Constants) -> Value | None:
+def _mean_shifted_source(value: Value | None, constants: Constants) -> Value | None:
     """x, where `value` is x less its mean."""
     node = _above(value, "Sub")
     x = node.inputs[0] if node is not None else None
@@ -193,10 +193,10 @@ def _centred(value: Value | None, constants: Constants) -> Value | None:
 def _is_square(value: Value, x: Value, constants: Constants) -> bool:
     """Whether `value` is the square of x less its mean."""
     node = _above(value, "Mul", "Pow")
-    if node is None or _centred(node.inputs[0], constants) is not x:
+    if node is None or _mean_shifted_source(node.inputs[0], constants) is not x:
         return False
     if node.op_type == "Mul":
-        return _centred(node.inputs[1], constants) is x
+        return _mean_shifted_source(node.inputs[1], constants) is x
     array = constants(node.inputs[1])
     return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == 2
 

@@ -88,7 +88,7 @@ def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
     return _read_loop(node, constants) if node.op_type == "Loop" else _read_scan(node)
 
 
-def known(value: ir.Value | None, constants: Constants) -> NDArray | None:
+def constant_array(value: ir.Value | None, constants: Constants) -> NDArray | None:
     """What a value of the main graph, or one that a body holds, always is."""
     if value is None:
         return None
@@ -96,12 +96,12 @@ def known(value: ir.Value | None, constants: Constants) -> NDArray | None:
     stored = ops.stored_tensor(node)
     if value.const_value is None and stored is not None:
         return stored.numpy()
-    return constants(value) if value in constants else _held(value)
+    return constants(value) if value in constants else _initializer_array(value)
 
 
-def _held(value: ir.Value) -> NDArray | None:
-    held = value.const_value is not None and not value.is_graph_input()
-    return value.const_value.numpy() if held and value.const_value is not None else None
+def _initializer_array(value: ir.Value) -> NDArray | None:
+    is_stored = value.const_value is not None and not value.is_graph_input()
+    return value.const_value.numpy() if is_stored and value.const_value is not None else None
 
 
 def _read_scan(node: ir.Node) -> Repeat | None:
@@ -119,10 +119,10 @@ def _read_scan(node: ir.Node) -> Repeat | None:
     if turned == {1} and not (form.scan_input_directions and form.scan_output_directions):
         return None  # left out: forwards
     repeat.backwards = turned == {1}
-    read, made = list(body.inputs), list(body.outputs)
-    _share_out(repeat, zip(read, made, inputs, node.outputs, strict=False), states)
+    read, body_outputs = list(body.inputs), list(body.outputs)
+    _share_out(repeat, zip(read, body_outputs, inputs, node.outputs, strict=False), states)
     repeat.rows = dict(zip(read[states:], inputs[states:], strict=True))
-    repeat.made = list(zip(made[states:], node.outputs[states:], strict=True))
+    repeat.made = list(zip(body_outputs[states:], node.outputs[states:], strict=True))
     return repeat
 
 
@@ -134,20 +134,20 @@ def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
         return None
     trips, goes_on, *first = node.inputs
     count, asked, *read = repeat.body.inputs
-    asks, *made = repeat.body.outputs
+    asks, *body_outputs = repeat.body.outputs
     if any(value is None for value in first):
         return None
     given = [value for value in first if value is not None]
-    _share_out(repeat, zip(read, made, given, node.outputs, strict=False), len(given))
-    repeat.made = list(zip(made[len(given) :], node.outputs[len(given) :], strict=True))
+    _share_out(repeat, zip(read, body_outputs, given, node.outputs, strict=False), len(given))
+    repeat.made = list(zip(body_outputs[len(given) :], node.outputs[len(given) :], strict=True))
     counters = {count: count}
     for state in list(repeat.states):
-        start = known(state.first, constants)
+        start = constant_array(state.first, constants)
         if start is not None and start.size == 1 and start.item() == 0 and _is_next(repeat, state, constants):
             counters[state.read] = state.made
             repeat.states.remove(state)
             repeat.counted.append(state.last)
-    most = known(trips, constants)
+    most = constant_array(trips, constants)
     if trips is not None and (most is None or most.item() < _ENDLESS):
         repeat.limits.append(trips)
     tests = _Tests(repeat, constants, counters)
@@ -173,12 +173,12 @@ def _share_out(
     repeat: Repeat, each: Iterator[tuple[ir.Value, ir.Value, ir.Value, ir.Value]], count: int
 ) -> None:
     """Tell what every step hands on as it is from what changes."""
-    for _, (read, made, first, last) in zip(range(count), each, strict=False):
-        if repeat.source(made) is read:
+    for _, (read, written, first, last) in zip(range(count), each, strict=False):
+        if repeat.source(written) is read:
             repeat.fixed[read] = first
             repeat.handed_on.append((last, first))
         else:
-            repeat.states.append(Carried(read, made, first, last))
+            repeat.states.append(Carried(read, written, first, last))
 
 
 def _is_inside(value: ir.Value, body: ir.Graph) -> bool:
@@ -191,9 +191,14 @@ def _is_next(repeat: Repeat, state: Carried, constants: Constants) -> bool:
     node = (repeat.source(state.made) or state.made).producer()
     if node is None or not is_op(node, "Add"):
         return False
-    for one, other in (node.inputs, node.inputs[::-1]):
-        step = known(repeat.source(other), constants)
-        if repeat.source(one) is state.read and step is not None and step.size == 1 and step.item() == 1:
+    for increment, other in (node.inputs, node.inputs[::-1]):
+        step = constant_array(repeat.source(other), constants)
+        if (
+            repeat.source(increment) is state.read
+            and step is not None
+            and step.size == 1
+            and step.item() == 1
+        ):
             return True
     return False
 
@@ -221,19 +226,21 @@ class _Tests:
             begun: It is the body's, which asks for the step behind; else the one before the first step.
         """
         value = self.repeat.source(value)
-        always = known(value, self.constants)
+        always = constant_array(value, self.constants)
         if value is None or (always is not None and always.all()):
             return []
         node = value.producer()
         if is_op(node, "And") and node is not None:
-            both = [self.bounds(one, begun=begun) for one in node.inputs]
-            return None if None in both else [one for some in both if some is not None for one in some]
+            both = [self.bounds(operand, begun=begun) for operand in node.inputs]
+            return (
+                None if None in both else [operand for some in both if some is not None for operand in some]
+            )
         if node is None or not is_op(node, "Less"):
             return None
-        count, bound = (self.number(one) for one in node.inputs)
+        count, bound = (self.number(operand) for operand in node.inputs)
         if bound is None or _is_inside(bound, self.repeat.body):
             return None
-        first = known(count, self.constants)
+        first = constant_array(count, self.constants)
         if begun:
             if count in self.counters and count not in self._next:
                 self.late.add(bound)
@@ -243,7 +250,7 @@ class _Tests:
 
     @property
     def _next(self) -> set[ir.Value]:
-        return {made for read, made in self.counters.items() if made is not read}
+        return {written for read, written in self.counters.items() if written is not read}
 
     def number(self, value: ir.Value | None) -> ir.Value | None:
         """A number of steps before it was cast; floats hold all that are below 2^24."""
@@ -257,5 +264,5 @@ class _Tests:
 
 def numbers_of(values: Sequence[ir.Value | None], constants: Constants) -> list[NDArray[np.int64] | None]:
     """What each of `values` always is, as integers."""
-    found = [known(value, constants) for value in values]
-    return [None if one is None else np.asarray(one, np.int64) for one in found]
+    arrays = [constant_array(value, constants) for value in values]
+    return [None if array is None else np.asarray(array, np.int64) for array in arrays]
