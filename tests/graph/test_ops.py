@@ -36,8 +36,8 @@ READERS = {
 """What reads an attribute by its name, or all of them."""
 GENERIC = {
     "graph/core/constants.py", "graph/core/float_values.py",  # evaluate an operator of any kind
-    "graph/infer/foreign.py",  # shows attributes of operators that nobody knows
-    "graph/rewrites/float16.py",  # widens whatever holds or names a type
+    "graph/infer/unknown_operators.py",  # shows attributes of operators that nobody knows
+    "graph/rewrites/widen_float16.py",  # widens whatever holds or names a type
 }  # fmt: skip
 """Modules that look at the attributes of any operator."""
 RECORDS = [(key, ops.BOOK[key]) for key in sorted(ops.BOOK) if not key[0]]

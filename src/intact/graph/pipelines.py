@@ -11,29 +11,29 @@ from intact.graph.core.edit import settle
 from intact.graph.core.notes import Note
 from intact.graph.core.order import move_constants_first
 from intact.graph.core.prune import lift_constants, prune
-from intact.graph.infer.decided import forget_sizes_of_outputs, forget_sizes_of_read_outputs
+from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, forget_sizes_of_read_outputs
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
-from intact.graph.qdq.contrib import CONTRIB_PAIRS
-from intact.graph.qdq.four_bits import FOUR_BITS as FOUR_BITS
-from intact.graph.qdq.integer import INT8_WEIGHTS, INTEGER
-from intact.graph.qdq.qoperator import QOPERATORS
-from intact.graph.qdq.strip import strip_dynamic
+from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS
+from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
+from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
+from intact.graph.qdq.qoperators import QOPERATORS
+from intact.graph.qdq.strip_qdq import strip_dynamic
 from intact.graph.qdq.weight_moves import move_stored_weights
-from intact.graph.rewrites.attention import ATTENTION
-from intact.graph.rewrites.chosen import CHOSEN
+from intact.graph.rewrites.decompose_attention import ATTENTION
+from intact.graph.rewrites.decompose_contrib import FUSED, require_portable
 from intact.graph.rewrites.einsum import EINSUM
-from intact.graph.rewrites.finishing import FINISHING
-from intact.graph.rewrites.float16 import widen_float16
-from intact.graph.rewrites.fused import FUSED, require_portable
-from intact.graph.rewrites.local_functions import inline_functions
-from intact.graph.rewrites.ml import ML
-from intact.graph.rewrites.pads import PADS
+from intact.graph.rewrites.fuse_pads import PADS
+from intact.graph.rewrites.fuse_stacked_max import STACKS
+from intact.graph.rewrites.gathered_matmul import CHOSEN
+from intact.graph.rewrites.hoist_epilogue import FINISHING
+from intact.graph.rewrites.inline_functions import inline_functions
+from intact.graph.rewrites.inline_sequences import SEQUENCES
 from intact.graph.rewrites.recurrence.loops import LOOPS
 from intact.graph.rewrites.rewrite import Pass, Stage, run_stages, silent
-from intact.graph.rewrites.rotary import ROTARY
-from intact.graph.rewrites.sequences import SEQUENCES
-from intact.graph.rewrites.stacks import STACKS
+from intact.graph.rewrites.rotary_embedding import ROTARY
+from intact.graph.rewrites.sklearn_operators import ML
+from intact.graph.rewrites.widen_float16 import widen_float16
 
 INLINE = Pass("write out functions of the file", inline_functions, shapes=True)
 READ_OUTPUTS = Pass("open the sizes of outputs that are read", forget_sizes_of_read_outputs, shapes=True)

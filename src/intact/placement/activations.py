@@ -1,4 +1,4 @@
-"""Activations as exporters write them: one node, or several that compute one known function."""
+"""Match activations as exporters write them: one node, or several that compute one known function."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from intact.graph import Value
 from intact.graph import ops as book
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.profiles import Profile
-from intact.placement.view import Op, View, shape_of
 
 MOST_NODES = 9
 """A tanh GELU with its cube written as two Mul has nine; longer stretches are no activation."""

@@ -1,4 +1,4 @@
-"""Which steps of a model another runtime may round otherwise, and what follows for its answers."""
+"""List the float steps that another runtime may round differently, and what follows for its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers become whose pairs have other formats than the 8 bits that placement decides for."""
+"""Adapt a placement to pairs of other formats than int8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from intact.graph import Mark, Model, Node, emit_qdq, mark
 from intact.layer import Layer
-from intact.placement.read import read_placement
+from intact.placement.read_pairs import read_placement
 from intact.placement.records import Placement
 from intact.spec import Format, QuantSpec
 

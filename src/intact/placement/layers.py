@@ -1,4 +1,4 @@
-"""Which nodes run as one layer, and which layers in int8: one reading for plans and for files."""
+"""Group nodes into layers, and decide which layers run in int8, for float and for Q/DQ graphs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, MULTIPLY_WIDE, PRODUCTS
 from intact.layer import Layer
-from intact.placement.chains import Chain, linear_tail, with_activation
+from intact.placement.epilogue_chains import Chain, linear_tail, with_activation
+from intact.placement.placement_graph import EdgeMark, Op, Reader, View, shape_of
 from intact.placement.profiles import Profile
 from intact.placement.records import Fusion, Kept
 from intact.placement.rules import Rule, rules_of
-from intact.placement.rules.floats import float_reason
-from intact.placement.view import EdgeMark, Op, Reader, View, shape_of
+from intact.placement.rules.float_reasons import float_reason
 
 _ACTIVATED = frozenset({"Add", "Mul"})
 

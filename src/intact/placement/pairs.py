@@ -1,4 +1,4 @@
-"""The pairs of a Q/DQ graph as values that can be compared."""
+"""Compare the pairs of a Q/DQ graph by their grids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from intact.graph import Node, QuantizedValue, Value, quantization_of
 from intact.graph.ops import may_move
-from intact.placement.view import Reader, View
+from intact.placement.placement_graph import Reader, View
 
 
 class Pairs:

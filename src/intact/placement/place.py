@@ -1,4 +1,4 @@
-"""Where the pairs of a float graph go."""
+"""`place`: decide where the pairs of a float graph go."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from intact.errors import QuantValueError
 from intact.graph import Model, Value
 from intact.patterns import exact
 from intact.placement.activations import activation_behind
-from intact.placement.chains import linear_tail
-from intact.placement.choice import Choice
+from intact.placement.epilogue_chains import linear_tail
 from intact.placement.layers import Fuser
+from intact.placement.name_patterns import Choice
+from intact.placement.placement_graph import Op, View
 from intact.placement.profiles import Profile, profile_of
 from intact.placement.records import Kept, Placement
 from intact.placement.rules import Context, Int8, rules_of
 from intact.placement.rules.base import not_float
-from intact.placement.rules.floats import float_reason
+from intact.placement.rules.float_reasons import float_reason
 from intact.placement.sites import Decisions, make_sites
-from intact.placement.view import Op, View
 
 
 def place(

@@ -1,4 +1,4 @@
-"""The small differences between the engines that a placement is made for, in one table."""
+"""Table of the differences between target engines that a placement depends on."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The scale of every tensor that a Q/DQ graph holds in codes: what a calibration cache wants to know."""
+"""Collect the scale of every quantized tensor of a Q/DQ graph, for a calibration cache."""
 
 from __future__ import annotations
 
 from intact.graph import Model, QuantizedValue, Value, quantization_of
+from intact.placement.placement_graph import EdgeMark, Op, View
 from intact.placement.rules import rules_of
-from intact.placement.view import EdgeMark, Op, View
 
 
 def tensor_scales(model: Model) -> dict[str, list[QuantizedValue]]:

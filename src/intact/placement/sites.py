@@ -1,4 +1,4 @@
-"""From decided edges to tensors: one site per tensor, one scale per group."""
+"""Group the chosen edges into sites: one per tensor, one scale per group."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, RECURRENT
+from intact.placement.placement_graph import Op, Reader, View
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept, Site
 from intact.placement.rules import Int8, rules_of
 from intact.placement.rules.weighted import weight_axis
-from intact.placement.view import Op, Reader, View
 
 Decisions = dict[Op, Int8 | Kept]
 

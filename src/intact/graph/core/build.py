@@ -1,4 +1,4 @@
-"""Small helpers to put nodes and initializers into a graph."""
+"""Insert nodes and initializers into a graph, replace nodes, and give out free names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the graph that do not depend on its inputs."""
+"""Find and evaluate the values of a graph that do not depend on its inputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.core.error_text import first_line, root
 from intact.graph.core.float_values import MOST_TERMS, float_value_of
-from intact.graph.core.run import Session
-from intact.graph.core.skeleton import SMALL
-from intact.graph.core.wording import first_line, root
+from intact.graph.core.session import Session
+from intact.graph.core.without_weights import SMALL
 from intact.graph.ops import DRAWING, stored_tensor
 from intact.graph.ops.attributes import subgraphs, values
 from intact.limits import FOLDED

@@ -1,4 +1,4 @@
-"""Constants of a graph exchanged for others, and names that two values share."""
+"""Edit initializers and names of values, and read sizes and ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of a graph behind every pass: sorted nodes, unique names, codes that are read as codes."""
+"""Check invariants of a graph after a pass: sorted nodes, unique names, codes read as codes."""
 
 from __future__ import annotations
 

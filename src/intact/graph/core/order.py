@@ -1,4 +1,4 @@
-"""Order of nodes: what computes constants stands in front of everything else."""
+"""Sort the nodes that compute constants to the front of their graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between ModelProto and onnx-ir's Model, without the losses: what onnx-ir cannot hold waits in `meta`."""
+"""Convert between ModelProto and onnx-ir's Model without losses: `meta` keeps what onnx-ir cannot hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph.core.wording import first_line, root
+from intact.graph.core.error_text import first_line, root
 from intact.graph.ops.attributes import subgraphs
 
 INFERRED = "intact.inferred"

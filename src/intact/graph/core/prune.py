@@ -1,4 +1,4 @@
-"""What nobody reads goes, and constants that are nodes become initializers: onnx-ir's passes."""
+"""Remove unused nodes and lift Constant nodes to initializers, by onnx-ir's passes."""
 
 from __future__ import annotations
 

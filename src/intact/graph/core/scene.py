@@ -1,4 +1,4 @@
-"""`Scene`: a graph while it is rewritten, with free names, its constants, and what was added to it."""
+"""`Scene`: a graph while it is rewritten, with free names, its constants and added values."""
 
 from __future__ import annotations
 

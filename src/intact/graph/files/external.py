@@ -14,8 +14,8 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.core.check_tensors import byte_size, check_tensor
 from intact.graph.core.proto import with_subgraphs
-from intact.graph.core.tensors import byte_size, check_tensor
 from intact.graph.ops import attributes
 
 _FIX = "copy the data file beside the model, or export the model again"

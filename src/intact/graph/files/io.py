@@ -1,4 +1,4 @@
-"""Reading and writing ONNX files: checked, whole or not at all, the same bytes for the same model."""
+"""Read and write ONNX files: checked, atomically, with the same bytes for the same model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from onnx_ir.passes import common as passes
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.graph.core.error_text import first_line, unreadable
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.prune import prune
-from intact.graph.core.skeleton import (
+from intact.graph.core.without_weights import (
     move_large_tensors_to_inputs,
     put_tensors,
     to_proto_without_weights,
     without_weights,
 )
-from intact.graph.core.wording import first_line, unreadable
 from intact.graph.infer.inference import infer_proto_shapes
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.reading import read_bytes

@@ -1,4 +1,4 @@
-"""`save`: a model into a file, whole or not at all, large ones with their weights beside it."""
+"""`save`: write a model atomically, with the weights of a large one beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from intact.atomic import check_target, replacing, together
 from intact.graph.core.proto import to_proto, with_subgraphs
-from intact.graph.core.skeleton import placeholder
+from intact.graph.core.without_weights import placeholder
 from intact.graph.files.io import MAX_BYTES, check, to_checked_proto
 
 _ALIGN = 4096  # a page, so that readers can map each tensor

@@ -1,4 +1,4 @@
-"""The structure of a model, before anything reads it: names, order, versions, sizes. Errors name the node."""
+"""Check the structure of a model before anything reads it: names, order, versions, sizes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeAlias
 import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.core.check_tensors import check_shape
 from intact.graph.core.proto import node_graphs
-from intact.graph.core.tensors import check_shape
-from intact.graph.infer.expansion import check_expansion
+from intact.graph.infer.inlined_size import check_expansion
 from intact.graph.ops.attributes import FIX
 from intact.graph.opset.schema import check_attributes
 from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS

@@ -1,4 +1,4 @@
-"""Branches of an If as models of their own, and put back; inputs whose values say which branch is taken."""
+"""Extract the branches of an If as models, put them back, and find the inputs that select a branch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from intact.graph import ops
 from intact.graph.core.build import tensor_of
 from intact.graph.core.constants import Constants, foldable
 from intact.graph.core.proto import all_nodes, show_type, values_of, with_subgraphs
+from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
-from intact.graph.core.view import is_op
 from intact.graph.infer.inference import TOLD
 from intact.graph.ops import attributes
 from intact.graph.ops.attributes import subgraphs

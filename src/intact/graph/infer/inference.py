@@ -1,4 +1,4 @@
-"""Shapes and types of every value, where the operators tell them."""
+"""Infer shapes and types of all values of a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.core.check_tensors import check_shape
+from intact.graph.core.error_text import first_line
 from intact.graph.core.proto import INFERRED, node_graphs, proto_graphs
-from intact.graph.core.skeleton import say_onesided, to_proto_without_weights
-from intact.graph.core.tensors import check_shape
-from intact.graph.core.wording import first_line
-from intact.graph.infer.growth import vectors_stay_small
-from intact.graph.infer.like_first import with_results_like_first
-from intact.graph.infer.pools import behind_pools, infer_with_pools
+from intact.graph.core.without_weights import say_onesided, to_proto_without_weights
+from intact.graph.infer.ceil_mode_pools import behind_pools, infer_with_pools
+from intact.graph.infer.same_shape_operators import with_results_like_first
+from intact.graph.infer.shape_vector_limits import vectors_stay_small
 from intact.graph.ops.attributes import subgraphs
 
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")

@@ -1,4 +1,4 @@
-"""A model for inputs of certain sizes: what follows from sizes alone is worked out once, not in every run."""
+"""Specialize a model for given input sizes or values: fold what follows from them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from intact.graph import ops
 from intact.graph.core.build import hand_over
 from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.edit import known_sizes, set_shape
+from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
-from intact.graph.core.skeleton import SMALL, say_onesided
-from intact.graph.core.view import is_op
-from intact.graph.infer.pools import POOLS, RIGHT_OPSET
+from intact.graph.core.without_weights import SMALL, say_onesided
+from intact.graph.infer.ceil_mode_pools import POOLS, RIGHT_OPSET
 
 _REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
 """What ONNX's inference raises for a node: of sizes that do not fit, of attributes that it has not."""

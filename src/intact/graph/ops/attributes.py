@@ -1,4 +1,4 @@
-"""Attributes of nodes, typed: what a file says in another type is refused by the node's name."""
+"""Read and write attributes of nodes, with types: an error names the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that say in one node what several of ONNX's say: rewrites write them out before rules look."""
+"""Records of operators that rewrites decompose: Einsum, com.microsoft's fused ones, ai.onnx.ml's."""
 
 from __future__ import annotations
 

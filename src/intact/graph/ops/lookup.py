@@ -1,4 +1,4 @@
-"""Questions about nodes, answered by the records."""
+"""Look up the record of a node's operator, and ask it questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms that operators had in older opsets, as far as an upgrade reads them; none is in the book.
+"""Records of older forms of operators that upgrades read; none is in the book.
 
 Each is called as its operator and the opset that brought it, as ONNX's own pages do: ``Softmax-1``.
 """

@@ -1,4 +1,4 @@
-"""One step after the other, with a state."""
+"""Records of LSTM, GRU and RNN."""
 
 from __future__ import annotations
 

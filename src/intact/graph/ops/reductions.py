@@ -1,4 +1,4 @@
-"""One number for the elements along some axes, and what compares or sorts them."""
+"""Records of reductions, comparisons and sorts along axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What computes no floats by itself: sizes, types, indices, subgraphs, states, pairs."""
+"""Records of operators without float arithmetic: shapes, casts, control flow, quantizers."""
 
 from __future__ import annotations
 

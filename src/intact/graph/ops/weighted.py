@@ -1,4 +1,4 @@
-"""Convolutions and products."""
+"""Records of convolutions, products and Attention."""
 
 from __future__ import annotations
 

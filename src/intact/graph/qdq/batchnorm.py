@@ -1,4 +1,4 @@
-"""BatchNormalization folded into the weights in front of it, before anything is quantized."""
+"""Fold BatchNormalization into the weights of the layer in front of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.build import Inserter, drop_unused, is_read
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
+from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm")

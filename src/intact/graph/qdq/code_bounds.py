@@ -1,4 +1,4 @@
-"""Clip, Max, Min and Relu of codes, between a QuantizeLinear and a DequantizeLinear, as bounds on floats."""
+"""Rewrite Clip, Max, Min and Relu of codes as bounds on floats between two pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from intact import numerics
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import FORMATS, is_op
+from intact.graph.core.quantization_view import FORMATS, is_op
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY
 from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 from intact.spec import Format, QuantSpec

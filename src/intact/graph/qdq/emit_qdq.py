@@ -1,4 +1,4 @@
-"""Markers become QuantizeLinear/DequantizeLinear pairs, as the chosen opset can write them."""
+"""Replace markers by QuantizeLinear/DequantizeLinear pairs, as the chosen opset can write them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from intact.errors import IntactError, UnsupportedError
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.scene import Scene
-from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET
+from intact.graph.opset.downgrade import MAX_OPSET, MIN_OPSET
+from intact.graph.qdq.layer_weights import settle_weights
 from intact.graph.qdq.markers import Marker, find_markers
-from intact.graph.qdq.recurrent import settle_weights
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"

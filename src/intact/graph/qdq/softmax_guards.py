@@ -1,4 +1,4 @@
-"""Guards of attention's weights: zeros for the rows of a Softmax of which a mask leaves nothing."""
+"""Match a Where behind a Softmax that zeroes rows of which a mask leaves nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from intact.graph import ops
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
+from intact.graph.core.quantization_view import is_op
 
 
 def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:

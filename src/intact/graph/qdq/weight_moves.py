@@ -1,4 +1,4 @@
-"""Quantized weights behind Unsqueeze, Reshape, Concat or Slice: moved once, when a file is read."""
+"""Apply Unsqueeze, Reshape, Concat or Slice to the codes of constant weights at load time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from intact.graph import ops
 from intact.graph.core.build import drop_unused, hand_over
 from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.notes import Note
+from intact.graph.core.quantization_view import is_op, quantization_of
 from intact.graph.core.scene import Scene
-from intact.graph.core.view import is_op, quantization_of
 
 _MOVES = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",

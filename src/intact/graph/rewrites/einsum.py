@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
-from intact.graph.core.view import is_op
+from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.einsum_terms import expand_ellipsis, first_two, spare_letter
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 

@@ -1,4 +1,4 @@
-"""The letters of an Einsum: its equation written out, and cut into products of two."""
+"""Parse the equation of an Einsum, and split it into products of two terms."""
 
 from __future__ import annotations
 

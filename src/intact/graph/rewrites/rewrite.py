@@ -20,7 +20,7 @@ from intact.graph.core.proto import forget_domain
 from intact.graph.core.prune import prune
 from intact.graph.core.scene import Scene as Scene
 from intact.graph.infer.inference import refresh_shapes
-from intact.graph.opset.raising import upgrade_opset
+from intact.graph.opset.upgrade import upgrade_opset
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from intact.placement.checks.parser import DIALECT, PARSER
 from intact.placement.checks.records import Half, halves
 from intact.placement.checks.structure import STRUCTURE, Checked
 from intact.placement.layers import Fuser
+from intact.placement.pair_warnings import remarks_on
+from intact.placement.placement_graph import View
 from intact.placement.profiles import PROFILES
 from intact.placement.records import Finding
-from intact.placement.remarks import remarks_on
-from intact.placement.view import View
 
 TARGETS = ("tensorrt",)
 """Engines whose rules are known."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from intact.placement.checks.records import SCALE, ZERO_POINT, Half
-from intact.placement.view import shape_of
+from intact.placement.placement_graph import shape_of
 
 Said = tuple[str, str]
 

@@ -1,4 +1,4 @@
-"""One half of a pair, as the checks ask about it."""
+"""One QuantizeLinear or DequantizeLinear, as the checks read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value
 from intact.graph.ops import DequantizeLinear, QuantizeLinear
-from intact.placement.view import is_pair, is_quantize, shape_of
+from intact.placement.placement_graph import is_pair, is_quantize, shape_of
 
 SCALE, ZERO_POINT = 1, 2
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from intact.graph import Model, Node, Value, is_op
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, ConvTranspose, may_move
 from intact.placement.checks.records import Half
+from intact.placement.placement_graph import Op, Reader, View, is_dequantize, is_quantize, shape_of
 from intact.placement.records import Finding
 from intact.placement.rules.weighted import weight_axis
-from intact.placement.view import Op, Reader, View, is_dequantize, is_quantize, shape_of
 
 _FOREIGN = {
     "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinearAdd",

@@ -1,4 +1,4 @@
-"""What a rule is, and what it may ask while pairs are being placed."""
+"""`Rule` and `Context`: what a placement rule is, and what it may read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 
 from intact.graph import Value
 from intact.placement.activations import activation_behind
-from intact.placement.logarithms import before_logarithms
+from intact.placement.log_products import before_logarithms
+from intact.placement.placement_graph import Op, Reader, View, may_be_float
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
-from intact.placement.view import Op, Reader, View, may_be_float
 
 Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 

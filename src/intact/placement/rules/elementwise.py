@@ -1,11 +1,11 @@
-"""Add and Mul of two tensors, where no layer takes them in."""
+"""Rule for Add and Mul of two tensors that no layer fuses."""
 
 from __future__ import annotations
 
+from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.rules.sources import float_source
-from intact.placement.view import Op, View
+from intact.placement.rules.int8_sources import float_source
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

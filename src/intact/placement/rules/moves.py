@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intact.graph import ops
+from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -1,12 +1,12 @@
-"""Recurrent layers: what multiplies their inputs, before the first step, is a product like any other."""
+"""Rule for recurrent layers: the product with their inputs runs in int8, before the first step."""
 
 from __future__ import annotations
 
 from intact.graph import ops
 from intact.graph.ops.recurrent import Recurrent
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intact.graph import Value
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -1,13 +1,13 @@
-"""Convolutions and products with a weight: all their inputs are quantized."""
+"""Rule for convolutions and products with a weight: all inputs are quantized."""
 
 from __future__ import annotations
 
 from intact.graph import Value, ops
 from intact.graph.ops import CONVOLUTIONS, RECURRENT, Conv, ConvTranspose
-from intact.placement import logarithms
+from intact.placement import log_products as logarithms
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -1,4 +1,4 @@
-"""Calls and outputs of a graph that do not depend on its inputs."""
+"""Compute calls and outputs of a graph that do not depend on its inputs."""
 
 from __future__ import annotations
 

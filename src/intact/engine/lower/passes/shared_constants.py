@@ -1,4 +1,4 @@
-"""Constants that several steps hold: layers that share weights in the file share them in the plan."""
+"""Share equal constants between the steps of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before placement reads the graph: nodes that do nothing go, and norms in pieces become one node."""
+"""Simplify a graph before placement: drop identities, fuse bounds, norms and NaN guards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which float32 constants of a plan are the codes of the model, dequantized: a plan file holds the codes."""
+"""Find float32 constants of a plan that are dequantized codes of the model, so that a file holds codes."""
 
 from __future__ import annotations
 

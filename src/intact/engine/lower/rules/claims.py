@@ -19,7 +19,7 @@ from intact.engine.lower.rules.products.gemm import ROOTS, lower_sum
 from intact.graph import Node, Value, is_op
 from intact.placement import PROFILES, Fusion
 from intact.placement.activations import Activation, activation_behind
-from intact.placement.view import View
+from intact.placement.placement_graph import View
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Cells of LSTM, GRU and simple networks, found in the arithmetic of one step."""
+"""Match LSTM, GRU and RNN cells in the body of a loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from intact.graph import ops
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
-from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, constant_array, numbers_of
+from intact.graph.core.quantization_view import is_op
+from intact.graph.rewrites.recurrence.loop_bodies import Carried, Repeat, constant_array, numbers_of
 
 Reals = NDArray[np.float64]
 _Sum = dict["ir.Value | None", Reals]

@@ -1,4 +1,4 @@
-"""Loops and Scans whose body is a recurrent cell, as the operator of that cell."""
+"""Rewrite Loop and Scan over a recurrent cell as LSTM, GRU or RNN."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.core.build import Namer, Writer, hand_over, is_read
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
+from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.recurrence.cells import RecurrentCell, find_cell, match_mask
-from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, constant_array, read_repeat
+from intact.graph.rewrites.recurrence.loop_bodies import Carried, Repeat, constant_array, read_repeat
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 _FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.passes.shapes import check_scales
+from intact.engine.lower.passes.fold_sizes import check_scales
 from intact.engine.lower.rules.moves.moves import Rule, data, moved, who
 from intact.engine.steps import Dim, Interpolate, Reshape, Resize
 from intact.graph import Node, ops
