@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from intact.engine import lower
+from intact.engine.lower import lower
 from intact.engine.lower.stages import STAGES, Lowering
 
 TEXT = """

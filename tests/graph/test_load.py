@@ -10,11 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.parser import parse_model
 
 from intact.errors import FileAccessError, FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph import Session, load, save, to_proto
-from intact.graph.files.load import STAGES, Loading
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17, "custom" : 3], producer_name: "me", doc_string: "about">
 g (float[N,4] x) => (float[N,3] y) <float[4,3] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,1.0,2.0,3.0}> {
@@ -465,39 +463,3 @@ def test_files_of_other_kinds_are_called_what_they_are(start: bytes, kind: str, 
     path.write_bytes(start + b"\xff" * 64)
     with pytest.raises(FileFormatError, match=f"got {kind}, want an ONNX model"):
         load(path)
-
-
-def stages_of(state):
-    """The stages that a model passes, by name; each is run."""
-    passed = []
-    for stage in STAGES:
-        if stage.applies is None or stage.applies(state):
-            stage.run(state)
-            passed.append(stage.name)
-    return passed
-
-
-def test_a_message_is_checked_before_it_is_converted_and_inferred_last():
-    names = stages_of(Loading(parse_model(SMALL), any_opset=False, checked=False, home=None))
-    assert names[:4] == ["parse the message", "let -1 be any size", "check the message", "convert to onnx-ir"]
-    assert names[-2:] == ["infer shapes", "name nodes"] and "upgrade to opset 9" not in names
-
-
-def test_a_checked_model_with_shapes_is_neither_copied_nor_inferred_again():
-    loaded = load(parse_model(SMALL))
-    state = Loading(loaded, any_opset=False, checked=True, home=None)
-    names = stages_of(state)
-    assert state.model is loaded and "check the model" not in names and "infer shapes" not in names
-    assert "check the model" in stages_of(Loading(loaded, any_opset=False, checked=False, home=None))
-
-
-def test_an_old_model_is_upgraded_and_inferred_once():
-    old = parse_model(SMALL.replace('"" : 17', '"" : 8'))
-    names = stages_of(Loading(old, any_opset=False, checked=False, home=None))
-    assert "upgrade to opset 9" in names and "infer shapes" not in names
-
-
-SMALL = """
-<ir_version: 8, opset_import: ["" : 17]>
-net (float[4] x) => (float[4] y) { y = Relu (x) }
-"""

@@ -22,7 +22,7 @@ from intact.graph.core.scene import Scene
 from intact.graph.core.without_weights import move_large_tensors_to_inputs, to_proto_without_weights
 from intact.graph.files.external import Home, check_stored, set_home
 from intact.graph.files.validate import check_structure
-from intact.graph.infer.inference import TOLD, infer_shapes, refresh_shapes
+from intact.graph.infer.inference import HAS_SHAPES, infer_shapes, refresh_shapes
 from intact.graph.opset.upgrade import is_old, upgrade_old
 from intact.graph.rewrites.widen_float16 import widen_bfloat16
 from intact.reading import read_bytes
@@ -66,7 +66,7 @@ class Loading:
     @property
     def has_shapes(self) -> bool:
         """Whether the caller has inferred all shapes."""
-        return self.checked and bool(self.model.meta.get(TOLD))
+        return self.checked and bool(self.model.meta.get(HAS_SHAPES))
 
     @property
     def is_old(self) -> bool:

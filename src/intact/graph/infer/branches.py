@@ -15,7 +15,7 @@ from intact.graph.core.constants import Constants, foldable
 from intact.graph.core.proto import all_nodes, show_type, values_of, with_subgraphs
 from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
-from intact.graph.infer.inference import TOLD
+from intact.graph.infer.inference import HAS_SHAPES
 from intact.graph.ops import attributes
 from intact.graph.ops.attributes import subgraphs
 
@@ -95,7 +95,7 @@ def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
     graph.opset_imports.update(model.graph.opset_imports)
     cut = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
     # Inference within the model told all that it can tell, but for what it did not know to be constant.
-    cut.meta[TOLD] = not any(value in constants and _steers_shapes(value) for value in outer)
+    cut.meta[HAS_SHAPES] = not any(value in constants and _steers_shapes(value) for value in outer)
     return cut
 
 

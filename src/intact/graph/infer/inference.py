@@ -23,7 +23,7 @@ from intact.graph.ops.attributes import subgraphs
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
 
-TOLD = "intact.told"
+HAS_SHAPES = "intact.told"
 """In a model's meta: whether inference has told all that it can tell."""
 
 MAX_VECTOR = 2**20

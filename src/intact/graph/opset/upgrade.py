@@ -24,9 +24,9 @@ from intact.graph.opset.upgrade_context import Step, UpgradeContext, real_dtype
 
 MAX_OPSET = 25
 _READ_OPSET = 9
-_TOLD_OPSET = 6
+_INFERABLE_OPSET = 6
 """From which most operators tell their shapes; before 7, operands lie along axes that only ranks place."""
-_STAGES = (_TOLD_OPSET, _READ_OPSET)
+_STAGES = (_INFERABLE_OPSET, _READ_OPSET)
 """Where the way up rests: nodes that a step put in are in the form of its end, and come along from there."""
 
 
@@ -54,7 +54,7 @@ def upgrade_opset(model: ir.Model, opset: int) -> None:
     late = list[tuple[UpgradeContext, ir.Node]]()
     for stage in (*(stage_opset for stage_opset in _STAGES if oldest < stage_opset < opset), opset):
         late = _raise(model, stage)
-        if stage == _TOLD_OPSET and stage < opset:
+        if stage == _INFERABLE_OPSET and stage < opset:
             guess_shapes(model)
     model.ir_version = max(model.ir_version, ir_version_of(model.opset_imports.get("", opset)))
     if late:

@@ -39,7 +39,7 @@ def fold_sizes(model: Model) -> list[Note]:
     What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
     to have one.
 
-    Guards: integers of rank 0 or 1 alone, compute_size from sizes that the graph declares.
+    Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
     """
     folded = 0
     forget_doubtful_names(model)
@@ -113,13 +113,8 @@ class _Walk:
         if numbers is None:
             return
         self.numbers[value] = numbers
-        is_numeric = all(isinstance(n, int) for n in numbers)
-        if (
-            not is_numeric
-            or value.dtype is None
-            or value.dtype.name not in _INTEGERS
-            or value.is_graph_output()
-        ):
+        fixed = all(isinstance(n, int) for n in numbers)
+        if not fixed or value.dtype is None or value.dtype.name not in _INTEGERS or value.is_graph_output():
             return
         array = np.asarray(numbers, value.dtype.numpy())
         scalar = value.shape is not None and len(value.shape) == 0
@@ -229,12 +224,10 @@ def _equal(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
 def _is_equal(a: Size, b: Size) -> int | None:
     if isinstance(a, int) and isinstance(b, int):
         return int(a == b)
-    number = a if isinstance(a, int) else b
-    other = b if number is a else a
+    size = a if isinstance(a, int) else b
+    other = b if size is a else a
     return (
-        0
-        if isinstance(number, int) and number < 0 and other is not None and is_never_negative(other)
-        else None
+        0 if isinstance(size, int) and size < 0 and other is not None and is_never_negative(other) else None
     )
 
 
@@ -313,12 +306,10 @@ def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
     if sizes is None or target is None:
         return None
     copies = not ops.Reshape.of(node).allowzero
-    target_sizes: Sizes = [
-        sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)
-    ]
-    if -1 in target_sizes:
-        target_sizes[target_sizes.index(-1)] = _missing_size(sizes, [n for n in target_sizes if n != -1])
-    return target_sizes
+    new: Sizes = [sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)]
+    if -1 in new:
+        new[new.index(-1)] = _missing_size(sizes, [n for n in new if n != -1])
+    return new
 
 
 def _missing_size(sizes: Sizes, taken: Sizes) -> Size:
@@ -392,7 +383,7 @@ def _gather_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _slice_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """From constant places on, up to a place that may be compute_size, one element after the other."""
+    """From constant places on, up to a place that may be computed, one element after the other."""
     sizes = walk.shape(node.inputs[0])
     starts, ends = walk.content(node.inputs[1]), walk.content(node.inputs[2])
     if sizes is None or starts is None or ends is None:
@@ -472,7 +463,7 @@ def _concat_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _range_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """As many whole numbers as there are from 0, or another constant, to what is compute_size."""
+    """As many whole numbers as there are from 0, or another constant, to what is computed."""
     start, limit, step = (walk.content(value) for value in node.inputs)
     if not (start and limit and step) or step != [1]:
         return None
