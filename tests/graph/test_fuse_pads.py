@@ -13,7 +13,7 @@ from onnx_ir.serde import from_proto
 
 import intact
 from intact import graph
-from intact.graph.rewrites.fuse_pads import PADS
+from intact.graph.rewrites.fuse_pads import FUSE_PADS
 
 LOWEST = float(np.finfo(np.float32).min)
 
@@ -77,7 +77,7 @@ JOINED = [
 def test_the_pool_pads_itself_and_says_the_same(pads: list[int], options: dict[str, Any]) -> None:
     file = model(pads, **options)
     loaded = graph.load(file)
-    assert [note.node for note in PADS(loaded)] == ["pad"]
+    assert [note.node for note in FUSE_PADS(loaded)] == ["pad"]
     assert [node.op_type for node in loaded.graph] == ["Conv", "MaxPool", "Conv"]
     for x in images():
         assert np.array_equal(run(graph.to_bytes(loaded), x), run(file, x))
@@ -97,7 +97,7 @@ LEFT = [
 @pytest.mark.parametrize(("pads", "options"), LEFT, ids=str)
 def test_what_a_pool_cannot_pad_itself_stays(pads: list[int], options: dict[str, Any]) -> None:
     loaded = from_proto(onnx.load_from_string(model(pads, **options)))
-    assert PADS(loaded) == []
+    assert FUSE_PADS(loaded) == []
     assert [node.op_type for node in loaded.graph] == ["Conv", "Pad", "MaxPool", "Conv"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from intact import graph
-from intact.graph.rewrites.gathered_matmul import CHOSEN
+from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 
 E, K, N = 3, 6, 5
 """Matrices, rows of each, columns of each."""
@@ -62,7 +62,7 @@ def product(
 def opened(proto: onnx.ModelProto) -> tuple[graph.Model, list]:
     model = graph.parse_model(proto.SerializeToString(), "test")
     graph.refresh_shapes(model)
-    return model, CHOSEN(model)
+    return model, GATHERED_MATMUL(model)
 
 
 def run(model: graph.Model, feeds: dict) -> np.ndarray:

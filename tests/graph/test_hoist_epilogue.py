@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 
 from intact import graph
 from intact.engine.lower import lower
-from intact.graph.rewrites.fuse_stacked_max import STACKS
-from intact.graph.rewrites.hoist_epilogue import FINISHING
+from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 
 
 def model(nodes: list[tuple[Any, ...]], x: list[Any], opset: int = 18, **held: Any) -> onnx.ModelProto:
@@ -54,7 +54,7 @@ def test_a_squeeze_comes_last(name):
     nodes, shape = BEHIND[name]
     proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, b=floats(*shape))
     changed = graph.load(proto)
-    (note,) = FINISHING(changed)
+    (note,) = HOIST_EPILOGUE(changed)
     assert note.node == "s" and [node.op_type for node in changed.graph][-1] == "Squeeze"
     same(proto, changed, 2, 3, 1, 9)
 
@@ -67,7 +67,7 @@ def test_a_bias_along_an_axis_that_stays_whole(op_type):
     nodes = [("MatMul", "x w", "m", {}), change, ("Add", "s b", "z", {}), ("Sigmoid", "z", "y", {})]
     proto = model(nodes, [6, 3], w=floats(3, 4), b=floats(4), **shape)
     changed = graph.load(proto)
-    assert len(FINISHING(changed)) == 1
+    assert len(HOIST_EPILOGUE(changed)) == 1
     assert [node.op_type for node in changed.graph] == ["MatMul", "Add", "Sigmoid", op_type]
     same(proto, changed, 6, 3)
     assert [step.kind for step in lower(proto).steps][:1] == ["float_linear"]
@@ -84,7 +84,7 @@ def test_a_bias_along_an_axis_that_stays_whole(op_type):
 ], ids=["tensors", "readers", "wider", "another axis", "no layer", "norm"])  # fmt: skip
 def test_what_stays_behind(nodes, held):
     proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, **held)
-    assert FINISHING(graph.load(proto)) == []
+    assert HOIST_EPILOGUE(graph.load(proto)) == []
 
 
 def stack(op_type: str, keepdims: int, axis: int = -1, reduced: int = 3) -> onnx.ModelProto:
@@ -100,7 +100,7 @@ def stack(op_type: str, keepdims: int, axis: int = -1, reduced: int = 3) -> onnx
 def test_the_largest_of_a_stack_is_that_of_its_tensors(op_type, keepdims):
     proto = stack(op_type, keepdims)
     changed = graph.load(proto)
-    (note,) = STACKS(changed)
+    (note,) = FUSE_STACKED_MAX(changed)
     assert note.node == "y" and "3 tensors" in note.what
     graph.prune(changed)
     assert not {"Concat", op_type} & {node.op_type for node in changed.graph}
@@ -111,7 +111,7 @@ def test_the_largest_of_a_stack_is_that_of_its_tensors(op_type, keepdims):
 @pytest.mark.parametrize("given", [("ReduceMax", 0, 2, 3), ("ReduceMax", 0, 3, 1), ("ReduceSum", 0)],
                          ids=["joined elsewhere", "reduced elsewhere", "sum"])  # fmt: skip
 def test_other_stacks_stay(given):
-    assert STACKS(graph.load(stack(*given))) == []
+    assert FUSE_STACKED_MAX(graph.load(stack(*given))) == []
 
 
 @pytest.mark.parametrize("behind", [
@@ -127,6 +127,6 @@ def test_constants_that_stand_behind_the_change_of_shape(behind):
     proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, one=np.array([1]))
     changed = graph.load(proto)
     graph.normalize(changed)
-    assert FINISHING(changed)
-    graph.check_graph(changed, "FINISHING")
+    assert HOIST_EPILOGUE(changed)
+    graph.check_graph(changed, "HOIST_EPILOGUE")
     same(proto, changed, 2, 3, 1, 9)

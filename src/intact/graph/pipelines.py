@@ -23,10 +23,10 @@ from intact.graph.qdq.weight_moves import move_stored_weights
 from intact.graph.rewrites.decompose_attention import ATTENTION
 from intact.graph.rewrites.decompose_contrib import FUSED, require_portable
 from intact.graph.rewrites.einsum import EINSUM
-from intact.graph.rewrites.fuse_pads import PADS
-from intact.graph.rewrites.fuse_stacked_max import STACKS
-from intact.graph.rewrites.gathered_matmul import CHOSEN
-from intact.graph.rewrites.hoist_epilogue import FINISHING
+from intact.graph.rewrites.fuse_pads import FUSE_PADS
+from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
+from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.inline_sequences import SEQUENCES
 from intact.graph.rewrites.recurrence.loops import LOOPS
@@ -62,7 +62,7 @@ IMPORT: tuple[Stage, ...] = (INLINE, READ_OUTPUTS, SETTLE, FLOAT16)
 COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION, EINSUM)
 """Operators that say in one node what several others say, written out: rules and kernels know those."""
 
-LAYERS: tuple[Stage, ...] = (PADS, FINISHING, STACKS)
+LAYERS: tuple[Stage, ...] = (FUSE_PADS, HOIST_EPILOGUE, FUSE_STACKED_MAX)
 """Layers joined with what belongs to them."""
 
 KNOWN_FORMS: tuple[Stage, ...] = (PRUNE, *COMPOUNDS, *LAYERS, PRUNE)
@@ -83,7 +83,7 @@ EXPLAIN: tuple[Stage, ...] = (*NORMALIZE, STRIP_DYNAMIC)
 CACHE: tuple[Stage, ...] = NORMALIZE
 """A model whose tensors a calibration cache names."""
 
-TORCH: tuple[Stage, ...] = (*COMPOUNDS, CHOSEN)
+TORCH: tuple[Stage, ...] = (*COMPOUNDS, GATHERED_MATMUL)
 """A graph of torch's exporter with marked tensors."""
 
 

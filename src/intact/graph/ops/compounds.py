@@ -40,6 +40,14 @@ class Einsum(Compound):
 
 
 @dataclass(frozen=True)
+class Shrink(Compound):
+    """``x - bias`` above `lambd`, ``x + bias`` below ``-lambd``, else 0."""
+
+    bias: float = 0.0
+    lambd: float = 0.5
+
+
+@dataclass(frozen=True)
 class RotaryEmbedding(Compound):
     """Inputs: data, cosines, sines, positions."""
 

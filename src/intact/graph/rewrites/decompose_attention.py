@@ -27,7 +27,7 @@ def _decompose_attention(node: ir.Node, scene: Scene) -> Outcome:
     After:  ``MatMul(Softmax(MatMul(q, Transpose(k, [0, 1, 3, 2])) * scale + mask), v)``.
 
     Queries of three axes are cut into heads first, and what comes out is put together again; the past goes
-    in front of keys and values; a key that several queries share is repeat_heads; a causal mask, or a window,
+    in front of keys and values; a key that several queries share is repeated; a causal mask, or a window,
     becomes an addend, and so does how many keys each sample has (`nonpad_kv_seqlen`), whose last ones stand
     beside the queries then; rows of which a mask leaves nothing to attend to become 0.
 

@@ -41,7 +41,7 @@ def _fuse_pad(node: ir.Node, scene: Scene) -> Outcome:
 def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
     """What it puts in front of each axis but the first two, then behind; None where it does anything else."""
     rank = rank_of(node.inputs[0])
-    assert rank is not None  # as `PADS` requires
+    assert rank is not None  # as `FUSE_PADS` requires
     sides = ops.Pad.of(node).sides(node, constants, rank)
     if sides is None or any(map(any, sides[:2])) or min(map(min, sides), default=0) < 0:
         return None
@@ -66,4 +66,6 @@ def _merge_pads(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | 
     return pads if all(pad < size for pad, size in zip(pads, kernel, strict=True)) else None
 
 
-PADS = Rewrite("let MaxPools pad themselves", _fuse_pad, ("Pad",), requires=Requires(opset=13, ranks=(0,)))
+FUSE_PADS = Rewrite(
+    "let MaxPools pad themselves", _fuse_pad, ("Pad",), requires=Requires(opset=13, ranks=(0,))
+)

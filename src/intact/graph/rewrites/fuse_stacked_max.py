@@ -63,4 +63,4 @@ def _match_stack(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], i
     return None if first is None or len(parts) < 2 else (parts, first)
 
 
-STACKS = Rewrite("compare stacked tensors without the stack", _fuse_stack, tuple(_OF_TWO))
+FUSE_STACKED_MAX = Rewrite("compare stacked tensors without the stack", _fuse_stack, tuple(_OF_TWO))

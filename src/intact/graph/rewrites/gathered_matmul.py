@@ -40,7 +40,7 @@ def _multiply_by_all(node: ir.Node, scene: Scene) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _GatheredMatMul:
     """A product of rows with chosen matrices.
 
     Attributes:
@@ -68,7 +68,7 @@ class _Chosen:
         return len(self.index.shape) - (0 if self.flat else 1)
 
 
-def _match(node: ir.Node, side: int) -> _Chosen | None:
+def _match(node: ir.Node, side: int) -> _GatheredMatMul | None:
     """`node`, if its operand `side` is chosen from a marked constant, one matrix for each row."""
     read, rows = node.inputs[side], node.inputs[1 - side]
     gather, turned = _gather_above(read)
@@ -84,7 +84,7 @@ def _match(node: ir.Node, side: int) -> _Chosen | None:
         return None
     shared = _shared(sizes[: len(leading)], leading)
     turned = turned != (side == 0)
-    return None if shared is None else _Chosen(rows, matrices, index, flat, turned, shared, unit_axis)
+    return None if shared is None else _GatheredMatMul(rows, matrices, index, flat, turned, shared, unit_axis)
 
 
 def _gather_above(value: ir.Value | None) -> tuple[ir.Node | None, bool]:
@@ -138,7 +138,7 @@ def _shared(rows: Sequence[object], leading: Sequence[object]) -> int | None:
     return count if all(size == 1 for size in rows[count:]) else None
 
 
-def _open(node: ir.Node, chosen: _Chosen, names: Namer) -> None:
+def _open(node: ir.Node, chosen: _GatheredMatMul, names: Namer) -> None:
     graph, old, name = node.graph, node.outputs[0], node.name or "MatMul"
     assert isinstance(graph, ir.Graph)
     insert, dtype = Inserter(graph, node, names), old.dtype
@@ -192,7 +192,7 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
         _drop_above(graph, *above)
 
 
-CHOSEN = Rewrite(
+GATHERED_MATMUL = Rewrite(
     "multiply by all matrices that are chosen from",
     _multiply_by_all,
     ("MatMul",),

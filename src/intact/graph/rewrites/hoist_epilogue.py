@@ -128,4 +128,4 @@ def _reshape_constant(
     return behind.reshape(-1)
 
 
-FINISHING = Rewrite("finish layers before their shape changes", _hoist_epilogue, _SHAPING)
+HOIST_EPILOGUE = Rewrite("finish layers before their shape changes", _hoist_epilogue, _SHAPING)
