@@ -147,7 +147,7 @@ def check(plan: Plan, **engine: Any) -> Engine:
 
 
 NARROW, WIDE = Codes(0.1, 0, False, 0, 15), Codes(0.1, 0, False, 0, 255)
-FUSE_PADS = {"pads": (1, 1, 1, 1)}
+PADS = {"pads": (1, 1, 1, 1)}
 
 
 @pytest.mark.parametrize("channels", [8, 64], ids=["gemm", "winograd"])
@@ -155,7 +155,7 @@ FUSE_PADS = {"pads": (1, 1, 1, 1)}
 def test_layers_of_one_weight_do_not_share_a_proof(order, channels):
     """What was packed for bytes up to 15 was used for bytes up to 255."""
     weight = np.full((channels, 3, 3, channels), 127, np.int8)
-    check(two_layers(Conv, weight, order, (FUSE_PADS, FUSE_PADS), ((9, 9), (9, 9))))
+    check(two_layers(Conv, weight, order, (PADS, PADS), ((9, 9), (9, 9))))
 
 
 def test_layers_of_one_weight_do_not_share_taps():
@@ -180,9 +180,7 @@ def test_layers_of_one_weight_do_not_share_groups():
 def test_what_an_old_plan_packed_for_too_few_bytes_is_not_used():
     """Its key was the kernel's name alone, and its bound left the halo out."""
     weight = np.full((8, 3, 3, 8), 127, np.int8)
-    plan = two_layers(
-        Conv, weight, (Codes(0.1, 255, False, 0, 15),) * 2, (FUSE_PADS, FUSE_PADS), ((9, 9), (9, 9))
-    )
+    plan = two_layers(Conv, weight, (Codes(0.1, 255, False, 0, 15),) * 2, (PADS, PADS), ((9, 9), (9, 9)))
     names = [k.name for k in kernel_list() if k.family == gemm.FAMILY and k.available]
     stale = {("w", name): gemm.pack(weight, high=15, kernel=name) for name in names}
     check(plan, packed=dict(stale))

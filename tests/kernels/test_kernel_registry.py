@@ -23,7 +23,7 @@ FAMILIES = set(
 )
 
 
-GATHERED_MATMUL = """
+CHOSEN = """
 import json
 from intact import kernels
 print(json.dumps([k.name for k in kernels.kernel_list() if k.chosen]))
@@ -54,13 +54,13 @@ def test_features_are_booleans_and_cover_what_kernels_need():
 
 
 def test_max_isa_none_leaves_the_references():
-    done = run(GATHERED_MATMUL, INTACT_MAX_ISA="none")
+    done = run(CHOSEN, INTACT_MAX_ISA="none")
     assert json.loads(done.stdout) == [f"{family}_ref" for family in sorted(FAMILIES)], done.stderr
 
 
 def test_a_forced_kernel_is_chosen_in_its_family_alone():
-    free = json.loads(run(GATHERED_MATMUL).stdout)
-    forced = json.loads(run(GATHERED_MATMUL, INTACT_FORCE_KERNEL="reduce_ref").stdout)
+    free = json.loads(run(CHOSEN).stdout)
+    forced = json.loads(run(CHOSEN, INTACT_FORCE_KERNEL="reduce_ref").stdout)
     assert forced == ["reduce_ref" if name.startswith("reduce") else name for name in free]
 
 

@@ -24,7 +24,7 @@ from intact.ptq.stages.prepare import prepared
 from intact.ptq.stages.smoothing import smoothed_images
 from intact.spec import QuantSpec
 
-FUSE_PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
+PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
 
 
 def uneven(build: Any, activation: str = "Relu") -> onnx.ModelProto:
@@ -36,8 +36,8 @@ def uneven(build: Any, activation: str = "Relu") -> onnx.ModelProto:
         return (0.3 * rng.standard_normal(shape)).astype(np.float32)
 
     return build(
-        [("Conv", "x w1 b1", "c1", FUSE_PADS), (activation, "c1", "r1"),
-         ("Conv", "r1 w2", "c2", {**FUSE_PADS, "group": 16}), ("Relu", "c2", "r2"), ("Conv", "r2 w3", "c3"),
+        [("Conv", "x w1 b1", "c1", PADS), (activation, "c1", "r1"),
+         ("Conv", "r1 w2", "c2", {**PADS, "group": 16}), ("Relu", "c2", "r2"), ("Conv", "r2 w3", "c3"),
          ("GlobalAveragePool", "c3", "p"), ("Flatten", "p", "y")],
         {"x": ["N", 3, 8, 8]}, {"y": ["N", 8]},
         w1=normal(16, 3, 3, 3) * sizes[:, None, None, None].astype(np.float32), b1=normal(16),

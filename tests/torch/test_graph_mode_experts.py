@@ -19,7 +19,7 @@ from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.operators.grouped_products import whole_products
 from intact.torch.qdq.onnx_ops import translate
 
-EXPERTS, GATHERED_MATMUL = 4, 2
+EXPERTS, CHOSEN = 4, 2
 
 
 class Experts(nn.Module):
@@ -32,7 +32,7 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.randn(EXPERTS, 48, 32) / 7)
 
     def routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        weights, experts = self.router(x).softmax(-1).topk(GATHERED_MATMUL, -1)
+        weights, experts = self.router(x).softmax(-1).topk(CHOSEN, -1)
         return weights.reshape(-1), experts.reshape(-1)
 
 
@@ -44,11 +44,11 @@ class Sorted(Experts):
         experts, order = torch.sort(experts)
         number = torch.histc(experts.float(), bins=EXPERTS, min=0, max=EXPERTS - 1)
         ends = torch.cumsum(number, 0, dtype=torch.int32)
-        y = F.grouped_mm(x[order // GATHERED_MATMUL], self.up.transpose(1, 2), offs=ends)
+        y = F.grouped_mm(x[order // CHOSEN], self.up.transpose(1, 2), offs=ends)
         y = F.grouped_mm(F.silu(y), self.down, offs=ends) * weights[order][:, None]
         back = torch.empty_like(order)
         back[order] = torch.arange(order.shape[0])
-        return y[back].view(-1, GATHERED_MATMUL, 32).sum(1)
+        return y[back].view(-1, CHOSEN, 32).sum(1)
 
 
 class Gathered(Experts):
@@ -56,17 +56,17 @@ class Gathered(Experts):
 
     def forward(self, x: Tensor) -> Tensor:
         weights, experts = self.routed(x)
-        rows = x.repeat_interleave(GATHERED_MATMUL, 0)
+        rows = x.repeat_interleave(CHOSEN, 0)
         y = F.silu(torch.bmm(self.up[experts], rows.unsqueeze(-1)).squeeze(-1))
         y = torch.bmm(y.unsqueeze(1), self.down[experts]).squeeze(1) * weights[:, None]
-        return y.view(-1, GATHERED_MATMUL, 32).sum(1)
+        return y.view(-1, CHOSEN, 32).sum(1)
 
 
 class ByEinsum(Experts):
     """One row for the matrices of all its experts."""
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, experts = self.router(x).softmax(-1).topk(GATHERED_MATMUL, -1)
+        weights, experts = self.router(x).softmax(-1).topk(CHOSEN, -1)
         y = F.silu(torch.einsum("ti,taoi->tao", x, self.up[experts]))
         return torch.einsum("tao,taoi->tai", y, self.down[experts]).mul(weights[..., None]).sum(1)
 
@@ -172,8 +172,8 @@ class Looping(Experts):
         made = torch.zeros_like(x)
         for expert in experts.unique():
             (place,) = torch.where(experts == expert)
-            y = F.silu(x[place // GATHERED_MATMUL] @ self.up[expert].t()) @ self.down[expert]
-            made.index_add_(0, place // GATHERED_MATMUL, y * weights[place][:, None])
+            y = F.silu(x[place // CHOSEN] @ self.up[expert].t()) @ self.down[expert]
+            made.index_add_(0, place // CHOSEN, y * weights[place][:, None])
         return made
 
 

@@ -44,7 +44,7 @@ KERNEL = {
     "num_output_maps": 1, "kernel_size_nd": (1, 9), "kernel_size": (1, 9), "kernel": 2 * ONES,
     "bias": np.ones(2, np.float32), "num_groups": 2, "dilation_nd": (2, 2), "dilation": (2, 2),
 }  # fmt: skip
-FUSE_PADS = dict.fromkeys(("pre_padding_nd", "post_padding_nd", "pre_padding", "post_padding"), (1, 2))
+PADS = dict.fromkeys(("pre_padding_nd", "post_padding_nd", "pre_padding", "post_padding"), (1, 2))
 
 
 def grid(n: Network, quantize: bool) -> tuple[Any, dict[str, Any]]:
@@ -226,7 +226,7 @@ RECIPES: dict[str, Recipe] = {
         {"axis": 0},
     ),
     "IOnnxLayer": parsed,
-    "IPaddingLayer": lambda n: (n.add_padding_nd(data(n), (0, 0), (0, 0)), FUSE_PADS),
+    "IPaddingLayer": lambda n: (n.add_padding_nd(data(n), (0, 0), (0, 0)), PADS),
     "IPluginV2Layer": lambda n: (n.add_plugin([data(n)], "setters::First"), PLUGIN),
     "IPluginV3Layer": lambda n: (n.add_plugin_v3([data(n)], [], Same()), {
         "operator": "setters::Second",
