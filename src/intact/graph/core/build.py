@@ -46,7 +46,7 @@ def tensor_of(array: NDArray, name: str | None, dtype: ir.DataType | None = None
 
 
 def new_constant(graph: ir.Graph, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
-    """A new initializer of `graph` that holds `array`; nothing may have its name yet."""
+    """Add an initializer with an unused name to `graph`."""
     array = np.asarray(array)
     try:
         tensor = tensor_of(array, name, dtype)

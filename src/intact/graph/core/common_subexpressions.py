@@ -14,7 +14,7 @@ _DRAWING = DRAWING | {"Dropout"}
 
 
 def merge_common_subexpressions(model: ir.Model) -> dict[str, list[str]]:
-    """Before: ``x -> Sigmoid -> Mul`` twice, with one x.  After: once, read by all readers, in place.
+    """Merge nodes that compute the same, in place: two ``Sigmoid(x)`` become one with all readers.
 
     Guards: one operator with the same attributes and inputs, small constants compared by their values; it is
     ONNX's own, draws nothing and has no subgraph; what it makes is no graph output.

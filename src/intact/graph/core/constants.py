@@ -61,7 +61,7 @@ MAX_GROWN = 2**26
 
 
 class Constants:
-    """The constant values of a graph: initializers, Constant nodes, and operators on them.
+    """Finds and evaluates constant values of a graph: initializers, Constant nodes, operators on them.
 
     An exporter leaves, for example, the Concat of two weight matrices, or the Mul of an amax and a factor.
     """
@@ -193,7 +193,7 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
 
 
 def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """What a node makes that is not folded while a model is read, as it would in a run.
+    """Evaluate a node that `load` does not fold, as a run would.
 
     Raises:
         UnsupportedError: ONNX Runtime cannot run it.

@@ -27,24 +27,24 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
 
 
 def known_sizes(shape: ir.Shape | None) -> list[int] | None:
-    """All sizes; None where one is free."""
+    """Return all sizes; None where one is unknown."""
     numbers = [] if shape is None else [n for n in shape if isinstance(n, int)]
     return None if shape is None or len(numbers) < len(shape) else numbers
 
 
 def rank_of(value: ir.Value | None) -> int | None:
-    """How many axes `value` has; None where that is not known."""
+    """Return the rank of `value`; None where it is unknown."""
     return None if value is None or value.shape is None else len(value.shape)
 
 
 def last_size(value: ir.Value | None) -> int | None:
-    """How long the last axis is; None where that is not known."""
+    """Return the size of the last axis; None where it is unknown."""
     size = value.shape[-1] if value is not None and value.shape else None
     return size if isinstance(size, int) else None
 
 
 def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
-    """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
+    """Set the shape of `value`: sizes, names of free ones, None where nothing is known."""
     value.shape = ir.Shape(sizes)
     value.meta.pop(INFERRED, None)  # what is worked out here is not in the file, and inference keeps it
 
@@ -80,7 +80,7 @@ def settle(model: ir.Model) -> None:
 
 
 def own_weights(model: ir.Model) -> None:
-    """Hold every initializer of the main graph in memory of its own, in place.
+    """Copy every initializer of the main graph into memory of its own, in place.
 
     What an exporter of a framework makes shares memory with the parameters, which go on being trained.
     """
@@ -92,7 +92,7 @@ def own_weights(model: ir.Model) -> None:
 
 
 def hold_constants(model: ir.Model) -> None:
-    """Make constants that nodes read initializers of the main graph where no graph holds them, in place.
+    """Register constants that no graph holds as initializers of the main graph, in place.
 
     onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two
     that read one tensor, those of the first are read, and lost.

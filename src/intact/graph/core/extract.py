@@ -10,7 +10,7 @@ from intact.graph.core.proto import to_proto
 
 
 def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bytes:
-    """The file of a model that makes `outputs` of `inputs`, with the constants that it needs.
+    """Extract the part that computes `outputs` from `inputs`, with its constants, as the bytes of a file.
 
     Args:
         model: Not changed.
@@ -20,7 +20,7 @@ def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
 
 
 def part(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Model:
-    """The same as a model in memory, which shares its weights with `model`."""
+    """Extract the same part as a model in memory, which shares its weights with `model`."""
     graph = ir.convenience.extract(model.graph, list(inputs), list(outputs))
     initializers = sorted(
         graph.initializers.values(), key=lambda value: value.name or ""

@@ -23,7 +23,7 @@ _MOST_POWER = 64
 
 
 def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -> Reals | None:
-    """What an operator makes of float32 arrays.
+    """Compute what an operator makes of float32 arrays.
 
     Args:
         op_type: Of ONNX's own operators.
@@ -46,7 +46,7 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
 
 
 def float_value_of(node: ir.Node, operands: Sequence[Any]) -> Reals | None:
-    """`float_value` of a node."""
+    """Compute `float_value` of a node."""
     if node.domain or has_references(node):
         return None
     return float_value(node.op_type, values(node), operands)

@@ -15,7 +15,7 @@ FIX = "report the model to INTact: one of its passes is wrong"
 
 
 def checks_every_pass() -> bool:
-    """Whether the graph is checked behind every pass, as in tests; else behind the last of each stage.
+    """Return whether the graph is checked after every pass, as in tests; else after the last of a list.
 
     One check takes some hundredths of a pass's time, which all of them together would show.
     """
@@ -23,13 +23,13 @@ def checks_every_pass() -> bool:
 
 
 def check_after(model: ir.Model, after: str) -> None:
-    """`check_graph`, where every pass is checked."""
+    """Run `check_graph` where every pass is checked."""
     if checks_every_pass():
         check_graph(model, after)
 
 
 def check_graph(model: ir.Model, after: str) -> None:
-    """Refuse a graph that contradicts itself: an error of ours, found where it was made.
+    """Raise an error for an inconsistent graph, and name the pass that made it.
 
     Each value is made before it is read, in subgraphs too, and has a name of its own. Each output is made.
     What only moves data puts out codes where codes come in, and nowhere else.

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 
 def nodes_between(graph: ir.Graph, starts: Iterable[ir.Node], ends: Iterable[ir.Node]) -> list[ir.Node]:
-    """The nodes of every path from one of `starts` to one of `ends`, these included, in the graph's order.
+    """List the nodes on all paths from `starts` to `ends`, both included, in the graph's order.
 
     Args:
         graph: Its own nodes, not those of graphs inside.

@@ -57,7 +57,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """`model` as one ModelProto: `from_proto`'s inverse. Inferred shapes are left out.
+    """Convert `model` to one ModelProto, without inferred shapes: the inverse of `from_proto`.
 
     Raises:
         FileFormatError: It holds what ONNX cannot store, for example a name that is no text.
@@ -143,7 +143,7 @@ def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def node_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that are attributes of `node` itself."""
+    """List the graphs that are attributes of `node` itself."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g

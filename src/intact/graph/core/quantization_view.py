@@ -66,12 +66,12 @@ class QuantizedBias:
 
 
 def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
-    """Whether `node` is one of these operators of `domain`."""
+    """Return whether `node` is one of these operators of `domain`."""
     return node is not None and node.domain == domain and node.op_type in op_types
 
 
 def quantization_of(value: ir.Value | None, constants: Constants | None = None) -> QuantizedValue | None:
-    """How `value` is quantized: None unless it is the output of a DequantizeLinear with constant parameters.
+    """Read how `value` is quantized; None unless a DequantizeLinear with constant parameters makes it.
 
     Args:
         value: A value of the main graph.
@@ -97,7 +97,7 @@ def quantization_of(value: ir.Value | None, constants: Constants | None = None) 
 
 
 def quantized_bias_of(value: ir.Value | None, constants: Constants | None = None) -> QuantizedBias | None:
-    """The int32 codes of `value`, a bias behind a DequantizeLinear; None for anything else."""
+    """Read the int32 codes of `value`, a dequantized bias; None for anything else."""
     read = _parameters(value, constants)
     if read is None:
         return None

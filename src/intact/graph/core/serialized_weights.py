@@ -14,7 +14,7 @@ from intact.graph.core.error_text import unreadable
 
 
 def weights_in(model: bytes) -> dict[str, NDArray]:
-    """The initializers of a model's main graph, by name.
+    """Return the initializers of a model's main graph, by name.
 
     Raises:
         FileFormatError: The bytes are no model.
@@ -27,7 +27,7 @@ def weights_in(model: bytes) -> dict[str, NDArray]:
 
 
 def raw_weights(model: bytes, least: int) -> list[bytes]:
-    """The bytes of the large tensors of a model's main graph, in the order in which the model has them.
+    """Yield the bytes of large tensors of a model's main graph, in the model's order.
 
     Args:
         model: A serialized model; bytes that are none have no tensors.
@@ -43,7 +43,7 @@ def raw_weights(model: bytes, least: int) -> list[bytes]:
 
 
 def with_weights(model: bytes, arrays: Mapping[str, NDArray]) -> bytes:
-    """The model with other values for some initializers, in the shapes and types that they had.
+    """Replace the values of some initializers of a serialized model, in their shapes and types.
 
     Raises:
         QuantValueError: An array has another number of values.

@@ -184,7 +184,7 @@ class Session:
 
 
 class BoundInputs:
-    """Runs of a session that have some of their inputs in common; for several threads.
+    """Runs a session with some inputs fixed; several threads may share it.
 
     ONNX Runtime takes as long for each of these as for a small operator where they come with every run. It
     binds no strings: with some, all inputs come with every run.

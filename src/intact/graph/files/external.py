@@ -146,7 +146,7 @@ def _link_error(where: str, location: str) -> FileFormatError:
 
 
 def data_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files beside the model in `path` that hold its external data, each once; `load` has checked it."""
+    """List the external data files of the model in `path`, each once; `load` has checked it."""
     proto = onnx.ModelProto.FromString(Path(path).read_bytes())
     locations: dict[str, None] = {}
     for tensor in proto.graph.initializer:

@@ -29,7 +29,7 @@ MAX_BYTES = 2**31 - 1
 
 
 def tidy(model: ir.Model) -> None:
-    """Drop what a reader of our exporter's files does not need, in place: what is unused, and its notes.
+    """Remove unused nodes and the exporter's metadata, in place.
 
     The exporter's metadata holds stack traces: file paths, and other bytes on every machine.
     """
@@ -55,7 +55,7 @@ def _keep_own(metadata: dict[str, str]) -> None:
 
 
 def to_bytes(model: ir.Model) -> bytes:
-    """The file that `model` makes, after ONNX's checker has passed it.
+    """Serialize `model`, after ONNX's checker has passed it.
 
     Raises:
         UnsupportedError: The model does not fit into one file of 2 GiB.
@@ -125,7 +125,7 @@ def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> ir.Model:
-    """The model in an ONNX file.
+    """Read the model in an ONNX file.
 
     Raises:
         FileAccessError: The file cannot be read.
@@ -135,7 +135,7 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def parse_model(data: bytes, where: str) -> ir.Model:
-    """The model that `data` holds; `where` says in errors what they are from.
+    """Parse the model in `data`; errors name `where`.
 
     Raises:
         FileFormatError: They are damaged, or no ONNX model.

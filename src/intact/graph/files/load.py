@@ -236,7 +236,7 @@ def load(
     source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False,
     checked: bool = False,
 ) -> ir.Model:  # fmt: skip
-    """The model in `source`, as an own copy that the caller may change.
+    """Load the model in `source` as a copy that the caller may change.
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
     where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,

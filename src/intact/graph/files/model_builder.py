@@ -33,7 +33,7 @@ Known = tuple[str | None, tuple[int | str | None, ...] | None]
 
 
 class Composer:
-    """A model that grows by one node at a time; values are known by their names.
+    """Builds a model node by node; values are referred to by name.
 
     Args:
         opset: Version of the ONNX operators.

@@ -18,7 +18,7 @@ from intact.graph.files.model_builder import DTYPES, NAMES, sizes_of
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model's main graph consists of.
+    """The contents of a model's main graph: inputs, constants, nodes, outputs.
 
     Attributes:
         inputs: (name, element type, sizes) of each; a size is a number, a name or None.
@@ -36,7 +36,7 @@ class Parts:
 
 
 def parts_of(model: ir.Model) -> Parts:
-    """The parts of `model`, which is not changed.
+    """Take `model` apart, without changing it.
 
     Raises:
         UnsupportedError: An input is no tensor of a common type, or the model has functions of its own.
@@ -54,7 +54,7 @@ def parts_of(model: ir.Model) -> Parts:
 
 
 def take_floats_for_doubles(model: ir.Model) -> None:
-    """Inputs of float64 become float32, with a Cast behind each, in place.
+    """Change float64 inputs to float32, with a Cast after each, in place.
 
     Before: ``x (float64) -> Add``.  After: ``x (float32) -> Cast -> Add``.
 
@@ -75,7 +75,7 @@ def take_floats_for_doubles(model: ir.Model) -> None:
 
 
 def output_types(model: ir.Model) -> dict[str, str | None]:
-    """The element type of each output, as NumPy calls it; None where it is not known, or no tensor's."""
+    """Return the NumPy dtype name of each output; None where unknown, or no tensor."""
     types = {v.name or "": v.dtype for v in model.graph.outputs}
     return {name: None if t is None else _name_of(t) for name, t in types.items()}
 

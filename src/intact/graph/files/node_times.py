@@ -17,7 +17,7 @@ from intact.graph.files.io import to_bytes
 
 
 def node_seconds(model: ir.Model, feeds: Mapping[str, NDArray], runs: int) -> dict[str, float]:
-    """Median seconds of each node by name, graph optimizations off, so that every node is there.
+    """Measure the median seconds of each node, by name, without graph optimizations.
 
     Args:
         model: Not changed.

@@ -12,7 +12,7 @@ from intact.graph.core.quantization_view import is_op
 
 
 def axes_in_front(node: ir.Node, axes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes of what `node` reads that become `axes` of what it makes, one of several at a time.
+    """Return the input axes of `node` that become its output `axes`.
 
     None where it does more than to lay a tensor out, and where an axis is not made of whole ones.
     """

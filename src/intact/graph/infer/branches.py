@@ -106,7 +106,7 @@ def _steers_shapes(value: ir.Value) -> bool:
 
 
 def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
-    """The inputs of the model that these values of its main graph are computed from."""
+    """List the model inputs that the named values of its main graph are computed from."""
     wanted = set(names)
     for node in reversed(model.graph):
         if wanted.intersection(value.name for value in node.outputs):
@@ -136,7 +136,7 @@ def _outer_values(graph: ir.Graph) -> list[ir.Value]:
 
 
 def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
-    """Let `part`, which was made of ``branch.model``, be the branch, in place; `part` is used up.
+    """Replace a branch by `part`, a rewritten ``branch.model``, in place; `part` is used up.
 
     Values keep their names unless the main graph has them.
     """

@@ -38,7 +38,7 @@ def register_operator(
     infer: Infer,
     dtypes: Sequence[str] | None = None,
 ) -> None:
-    """Make an operator known to ONNX's checker and shape inference, in place of one of that name.
+    """Register an operator with ONNX's checker and shape inference, instead of one of that name.
 
     Args:
         domain, name: What nodes call it.

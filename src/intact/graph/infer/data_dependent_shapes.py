@@ -47,12 +47,12 @@ class DataDependent:
 
 
 def size_inputs(node: ir.Node) -> tuple[int, ...]:
-    """The inputs of `node` whose values say how large its outputs are."""
+    """Return the indices of inputs whose values determine the output sizes of `node`."""
     return () if node.domain else _DECIDE.get(node.op_type, ())
 
 
 def find_data_dependent_shapes(model: ir.Model) -> DataDependent:
-    """What values of the inputs decide, and not their sizes alone; subgraphs are part of their operator."""
+    """Find nodes and values whose sizes depend on values of the inputs, and not on their sizes alone."""
     decided, follows = DataDependent(), set[ir.Value | None](model.graph.inputs)
     for node in model.graph:
         op_type = "" if node.domain else node.op_type

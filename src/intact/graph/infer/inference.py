@@ -57,7 +57,7 @@ def infer_shapes(model: ir.Model, skeleton: onnx.ModelProto | None = None) -> No
 
 
 def refresh_shapes(model: ir.Model) -> None:
-    """Infer again what the file did not say, in place: after a rewrite the operators may tell more.
+    """Infer shapes and types again, in place, except those that the file declares.
 
     Raises:
         FileFormatError: As for `infer_shapes`.
@@ -244,7 +244,7 @@ DOUBTFUL = "intact.doubtful"
 
 
 def forget_doubtful_names(model: ir.Model) -> None:
-    """Forget, in place, which inner sizes the file calls as it calls an input's, and no operator does.
+    """Forget names of inner sizes that equal an input's name only in the file, not by an operator, in place.
 
     Exporters write names that are not one size. Outputs stay as they are declared, marked `DOUBTFUL`.
     """

@@ -33,7 +33,7 @@ class ForeignNode:
 def rename_foreign(
     model: ir.Model, rename: Callable[[ForeignNode], str | None], override: Collection[str] = ()
 ) -> None:
-    """Give nodes of unknown operators the names of registered ones, in place; their attributes go.
+    """Rename nodes of unknown operators to registered ones, in place, without their attributes.
 
     Args:
         model: As `load` gives it.

@@ -47,12 +47,12 @@ def texts(node: ir.Node, name: str, default: Sequence[str]) -> tuple[str, ...]:
 
 
 def has(node: ir.Node, name: str) -> bool:
-    """Whether a node gives an attribute."""
+    """Return whether a node has an attribute."""
     return name in node.attributes
 
 
 def names(node: ir.Node) -> set[str]:
-    """The names of the attributes that a node gives."""
+    """Return the names of the attributes that a node has."""
     return set(node.attributes)
 
 
@@ -67,29 +67,29 @@ def has_graphs(node: ir.Node) -> bool:
 
 
 def copied(node: ir.Node, *without: str) -> dict[str, Any]:
-    """All attributes but those `without`, for a node like this one."""
+    """Copy all attributes but those `without`, for a similar node."""
     return {name: attribute for name, attribute in node.attributes.items() if name not in without}
 
 
 def values(node: ir.Node) -> dict[str, Any]:
-    """What the attributes hold, but for those that refer to others."""
+    """Return the values of attributes, without references."""
     return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
 
 
 def tensors(node: ir.Node) -> dict[str, ir.TensorProtocol]:
-    """The tensors among the attributes."""
+    """Return the tensors among the attributes, by name."""
     tensor = ir.AttributeType.TENSOR
     return {name: a.value for name, a in node.attributes.items() if a.type == tensor and not a.is_ref()}
 
 
 def plain(node: ir.Node) -> dict[str, Any]:
-    """All attributes of an operator that nobody knows, as JSON has them."""
+    """Return all attributes of an unknown operator, as JSON has them."""
     given = {key: attribute.value for key, attribute in node.attributes.items()}
     return {key: list(v) if isinstance(v, tuple | list) else v for key, v in given.items()}
 
 
 def arrays(node: ir.Node) -> dict[str, Any]:
-    """All attributes of an operator that nobody knows: text as bytes, tensors as arrays."""
+    """Return all attributes of an unknown operator: text as bytes, tensors as arrays."""
     return {name: _array(attribute) for name, attribute in node.attributes.items()}
 
 
@@ -102,7 +102,7 @@ def _array(attribute: ir.Attr) -> Any:
 
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that are attributes of `node` itself."""
+    """List the graphs that are attributes of `node` itself."""
     graphs: list[ir.Graph] = []
     for attribute in node.attributes.data.values():  # of the dict within: a third of the time
         if attribute.type == ir.AttributeType.GRAPH:
@@ -113,7 +113,7 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
 
 
 def graph(node: ir.Node, name: str) -> ir.Graph:
-    """An attribute as a graph.
+    """Read an attribute as a graph.
 
     Raises:
         FileFormatError: It is left out, or of another type; names the node.
@@ -131,18 +131,18 @@ def put(node: ir.Node, name: str, value: Any) -> None:
 
 
 def take(node: ir.Node, name: str) -> ir.Attr | None:
-    """Take an attribute away; what it was, None where it was left out."""
+    """Remove an attribute and return it; None where it was left out."""
     return node.attributes.pop(name, None)
 
 
 def remove(node: ir.Node, *names: str) -> None:
-    """Take attributes away, those that are there."""
+    """Remove attributes, if present."""
     for name in names:
         node.attributes.pop(name, None)
 
 
 def clear(node: ir.Node) -> None:
-    """Take all attributes away."""
+    """Remove all attributes."""
     node.attributes.clear()
 
 

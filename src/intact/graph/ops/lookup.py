@@ -66,25 +66,25 @@ def record_of(node: ir.Node | None) -> type[Operator] | None:
 
 
 def read(node: ir.Node) -> Operator | None:
-    """What a node says, as its operator's record; None where nothing is known of its operator."""
+    """Read a node as its operator's record; None where the book has none."""
     record = record_of(node)
     return None if record is None else record.of(node)
 
 
 def data_inputs(node: ir.Node) -> tuple[int, ...]:
-    """The inputs that hold what a node works on; all, where nothing is known of its operator."""
+    """Return the indices of a node's data inputs; all, where the book has no record."""
     record = read(node)
     return tuple(range(len(node.inputs))) if record is None else record.data_inputs(node)
 
 
 def weight_axis(node: ir.Node) -> int | None:
-    """The axis of a node's weight along which output channels lie; None where its operator has no weight."""
+    """Return the output-channel axis of a node's weight; None where its operator has no weight."""
     record = read(node)
     return None if record is None else record.weight_axis
 
 
 def display_name(node: ir.Node) -> str:
-    """What people call what a node computes: mostly its operator."""
+    """Return how reports call what a node computes: mostly its operator."""
     record = read(node)
     return node.op_type if record is None else record.display_name
 
@@ -111,7 +111,7 @@ def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None
 
 
 def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
-    """Whether a node's operator is of one of these kinds."""
+    """Return whether a node's operator is of one of these kinds."""
     record = record_of(node)
     return record is not None and record.kind in kinds
 

@@ -85,7 +85,7 @@ class Operator:
 
     @property
     def display_name(self) -> str:
-        """What people call it with these attributes."""
+        """How reports call it with these attributes."""
         return self.op_type or type(self).__name__
 
     @property

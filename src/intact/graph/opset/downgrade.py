@@ -36,7 +36,7 @@ _ONLY_TYPES = {
 
 
 def check_opset(opset: int) -> None:
-    """Refuse an opset outside 13..25.
+    """Raise an error for an opset outside 13..25.
 
     Raises:
         UnsupportedError: `opset` is too old for a per-channel QuantizeLinear, or newer than we know.
@@ -51,7 +51,7 @@ def check_opset(opset: int) -> None:
 
 
 def set_opset(model: ir.Model, target: int) -> None:
-    """Rewrite `model`, in place, so that it says the same in opset `target`; sets the IR version too.
+    """Convert `model` to opset `target`, older or newer, in place, with its IR version.
 
     Args:
         model: Of opset 18 or newer, without functions and without markers.
@@ -76,7 +76,7 @@ def set_opset(model: ir.Model, target: int) -> None:
 
 
 def oldest_opset(model: ir.Model, wanted: int) -> int:
-    """`wanted`, or the oldest newer opset up to 18 in which every operator of `model` has a form.
+    """Return `wanted`, or the next opset up to 18 in which every operator of `model` has a form.
 
     Args:
         model: Of opset 18 or newer; it stays as it is. Markers are no operators.

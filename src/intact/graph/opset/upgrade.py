@@ -31,7 +31,7 @@ _STAGES = (_INFERABLE_OPSET, _READ_OPSET)
 
 
 def upgrade_opset(model: ir.Model, opset: int) -> None:
-    """Rewrite `model`, in place, so that it says the same in `opset`; a model that is newer stays as it is.
+    """Upgrade `model` to `opset`, in place; a newer model stays as it is.
 
     Subgraphs and the bodies of functions are brought along, other domains stay.
 

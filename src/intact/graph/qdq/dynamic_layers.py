@@ -21,7 +21,7 @@ _FLOAT = ir.DataType.FLOAT
 
 
 def is_dynamic(node: ir.Node) -> bool:
-    """Whether `DYNAMIC` looks at a node: it finds a scale while it runs, or its weight has codes."""
+    """Return whether `DYNAMIC` is for a node: it quantizes dynamically, or its weight has codes."""
     if is_op(node, "DequantizeLinear"):
         producer = _source_of_codes(node.inputs[0]).producer() if node.inputs[0] is not None else None
         return producer is not None and is_op(producer, "DynamicQuantizeLinear")
@@ -29,7 +29,7 @@ def is_dynamic(node: ir.Node) -> bool:
 
 
 def has_stored_codes(node: ir.Node) -> bool:
-    """Whether ONNX Runtime's operator reads codes of a weight, and nothing is quantized while it runs."""
+    """Return whether a com.microsoft operator reads a quantized weight, without dynamic quantization."""
     return node.domain == MICROSOFT and node.op_type in _OF_CODES
 
 

@@ -45,7 +45,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of one marker.
+    """One emitted pair, and the marker that it replaced.
 
     Attributes:
         quantizer: Module path of the quantizer.
@@ -322,7 +322,7 @@ class _PairInserter:
 
 
 def opset_of_markers(model: ir.Model) -> int:
-    """The oldest opset whose pairs can say what the markers of `model` say; 0 for a model without.
+    """Return the oldest opset that can write the pairs of all markers; 0 for a model without markers.
 
     Raises:
         CalibrationError: A quantizer has no constant range.
@@ -343,7 +343,7 @@ def stored_format(format: Format) -> Format:
 
 
 def check_format(format: Format, opset: int) -> None:
-    """Refuse a format that `opset` cannot write.
+    """Raise an error for a format that `opset` cannot write.
 
     Raises:
         UnsupportedError: Names the opset that can.

@@ -26,7 +26,7 @@ _AMAX_SUFFIXES = ("._amax", ".amax")
 
 
 def marker_schema() -> onnx.defs.OpSchema:
-    """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow, block_size and call."""
+    """Return the schema of the marker: FakeQuantize(x, amax, amin?) and its attributes."""
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
     floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]

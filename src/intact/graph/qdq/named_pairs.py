@@ -54,7 +54,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Seen:
-    """One call of a quantizer, while its module ran.
+    """One call of a quantizer, recorded while its module ran.
 
     Attributes:
         quantizer: Module path.
@@ -70,7 +70,7 @@ class Seen:
 
 
 def read_named_pairs(model: ir.Model) -> list[Tagged]:
-    """Every pair of the main graph that names its quantizer, in the graph's order."""
+    """Read every pair of the main graph that names its quantizer, in the graph's order."""
     constants, pairs = Constants(model.graph), list[Tagged]()
     for node in model.graph:
         if node.op_type != "DequantizeLinear" or QUANTIZER_KEY not in node.metadata_props:

@@ -11,7 +11,7 @@ from intact.graph.core.quantization_view import is_op
 
 
 def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
-    """What a Softmax makes, where `node` is the Where behind it that puts 0 into rows that are NaN.
+    """Return the output of the Softmax in front of `node`, a Where that puts 0 into its NaN rows.
 
     Two forms of ``Where(test, 0, Softmax(x))`` are known: ``IsNaN(Softmax(x))``, which torch's exporter
     writes, and ``ReduceMax(bias) == -inf`` for ``x = scores + bias``, as ONNX's Attention is specified.

@@ -51,7 +51,7 @@ class Stripped:
 
 
 def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
-    """Remove Q/DQ pairs, in place, and say how each tensor was quantized.
+    """Remove Q/DQ pairs, in place, and return how each tensor was quantized.
 
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
     floats of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
@@ -82,7 +82,7 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
 
 
 def strip_dynamic(model: ir.Model) -> list[Note]:
-    """`strip_qdq` where layers quantize while they run and no QuantizeLinear says how, in place.
+    """Run `strip_qdq` on a model with dynamic quantization and no QuantizeLinear, in place.
 
     Such a file holds nothing that its float network does not, but for the codes of its weights.
 

@@ -15,7 +15,7 @@ from intact.graph.opset.upgrade import upgrade_opset
 
 
 def inline_functions(model: ir.Model) -> list[Note]:
-    """Put the bodies of the functions that a file defines in the place of their calls, in place.
+    """Inline the functions that a file defines at every call, in place.
 
     A node of a body is called as the call and itself: ``block1/conv``. Functions of other opsets are raised
     to the newest of them. Rules then see operators; to ONNX the calls mean the same.

@@ -188,7 +188,7 @@ Stage = Rewrite | Pass
 
 
 def silent(name: str, run: Callable[[ir.Model], object]) -> Pass:
-    """A pass that has nothing to say."""
+    """Make a pass without notes."""
 
     def change(model: ir.Model) -> tuple[Note, ...]:
         run(model)

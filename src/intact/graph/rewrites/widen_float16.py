@@ -22,7 +22,7 @@ _WIDENED = "intact.bfloat16"
 
 
 def widen_float16(model: ir.Model) -> list[Note]:
-    """Let everything between inputs and outputs be float32 where it is float16, in place.
+    """Convert float16 to float32 between inputs and outputs, in place.
 
     Before: ``x: float16 -> Conv(float16 weights) -> y: float16``.
     After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
