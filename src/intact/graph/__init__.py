@@ -42,7 +42,7 @@ from intact.graph.files.load import Source, load
 from intact.graph.files.model_builder import DTYPES, Composer
 from intact.graph.files.model_parts import Parts, output_types, parts_of, take_floats_for_doubles
 from intact.graph.files.node_times import node_seconds
-from intact.graph.files.picklable_model import Parcel
+from intact.graph.files.picklable_model import PicklableModel
 from intact.graph.files.save import save
 from intact.graph.infer.axis_layouts import axes_in_front
 from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
@@ -76,7 +76,7 @@ from intact.graph.qdq.emit_qdq import (
 )
 from intact.graph.qdq.insert_markers import Mark, mark
 from intact.graph.qdq.markers import marker_schema
-from intact.graph.qdq.named_pairs import Seen, Tagged, read_named_pairs
+from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
 from intact.graph.rewrites.inline_functions import inline_functions
@@ -106,7 +106,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Pair",
-    "Parcel",
+    "PicklableModel",
     "Parts",
     "Pass",
     "QUANTIZER_KEY",
@@ -115,12 +115,12 @@ __all__ = [
     "QuantizedBias",
     "Rewrite",
     "Scene",
-    "Seen",
+    "QuantizerCall",
     "Session",
     "Source",
     "Stage",
     "Stripped",
-    "Tagged",
+    "NamedPair",
     "Value",
     "axes_in_front",
     "branches_of",

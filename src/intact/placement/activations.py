@@ -26,7 +26,7 @@ class Activation:
 
 
 def activation_behind(view: View, profile: Profile, value: Value) -> Activation | None:
-    """The activation that is all that happens to `value`, where `profile` fuses it."""
+    """Return the activation that is all that happens to `value`, where `profile` fuses it."""
     if view.is_output(value) or value in view.read_by_subgraphs or not (readers := view.readers(value)):
         return None
     op = readers[0][0]
@@ -39,7 +39,7 @@ def activation_behind(view: View, profile: Profile, value: Value) -> Activation 
 
 
 def is_function(view: View, op: Op) -> bool:
-    """Whether `op` maps each element of its first input alone: every other input is constant."""
+    """Return whether `op` maps each element of its first input alone: every other input is constant."""
     return (
         op.domain == ""
         and not view.is_constant(op.inputs[0])
@@ -129,14 +129,14 @@ _BOUNDS = 2e-6 + 1e-5 * np.abs(_TABLE)
 
 
 def _name(got: NDArray | float) -> str | None:
-    """The known function whose values on the samples these are, to float32's last digits."""
+    """Return the known function whose values on the samples these are, to float32's last digits."""
     with np.errstate(all="ignore"):
         same = (np.abs(got - _TABLE) <= _BOUNDS).all(axis=1)
     return next((name for name, is_same in zip(_KNOWN, same, strict=True) if is_same), None)
 
 
 def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
-    """Whether the samples reach each end of a bound: one that they do not would be forgotten."""
+    """Return whether the samples reach each end of a bound: one that they do not would be forgotten."""
     x, *others = operands
     if any(np.size(operand) != 1 for operand in others):
         return False

@@ -97,7 +97,7 @@ def _is_linear(view: View, root: Op, op: Op, index: int) -> bool:
 
 
 def _is_per_channel(view: View, root: Op, value: Value | None) -> bool:
-    """Whether a constant has one number, or one for each channel that `root` makes."""
+    """Return whether a constant has one number, or one for each channel that `root` makes."""
     if value is None or not view.is_constant(value):
         return False
     shape, rank = shape_of(value), shape_of(root.outputs[0])

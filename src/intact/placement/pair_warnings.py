@@ -49,7 +49,7 @@ class Read:
     stems: dict[Value, Op]
 
     def stem(self, add: Op, index: int) -> Op | None:
-        """The weighted layer that ends in an input of `add` and is read by nobody else."""
+        """Return the weighted layer that ends in an input of `add` and is read by nobody else."""
         value = add.inputs[index]
         if value is None or self.view.only_reader(value) != (add, index):
             return None
@@ -105,7 +105,7 @@ def _adds(view: View) -> Iterator[Op]:
 
 
 def _is_quantized(read: Read, op: Op) -> bool:
-    """Whether a pair stands behind `op` or its activation."""
+    """Return whether a pair stands behind `op` or its activation."""
     activation = activation_behind(read.view, read.profile, op.outputs[0])
     return any(True for _ in read.pairs.readers(op.outputs[0] if activation is None else activation.output))
 
@@ -186,7 +186,7 @@ REMARKS: tuple[Callable[[Read], Iterator[Remark]], ...] = (
 
 
 def remarks_on(view: View, profile: Profile) -> list[Remark]:
-    """All remarks on a graph, in the order of the table and of the graph."""
+    """Return all remarks on a graph, in the order of the table and of the graph."""
     stems = {
         linear_tail(view, op, lambda op: False, view.marks.__contains__).output: op
         for op in view.ops

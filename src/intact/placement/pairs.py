@@ -17,7 +17,7 @@ class Pairs:
         self._known: dict[Node, QuantizedValue | None] = {}
 
     def on(self, reader: Reader) -> QuantizedValue | None:
-        """The pair on an edge; None where there is none, or its scale is computed."""
+        """Return the pair on an edge; None where there is none, or its scale is computed."""
         mark = self._view.marks.get(reader)
         if mark is None or mark.dq is None:
             return None
@@ -26,7 +26,7 @@ class Pairs:
         return self._known[mark.dq]
 
     def above(self, reader: Reader) -> QuantizedValue | None:
-        """The pair whose codes an edge brings: on it, or further up where data is only moved."""
+        """Return the pair whose codes an edge brings: on it, or further up where data is only moved."""
         while (mark := self.on(reader)) is None:
             producer = self._view.producer(reader[0].inputs[reader[1]])
             if producer is None or not may_move(producer.node):
@@ -35,7 +35,7 @@ class Pairs:
         return mark
 
     def alone(self, reader: Reader) -> bool:
-        """Whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
+        """Return whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
         while (value := reader[0].inputs[reader[1]]) is not None and len(self._view.readers(value)) == 1:
             producer = self._view.producer(value)
             if self.on(reader) is not None or producer is None or not may_move(producer.node):
@@ -44,7 +44,7 @@ class Pairs:
         return False
 
     def readers(self, value: Value) -> Iterator[tuple[Reader, QuantizedValue]]:
-        """The readers of a tensor that read it through a pair."""
+        """Yield the readers of a tensor that read it through a pair."""
         for reader in self._view.readers(value):
             if (mark := self.on(reader)) is not None:
                 yield reader, mark
@@ -57,10 +57,10 @@ class Pairs:
 
 
 def same_scale(first: QuantizedValue, other: QuantizedValue) -> bool:
-    """Whether two pairs have the same grid, scale and zero point."""
+    """Return whether two pairs have the same grid, scale and zero point."""
     return scale_key(first) == scale_key(other)
 
 
 def scale_key(view: QuantizedValue) -> tuple[object, ...]:
-    """What two pairs have in common when their codes mean the same."""
+    """Return what two pairs have in common when their codes mean the same."""
     return view.spec, view.scale.tobytes(), view.zero_point.tobytes()

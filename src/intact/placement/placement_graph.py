@@ -124,7 +124,7 @@ class View:
                 self.marks[op, i] = mark
 
     def trace(self, value: Value) -> tuple[Value, EdgeMark | None]:
-        """What `value` stands for without Q/DQ, and the pair nearest to its reader."""
+        """Return what `value` stands for without Q/DQ, and the pair nearest to its reader."""
         mark: EdgeMark | None = None
         while (node := value.producer()) is not None:
             above = node.inputs[0] if node.inputs else None
@@ -148,7 +148,7 @@ class View:
         return is_pair(node)
 
     def producer(self, value: Value | None) -> Op | None:
-        """The op that makes `value`; None for inputs and constants."""
+        """Return the op that makes `value`; None for inputs and constants."""
         return None if value is None else self._producers.get(value)
 
     def position(self, op: Op) -> int:
@@ -160,17 +160,17 @@ class View:
         return self._readers.get(value, [])
 
     def is_output(self, value: Value) -> bool:
-        """Whether a graph output shows `value`, through a pair or not."""
+        """Return whether a graph output shows `value`, through a pair or not."""
         return value in self.output_marks
 
     def only_reader(self, value: Value) -> Reader | None:
-        """The reader of a value that nobody else sees."""
+        """Return the reader of a value that nobody else sees."""
         readers = self.readers(value)
         alone = len(readers) == 1 and not self.is_output(value) and value not in self.read_by_subgraphs
         return readers[0] if alone else None
 
     def is_constant(self, value: Value | None) -> bool:
-        """Whether `value` depends on no input."""
+        """Return whether `value` depends on no input."""
         return value in self.constants
 
     @cached_property
@@ -186,34 +186,34 @@ class View:
         }
 
     def has_quantizers(self) -> bool:
-        """Whether the main graph has Q/DQ nodes."""
+        """Return whether the main graph has Q/DQ nodes."""
         return any(is_pair(node) for node in self.model.graph)
 
 
 def is_quantize(node: Node) -> bool:
-    """Whether `node` is a QuantizeLinear."""
+    """Return whether `node` is a QuantizeLinear."""
     return node.domain == "" and node.op_type == "QuantizeLinear"
 
 
 def is_dequantize(node: Node) -> bool:
-    """Whether `node` is a DequantizeLinear."""
+    """Return whether `node` is a DequantizeLinear."""
     return node.domain == "" and node.op_type == "DequantizeLinear"
 
 
 def is_pair(node: Node) -> bool:
-    """Whether `node` is a half of a Q/DQ pair."""
+    """Return whether `node` is a half of a Q/DQ pair."""
     return is_quantize(node) or is_dequantize(node)
 
 
 def shape_of(value: Value | None) -> list[int | None] | None:
-    """The sizes of a value, None for each that is not known; None where its rank is not known."""
+    """Return the sizes of a value, None for each that is not known; None where its rank is not known."""
     if value is None or value.shape is None:
         return None
     return [size if isinstance(size, int) else None for size in value.shape]
 
 
 def may_be_float(value: Value | None) -> bool:
-    """Whether a value holds floats; an unknown type may."""
+    """Return whether a value holds floats; an unknown type may."""
     return value is not None and (value.dtype is None or value.dtype.name in FLOATS)
 
 

@@ -82,7 +82,7 @@ PROFILES = {
 
 
 def profile_of(profile: str | Profile) -> Profile:
-    """The profile called `profile`; a `Profile` is returned as it is.
+    """Return the profile called `profile`; a `Profile` is returned as it is.
 
     Raises:
         QuantValueError: There is no such profile.

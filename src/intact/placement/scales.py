@@ -8,7 +8,7 @@ from intact.placement.rules import rules_of
 
 
 def tensor_scales(model: Model) -> dict[str, list[QuantizedValue]]:
-    """How each activation is quantized, by the name of the real tensor, in the graph's order.
+    """Return how each activation is quantized, by the name of the real tensor, in the graph's order.
 
     Tensors behind operators that only move data have the scale of what was moved, with or without a pair
     of their own. Weights are left out.

@@ -16,7 +16,7 @@ Decisions = dict[Op, Int8 | Kept]
 
 
 def make_sites(view: View, profile: Profile, decisions: Decisions) -> list[Site]:
-    """The tensors whose readers were decided to run in int8, in the graph's order.
+    """Return the tensors whose readers were decided to run in int8, in the graph's order.
 
     Q moves up: a tensor that an operator in int8 only moved needs no pair of its own, unless `profile` wants
     one. All readers of one tensor share its scale, and so do the tensors on both sides of a moving operator.

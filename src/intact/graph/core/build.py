@@ -88,7 +88,7 @@ class Inserter:
         domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
-        """The first output of a new node called `name`, as its output is."""
+        """Return the first output of a new node called `name`, as its output is."""
         name = self.names(name)
         type_ = None if dtype is None else ir.TensorType(dtype)
         output = ir.Value(name=name, type=type_, shape=shape)
@@ -133,7 +133,7 @@ class Writer:
     def __call__(
         self, op_type: str, *inputs: ir.Value | None, dtype: ir.DataType | None = None, **attributes: Any
     ) -> ir.Value:
-        """The first output of a node."""
+        """Return the first output of a node."""
         name = f"{self._base}.{op_type.lower()}"
         output_dtype = self.dtype if dtype is None else dtype
         return self._insert.node(op_type, inputs, name, dtype=output_dtype, shape=None, **attributes)
@@ -156,7 +156,7 @@ class Writer:
 
 
 def sum_of(write: Writer, *values: ir.Value | None) -> ir.Value:
-    """The sum of those that are there, from left to right."""
+    """Return the sum of those that are there, from left to right."""
     first, *rest = (value for value in values if value is not None)
     for value in rest:
         first = write("Add", first, value)
@@ -200,7 +200,7 @@ def hand_over(node: ir.Node, output: ir.Value, value: ir.Value, names: Namer) ->
 
 
 def is_read(value: ir.Value) -> bool:
-    """Whether a node reads `value`, or it is an output of the graph."""
+    """Return whether a node reads `value`, or it is an output of the graph."""
     return bool(value.uses()) or value.is_graph_output()
 
 

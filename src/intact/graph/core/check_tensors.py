@@ -29,7 +29,7 @@ _FIX = "export the model again; this file is damaged"
 
 
 def element_count(dims: list[int], where: str) -> int:
-    """The product of `dims`.
+    """Return the product of `dims`.
 
     Raises:
         FileFormatError: One is negative, or the product is above the limit.

@@ -78,7 +78,7 @@ class Constants:
         self._constant.add(value)
 
     def __contains__(self, value: object) -> bool:
-        """Whether `value` is constant; computes nothing."""
+        """Return whether `value` is constant; computes nothing."""
         return value in self._constant
 
     def __call__(self, value: ir.Value | None) -> NDArray | None:
@@ -157,7 +157,7 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 
 
 def foldable(node: ir.Node) -> bool:
-    """Whether what `node` makes of constants is a constant that we compute."""
+    """Return whether what `node` makes of constants is a constant that we compute."""
     is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not subgraphs(node)
     return is_evaluable and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
@@ -167,7 +167,7 @@ def _is_large(shape: ir.Shape | None) -> bool:
 
 
 def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """What one node makes.
+    """Return what one node makes.
 
     Raises:
         FileFormatError: More than the limit, or the node cannot make anything of its inputs.
@@ -205,7 +205,7 @@ def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
 
 
 def _constant_tensor(node: ir.Node) -> NDArray | None:
-    """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
+    """Return what a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
     tensor = stored_tensor(node)
     return tensor.numpy() if tensor is not None and tensor.dtype in _PLAIN else None
 

@@ -8,12 +8,12 @@ from intact.errors import FileFormatError
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:
-    """The message of `error` in one line of at most `limit` characters."""
+    """Return the message of `error` in one line of at most `limit` characters."""
     return re.sub(r"\s+", " ", str(error).strip())[:limit]
 
 
 def root(error: BaseException) -> BaseException:
-    """The first of the errors that led to `error`."""
+    """Return the first of the errors that led to `error`."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -22,7 +22,7 @@ MAX_DENSE = 2**26
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
-    """The model of `proto`, whose tensors it keeps; sparse ones become dense ones in `proto`, too.
+    """Return the model of `proto`, whose tensors it keeps; sparse ones become dense ones in `proto`, too.
 
     Raises:
         FileFormatError: onnx-ir cannot read it.
@@ -124,7 +124,7 @@ def show_type(value: ir.Value) -> None:
 
 
 def proto_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """The graph, and every subgraph in it and in the functions."""
+    """Yield the graph, and every subgraph in it and in the functions."""
     yield from _with_subgraphs(proto.graph)
     for function in proto.functions:
         for node in function.node:

@@ -82,7 +82,7 @@ class Session:
         self._made: dict[tuple[str, ...], int] = {}  # bytes in the last run, by what it was asked for
 
     def _share(self, model: ir.Model, options: Any, copied: set[str]) -> onnx.ModelProto:
-        """The model without its large weights, which `options` gets in place."""
+        """Return the model without its large weights, which `options` gets in place."""
         import onnxruntime as ort
 
         tensors = {
@@ -121,11 +121,11 @@ class Session:
         return list(self._outputs)
 
     def run(self, feeds: Mapping[str, NDArray]) -> dict[str, NDArray]:
-        """The value of every output, by name."""
+        """Return the value of every output, by name."""
         return dict(self.stream(feeds))
 
     def bind_inputs(self, feeds: Mapping[str, NDArray]) -> BoundInputs:
-        """The session with some of its inputs given: for what many runs have in common."""
+        """Return the session with some of its inputs given: for what many runs have in common."""
         return BoundInputs(self._session, self._outputs, self.to_ort_values(feeds), self._run)
 
     def to_ort_values(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Session:
 
     @staticmethod
     def _run(run: Callable[..., list[Any]], wanted: list[str], given: Mapping[str, Any]) -> list[Any]:
-        """What `run` of ONNX Runtime's session gives."""
+        """Return what `run` of ONNX Runtime's session gives."""
         try:
             return run(wanted, given)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
@@ -253,7 +253,7 @@ def _level(model: bytes | ir.Model) -> Any:
 
 
 def _multiplies(value: ir.Value) -> bool:
-    """Whether an initializer is nothing but a weight, of floats or of codes: others are copied.
+    """Return whether an initializer is nothing but a weight, of floats or of codes: others are copied.
 
     ONNX Runtime moves a Transpose past an Add by transposing what is added, under the name that it has, and
     would then read what stands there in place: other numbers, or an error.

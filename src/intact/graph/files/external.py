@@ -49,7 +49,7 @@ class Home:
         return cls(path.parent)
 
     def holds(self, file: Path) -> bool:
-        """Whether `file`, without links, lies in the folder, or right among the blobs."""
+        """Return whether `file`, without links, lies in the folder, or right among the blobs."""
         return file.is_relative_to(self.folder.resolve(strict=True)) or file.parent == self.blobs
 
 

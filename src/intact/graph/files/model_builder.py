@@ -150,7 +150,7 @@ class Composer:
         return load(self._proto(placeholders=True))
 
     def model(self) -> onnx.ModelProto:
-        """The model so far, checked.
+        """Return the model so far, checked.
 
         Raises:
             FileFormatError: It is not a valid model.
@@ -158,7 +158,7 @@ class Composer:
         return self._proto(placeholders=False)
 
     def load(self) -> Any:
-        """The model so far as `graph.load` reads it (an onnx-ir model)."""
+        """Return the model so far as `graph.load` reads it (an onnx-ir model)."""
         return load(self.model())
 
     def _proto(self, *, placeholders: bool) -> onnx.ModelProto:
@@ -201,5 +201,5 @@ def _read_type(info: onnx.ValueInfoProto) -> Known:
 
 
 def sizes_of(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...]:
-    """The sizes that a type says: numbers, names, None for those that it leaves open."""
+    """Return the sizes that a type says: numbers, names, None for those that it leaves open."""
     return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)

@@ -11,7 +11,7 @@ from intact.graph.files.io import MAX_BYTES
 from intact.graph.infer.inference import infer_shapes
 
 
-class Parcel:
+class PicklableModel:
     """Holds a model, and is pickled as the bytes of its file: nodes and values of one are a circle.
 
     Args:
@@ -22,7 +22,7 @@ class Parcel:
         self.model = model
 
     def __getstate__(self) -> bytes:
-        """The bytes.
+        """Return the bytes.
 
         Raises:
             UnsupportedError: They are more than one message can hold.

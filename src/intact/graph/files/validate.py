@@ -85,7 +85,7 @@ def _check_ir(proto: onnx.ModelProto) -> None:
 
 
 def _check_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
-    """The opset of each domain."""
+    """Return the opset of each domain."""
     low, high = MIN_READ_OPSET, onnx.defs.onnx_opset_version() if any_opset else MAX_READ_OPSET
     for entry in opsets:
         if entry.domain in ("", "ai.onnx") and not low <= entry.version <= high:
@@ -192,7 +192,7 @@ def _require_text(where: str, *texts: object) -> None:
 
 
 def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
-    """The names of `visible` that the node and its subgraphs read."""
+    """Return the names of `visible` that the node and its subgraphs read."""
     NODE_PORTS.check(len(node.input) + len(node.output), where)
     _require_text(where, node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
     used = set(filter(None, node.input))
@@ -241,7 +241,7 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:
-    """The names that `graph` reads from outside."""
+    """Return the names that `graph` reads from outside."""
     used = {name for node in graph.node for name in node.input if name}
     for node in graph.node:
         for inner in node_graphs(node):
@@ -295,7 +295,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 
 def node_label(node: onnx.NodeProto, index: int, at: str = "") -> str:
-    """How errors call a node: by its name, or by its operator, first output and place."""
+    """Return how errors call a node: by its name, or by its operator, first output and place."""
     if node.name:
         return f"{at}node '{node.name}' ({node.op_type})"
     return f"{at}node {index} ({node.op_type or '?'}) of output '{next(iter(node.output), '')}'"

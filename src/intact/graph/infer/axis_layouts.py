@@ -37,7 +37,7 @@ def axes_in_front(node: ir.Node, axes: tuple[int, ...]) -> tuple[int, ...] | Non
 
 
 def _split_axes(sizes: list[int], before: int, size: int) -> list[int] | None:
-    """The axes of more than one index that lie behind `before` rows, `size` of them in all."""
+    """Return the axes of more than one index that lie behind `before` rows, `size` of them in all."""
     axes, rows, inside = list[int](), 1, 1
     for axis, axis_size in enumerate(sizes):
         if rows < before:

@@ -100,7 +100,7 @@ def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
 
 
 def _steers_shapes(value: ir.Value) -> bool:
-    """Whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
+    """Return whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
     tensor = value.const_value
     return tensor is None or tensor.size <= _AXES or tensor.dtype in (ir.DataType.INT64, ir.DataType.INT32)
 
@@ -129,7 +129,7 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """What the nodes of `graph`, and of graphs within, read of the graphs around it."""
+    """Return what the nodes of `graph`, and of graphs within, read of the graphs around it."""
     inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
@@ -174,7 +174,7 @@ def deciding_inputs(model: ir.Model) -> list[str]:
 
 
 def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value] | None:
-    """The single numbers among the inputs that decide `condition`; None where anything else does."""
+    """Return the single numbers among the inputs that decide `condition`; None where anything else does."""
     waiting, seen, inputs = [condition], set[ir.Value](), list[ir.Value]()
     while waiting:
         value = waiting.pop()

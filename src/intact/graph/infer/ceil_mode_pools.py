@@ -65,7 +65,7 @@ def _is_ceiled(node: onnx.NodeProto) -> bool:
 
 
 def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, others: dict[str, onnx.NodeProto]) -> bool:
-    """Whether one of `others` is among what `node` is computed from."""
+    """Return whether one of `others` is among what `node` is computed from."""
     makers = {name: producer for producer in graph.node for name in producer.output}
     seen, todo = set[str](), list(node.input)
     while todo:
@@ -80,7 +80,7 @@ def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, others: dict[str, onnx
 
 
 def _shapes(graph: onnx.GraphProto) -> dict[str, list[int | None]]:
-    """The sizes of values; None where they are free."""
+    """Return the sizes of values; None where they are free."""
     return {
         info.name: [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
         for info in (*graph.input, *graph.output, *graph.value_info)
@@ -120,7 +120,7 @@ def _rewrite(node: onnx.NodeProto, x: Sequence[int | None] | None, y: Sequence[i
 
 
 def behind_pools(graph: onnx.GraphProto) -> set[str]:
-    """What is computed from such pools: what a file says of its sizes may rest on the wrong count."""
+    """Return what is computed from such pools: what a file says of its sizes may rest on the wrong count."""
     names = set[str]()
     for node in graph.node:  # in an order in which it can run
         if _is_ceiled(node) or not names.isdisjoint(node.input):

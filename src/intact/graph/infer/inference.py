@@ -95,7 +95,7 @@ def _forget_told(graph: ir.Graph, inferred: onnx.GraphProto, names: Collection[s
 
 
 def _inside(graph: ir.Graph, proto: onnx.GraphProto) -> Iterator[tuple[ir.Graph, onnx.GraphProto]]:
-    """The graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
+    """Yield the graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
     for node, same in zip(graph, proto.node, strict=True):
         if inside := subgraphs(node):
             yield from zip(inside, node_graphs(same), strict=True)

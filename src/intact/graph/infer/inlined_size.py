@@ -37,7 +37,7 @@ def _size(nodes: Iterable[_Name], sizes: dict[_Name, int]) -> int:
 
 
 def _inner_first(used: dict[_Name, list[_Name]]) -> list[_Name]:
-    """The functions in an order in which each comes behind those that it calls."""
+    """Return the functions in an order in which each comes behind those that it calls."""
     calls = {name: {callee for callee in inside if callee in used} for name, inside in used.items()}
     try:
         return list(TopologicalSorter(calls).static_order())

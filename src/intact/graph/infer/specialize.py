@@ -138,7 +138,7 @@ class _Walk:
     # -- numbers
 
     def _number(self, value: ir.Value | None) -> NDArray[Any] | None:
-        """What a small value always is; None where a run decides, and for weights."""
+        """Return what a small value always is; None where a run decides, and for weights."""
         if value is None or value in self._numbers:
             return None if value is None else self._numbers[value]
         sizes = known_sizes(value.shape)
@@ -150,7 +150,7 @@ class _Walk:
             return None
 
     def _compute(self, node: ir.Node) -> NDArray[Any] | None:
-        """What follows from sizes, of a node that makes one value; None for everything else."""
+        """Return what follows from sizes, of a node that makes one value; None for everything else."""
         if len(node.outputs) != 1 or is_op(node, "QuantizeLinear", "DequantizeLinear"):
             return None  # a pair says what is quantized: the weights of a branch, too
         if is_op(node, "Shape") or is_op(node, "Size"):
@@ -179,7 +179,7 @@ class _Walk:
     # -- shapes
 
     def _infer_outputs(self, node: ir.Node) -> dict[str, ir.Shape]:
-        """What ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
+        """Return what ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
         opset = self._opsets.get(node.domain, 1)
         if not node.domain and node.op_type in POOLS:
             opset = max(opset, RIGHT_OPSET)
@@ -241,7 +241,7 @@ class _Walk:
 
 
 def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
-    """What a Shape or Size makes, where its input's sizes are known."""
+    """Return what a Shape or Size makes, where its input's sizes are known."""
     value = node.inputs[0]
     sizes = known_sizes(value.shape) if value is not None else None
     if sizes is None:
@@ -253,7 +253,7 @@ def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
 
 
 def _shape_in(type_: onnx.TypeProto) -> ir.Shape | None:
-    """The shape of a tensor's type; None where it has none, or one that no tensor has."""
+    """Return the shape of a tensor's type; None where it has none, or one that no tensor has."""
     if not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
         return None
     if any(dim.dim_value < 0 for dim in type_.tensor_type.shape.dim):

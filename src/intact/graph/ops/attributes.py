@@ -57,12 +57,12 @@ def names(node: ir.Node) -> set[str]:
 
 
 def has_references(node: ir.Node) -> bool:
-    """Whether a call of the function around a node gives one of its attributes."""
+    """Return whether a call of the function around a node gives one of its attributes."""
     return any(attribute.is_ref() for attribute in node.attributes.values())
 
 
 def has_graphs(node: ir.Node) -> bool:
-    """Whether an attribute holds graphs, or refers to one that does."""
+    """Return whether an attribute holds graphs, or refers to one that does."""
     return any(attribute.type in _GRAPHS for attribute in node.attributes.values())
 
 

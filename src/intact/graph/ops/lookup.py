@@ -61,7 +61,7 @@ MOVING = of_kind("move")
 
 
 def record_of(node: ir.Node | None) -> type[Operator] | None:
-    """The record of a node's operator; None where nothing is known of it."""
+    """Return the record of a node's operator; None where nothing is known of it."""
     return None if node is None else BOOK.get((node.domain, node.op_type))
 
 
@@ -90,13 +90,13 @@ def display_name(node: ir.Node) -> str:
 
 
 def is_exact(node: ir.Node) -> bool:
-    """Whether every runtime makes the same floats of the same inputs; False where nothing is known."""
+    """Return whether every runtime makes the same floats of the same inputs; False where nothing is known."""
     record = read(node)
     return record is not None and record.is_exact
 
 
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
-    """What a node makes of arrays and numbers, element by element, in float64.
+    """Return what a node makes of arrays and numbers, element by element, in float64.
 
     None where no record says, or where the node has not the operands that its operator needs.
     """

@@ -69,7 +69,7 @@ class Transpose(Rearrangement):
     perm: tuple[int, ...] | None = None
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """The axis of the input that each axis of the output is.
+        """Return the axis of the input that each axis of the output is.
 
         Raises:
             FileFormatError: `perm` is not one of `rank` axes.
@@ -194,7 +194,7 @@ class Pad(Move):
         return f"it pads with {fill:g}, which is no code of every grid; 0 is"
 
     def fill(self, node: ir.Node, constants: Look) -> float | None:
-        """The number that it fills with; None where that is computed, or the mode is another."""
+        """Return the number that it fills with; None where that is computed, or the mode is another."""
         if self.mode != "constant":
             return None
         given = node.inputs[2] if len(node.inputs) > 2 else None

@@ -74,7 +74,7 @@ class Operator:
 
     @classmethod
     def of(cls, node: ir.Node) -> Self:
-        """What `node` says; defaults for what it leaves out.
+        """Return what `node` says; defaults for what it leaves out.
 
         Raises:
             FileFormatError: An attribute is of another type; names the node.
@@ -99,7 +99,7 @@ class Operator:
         return self.exact
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
-        """The inputs of `node` that hold what it works on."""
+        """Return the inputs of `node` that hold what it works on."""
         return tuple(range(len(node.inputs))) if self.data is None else self.data
 
     def computes(self, node: ir.Node, constants: Look) -> str:
@@ -122,7 +122,7 @@ _READERS: Mapping[Any, tuple[Callable[..., Any], Any]] = {
 
 @cache
 def _readers(record: Callable[..., Operator]) -> dict[str, Callable[[ir.Node], Any]]:
-    """How each attribute of a record is read, by the type that its field declares."""
+    """Return how each attribute of a record is read, by the type that its field declares."""
     assert isinstance(record, type)
     hints = get_type_hints(record)
     readers: dict[str, Callable[[ir.Node], Any]] = {}

@@ -44,7 +44,7 @@ class ConstantOfShape(Shaped):
 
     @staticmethod
     def fill(node: ir.Node) -> float:
-        """The number that every element has."""
+        """Return the number that every element has."""
         given = attributes.tensors(node).get("value")
         return 0.0 if given is None else float(given.numpy().reshape(-1)[0])
 
@@ -87,7 +87,7 @@ class Control(Operator, shared=True):
 
     @staticmethod
     def body(node: ir.Node) -> ir.Graph:
-        """The graph that a Loop or Scan repeats.
+        """Return the graph that a Loop or Scan repeats.
 
         Raises:
             FileFormatError: The node has none.
@@ -99,7 +99,7 @@ class Control(Operator, shared=True):
 class If(Control):
     @staticmethod
     def branch(node: ir.Node, side: str) -> ir.Graph:
-        """The graph of "then_branch" or "else_branch".
+        """Return the graph of "then_branch" or "else_branch".
 
         Raises:
             FileFormatError: The node has none.
@@ -164,6 +164,6 @@ class TensorMarker(Operator):
 
 
 def stored_tensor(node: ir.Node | None) -> ir.TensorProtocol | None:
-    """The tensor that a Constant holds, as `value`; None for other nodes and other forms."""
+    """Return the tensor that a Constant holds, as `value`; None for other nodes and other forms."""
     is_constant = node is not None and not node.domain and node.op_type == "Constant"
     return attributes.tensors(node).get("value") if is_constant and node is not None else None

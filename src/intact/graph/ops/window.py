@@ -30,7 +30,7 @@ class Windowed(Operator, shared=True):
         return self.dilations or (1,) * rank
 
     def pads_of(self, kernel: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...] | None:
-        """What is added in front of each axis, then behind each, for images of `sizes`.
+        """Return what is added in front of each axis, then behind each, for images of `sizes`.
 
         Returns:
             None where that follows from a size that is not known.
@@ -53,7 +53,7 @@ class Windowed(Operator, shared=True):
         return *before, *after
 
     def positions(self, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
-        """How often the window fits along each axis; the same name wherever that is the same."""
+        """Return how often the window fits along each axis; the same name wherever that is the same."""
         rank = len(sizes)
         pads = self.pads or (0,) * 2 * rank
         counts: list[Dim] = []

@@ -93,7 +93,7 @@ def oldest_opset(model: ir.Model, wanted: int) -> int:
 
 @cache
 def _since(op_type: str, opset: int) -> int:
-    """The opset that last changed `op_type`, as seen from `opset`; 0 where it does not exist yet."""
+    """Return the opset that last changed `op_type`, as seen from `opset`; 0 where it does not exist yet."""
     try:
         return int(onnx.defs.get_schema(op_type, opset).since_version)
     except onnx.defs.SchemaError:

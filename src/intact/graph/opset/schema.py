@@ -98,7 +98,7 @@ class _Ports:
 
     @staticmethod
     def of(formals: Sequence[Any], fewest: int, most: int) -> _Ports:
-        """Those of a schema's formal parameters."""
+        """Return those of a schema's formal parameters."""
         options = [str(formal.option).rpartition(".")[2] for formal in formals]
         needed = {
             place for place, (option, formal) in enumerate(zip(options, formals, strict=True))
@@ -109,7 +109,7 @@ class _Ports:
 
     @staticmethod
     def parse(signs: str) -> _Ports:
-        """Those of a word of `contrib_ports`."""
+        """Return those of a word of `contrib_ports`."""
         needed = frozenset(place for place, sign in enumerate(signs) if sign != "?")
         repeats, last = signs.endswith("+"), len(signs) - 1
         return _Ports(
@@ -129,7 +129,7 @@ class _Ports:
 
 @cache
 def _ports(op_type: str, domain: str, version: int) -> tuple[_Ports, _Ports]:
-    """The inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
+    """Return the inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
     if domain == "com.microsoft" and (signs := contrib_ports(op_type)) is not None:
         return _Ports.parse(signs[0]), _Ports.parse(signs[1])
     schema = _schema(op_type, domain, version)

@@ -108,7 +108,7 @@ def _raise(model: ir.Model, opset: int) -> list[tuple[UpgradeContext, ir.Node]]:
 
 @cache
 def ir_version_of(opset: int) -> int:
-    """The IR of the first ONNX release with `opset`: old runtimes refuse a newer one."""
+    """Return the IR of the first ONNX release with `opset`: old runtimes refuse a newer one."""
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
 
 
@@ -245,7 +245,7 @@ def _group_norm(up: UpgradeContext, node: ir.Node) -> None:
 def _for_each_channel(
     up: UpgradeContext, node: ir.Node, value: ir.Value | None, name: str, groups: int
 ) -> ir.Value:  # fmt: skip
-    """The number of each group as often as it has channels, which a run tells."""
+    """Return the number of each group as often as it has channels, which a run tells."""
     insert, base = up.inserter(node), f"{node.name or 'group_norm'}.{name}"
     dtype, int64 = None if value is None else value.dtype, ir.DataType.INT64
     sizes = insert.node("Shape", [node.inputs[0]], f"{base}.sizes", dtype=int64, shape=None, start=1, end=2)

@@ -96,7 +96,7 @@ def _pad(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _constant_integers(up: UpgradeContext, node: ir.Node, index: int) -> list[int]:
-    """The whole numbers of an input whose values have to be known."""
+    """Return the whole numbers of an input whose values have to be known."""
     array = Constants(up.graph)(node.inputs[index])
     if array is None:
         raise _refuse(node, f"a computed input {index}", up.target)
@@ -220,7 +220,7 @@ def _insert_like(
 
 
 def _first(node: ir.Node) -> ir.Value:
-    """The input of an operator that ONNX knows no more, so that nobody has counted its inputs."""
+    """Return the input of an operator that ONNX knows no more, so that nobody has counted its inputs."""
     if not node.inputs or node.inputs[0] is None or len(node.outputs) != 1:
         got = f"{len(node.inputs)} inputs and {len(node.outputs)} outputs"
         raise FileFormatError(f"node '{node.name}' ({node.op_type})", got, "one of each", FIX)

@@ -25,7 +25,7 @@ class _Grid:
     zero: int
 
     def real(self, code: int) -> np.float32 | None:
-        """The float of `code`; None where it does not round to it."""
+        """Return the float of `code`; None where it does not round to it."""
         real = np.asarray(numerics.dequantize(np.int32(code), self.scale, np.int32(self.zero), self.spec))
         back = numerics.quantize(real, self.scale, np.int32(self.zero), self.spec)
         return np.float32(real) if np.isfinite(real) and int(back) == code else None
@@ -92,7 +92,7 @@ def _insert_clip(
 
 
 def _bounds(node: ir.Node, constants: Constants) -> tuple[ir.Value | None, tuple[int, int] | None]:
-    """What `node` bounds, and its bounds; None for a bound that is not one constant number."""
+    """Return what `node` bounds, and its bounds; None for a bound that is not one constant number."""
     limits = np.iinfo(np.int32)
     ends = [int(limits.min), int(limits.max)]
     given = list(node.inputs)
@@ -115,7 +115,7 @@ def _bounds(node: ir.Node, constants: Constants) -> tuple[ir.Value | None, tuple
 
 
 def _grid(node: ir.Node | None, constants: Constants) -> _Grid | None:
-    """The grid of a QuantizeLinear or DequantizeLinear of one constant scale."""
+    """Return the grid of a QuantizeLinear or DequantizeLinear of one constant scale."""
     if node is None or not is_op(node, "QuantizeLinear", "DequantizeLinear"):
         return None
     values = tuple(value for value in node.inputs[1:3] if value is not None)

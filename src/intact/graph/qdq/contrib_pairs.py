@@ -28,7 +28,7 @@ def _take_standard_operator(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _codes(node: ir.Node) -> ir.DataType | None:
-    """The type of the codes of such a node; None for any other."""
+    """Return the type of the codes of such a node; None for any other."""
     if not is_op(node, "QuantizeLinear", "DequantizeLinear", domain=MICROSOFT):
         return None
     if not names(node) <= {"axis"} or len(node.inputs) < 2:
@@ -42,7 +42,7 @@ def _codes(node: ir.Node) -> ir.DataType | None:
 
 
 def _pairs_of(opset: int) -> Rewrite:
-    """The rewrite of pairs whose codes ONNX's operators read since `opset`."""
+    """Return the rewrite of pairs whose codes ONNX's operators read since `opset`."""
     return Rewrite(
         f"write pairs of ONNX Runtime as ONNX's of opset {opset}", _take_standard_operator,
         ("QuantizeLinear", "DequantizeLinear"), (MICROSOFT,),

@@ -75,7 +75,7 @@ class _Floats:
     def real(
         self, node: ir.Node, codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None
     ) -> ir.Value:
-        """The floats whose codes `node` reads, where scale and zero point are those that they got."""
+        """Return the floats whose codes `node` reads, where scale and zero point are those that they got."""
         assert codes is not None
         producer = _source_of_codes(codes).producer()
         if producer is not None and is_op(producer, "DynamicQuantizeLinear"):
@@ -90,7 +90,7 @@ class _Floats:
         )
 
     def _above(self, codes: ir.Value) -> ir.Value:
-        """What codes are, or would be, where what moved them moved floats."""
+        """Return what codes are, or would be, where what moved them moved floats."""
         mover = codes.producer()
         assert mover is not None and mover.inputs[0] is not None
         if is_op(mover, "DynamicQuantizeLinear"):
@@ -165,12 +165,12 @@ def _input(node: ir.Node, index: int) -> ir.Value | None:
 
 
 def _name_before_quantization(name: str) -> str:
-    """What a weight or node was called before ONNX Runtime quantized it."""
+    """Return what a weight or node was called before ONNX Runtime quantized it."""
     return name.removesuffix("_quantized").removesuffix("_quant")
 
 
 def _source_of_codes(codes: ir.Value) -> ir.Value:
-    """The codes as they were before operators moved them."""
+    """Return the codes as they were before operators moved them."""
     while (node := codes.producer()) is not None and node.inputs and node.inputs[0] is not None:
         if not ops.may_move(node) or tuple(ops.data_inputs(node)) != (0,) or len(node.outputs) != 1:
             break
@@ -227,7 +227,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
 
 
 def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
-    """The scale that a DynamicQuantizeLinear gave some codes."""
+    """Return the scale that a DynamicQuantizeLinear gave some codes."""
     producer = _source_of_codes(codes).producer() if codes is not None else None
     return producer.outputs[1] if producer is not None and is_op(producer, "DynamicQuantizeLinear") else None
 
@@ -246,7 +246,7 @@ def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Co
 
 
 def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32]) -> ir.Value:
-    """The floats of a weight; `factor` broadcasts over the outputs of its layer."""
+    """Return the floats of a weight; `factor` broadcasts over the outputs of its layer."""
     weight = node.inputs[1]
     stored, zero = floats.array(weight, "weight"), floats.zero(node, 3)
     if is_op(node, "MatMulInteger"):
@@ -291,7 +291,7 @@ def _find_scale(
 
 
 def _leaves(value: ir.Value | None) -> list[ir.Value]:
-    """The factors of a product."""
+    """Return the factors of a product."""
     assert value is not None
     node = value.producer()
     if node is not None and is_op(node, "Mul"):
@@ -308,7 +308,7 @@ def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
 
 
 def _dequantize(floats: _Floats, node: ir.Node) -> str:
-    """The codes of a DynamicQuantizeLinear made floats again."""
+    """Return the codes of a DynamicQuantizeLinear made floats again."""
     codes, scale, zero = (_input(node, at) for at in (0, 1, 2))
     real = floats.real(node, codes, scale, zero)
     floats.scene.replace(node, real)
@@ -357,7 +357,7 @@ def _embedding(floats: _Floats, node: ir.Node) -> str:
 
 
 def _few_bits(floats: _Floats, node: ir.Node) -> str:
-    """The weight of a MatMulNBits as floats; its columns lie behind each other."""
+    """Return the weight of a MatMulNBits as floats; its columns lie behind each other."""
     if _input(node, 4) is not None:
         raise _Obstacle("its blocks are in an order of their own")
     zero = _input(node, 3)

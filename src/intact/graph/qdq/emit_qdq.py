@@ -69,7 +69,7 @@ class Pair:
     order: NDArray[np.int64] | None = None
 
     def as_in_module(self, real: NDArray, shape: tuple[int, ...]) -> NDArray:
-        """What the file has under the name `real`, as the module's tensor of `shape` lies."""
+        """Return what the file has under the name `real`, as the module's tensor of `shape` lies."""
         if self.perm is not None:
             return real.transpose(np.argsort(self.perm))
         if self.order is None:
@@ -274,7 +274,7 @@ class _PairInserter:
         return self._pair_node("DequantizeLinear", codes, f"{self._base}.output", ir.DataType.FLOAT)
 
     def weight(self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool) -> ir.Value:
-        """The codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
+        """Return the codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
         x: NDArray = numerics.to_float32(constant)
         q = self._codes(x)
         self._base = base
@@ -336,7 +336,7 @@ def opset_of_markers(model: ir.Model) -> int:
 
 
 def stored_format(format: Format) -> Format:
-    """The format with an ONNX type that holds the codes of `format`: itself, or 8 or 16 bits."""
+    """Return the format with an ONNX type that holds the codes of `format`: itself, or 8 or 16 bits."""
     if format.name in FORMAT_OPSETS or format.is_float:
         return format
     return Format.integer(8 if format.bits < 8 else 16, signed=format.signed)

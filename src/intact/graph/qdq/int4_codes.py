@@ -46,7 +46,7 @@ def _widen(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _quantize(insert: Inserter, node: ir.Node, ends: Sequence[NDArray[np.float32]], zero: int) -> ir.Value:
-    """The codes of `node`, as bytes."""
+    """Return the codes of `node`, as bytes."""
     x, narrow = node.inputs[0], node.outputs[0]
     assert x is not None and narrow.dtype is not None
     low, high = (insert.constant(f"{node.name}.end", end) for end in ends)
@@ -57,7 +57,7 @@ def _quantize(insert: Inserter, node: ir.Node, ends: Sequence[NDArray[np.float32
 
 
 def _is_dequantized(node: ir.Node, scene: Scene) -> bool:
-    """Whether DequantizeLinears with constant zero points are all that reads the codes of `node`."""
+    """Return whether DequantizeLinears with constant zero points are all that reads the codes of `node`."""
     codes = node.outputs[0]
     return not codes.is_graph_output() and all(
         use.idx == 0
@@ -69,7 +69,7 @@ def _is_dequantized(node: ir.Node, scene: Scene) -> bool:
 
 
 def _zero_point(node: ir.Node, constants: Constants) -> int | None:
-    """The one zero point of a pair's node; None where it is computed, or there are several."""
+    """Return the one zero point of a pair's node; None where it is computed, or there are several."""
     if ops.QuantizeLinear.of(node).block_size:
         return None
     value = node.inputs[2] if len(node.inputs) > 2 else None

@@ -81,7 +81,7 @@ class _Settler:
         return self._new
 
     def _is_zero(self, value: ir.Value | None) -> bool:
-        """Whether `value` is 0 everywhere, whatever its sizes."""
+        """Return whether `value` is 0 everywhere, whatever its sizes."""
         while value is not None:
             node, constant = value.producer(), self._constants(value)
             if constant is not None:
@@ -124,7 +124,7 @@ class _Settler:
         return self._remark(marker, x, order, insert)
 
     def _order(self, value: ir.Value, way: list[ir.Node], shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """What `way` makes of the places of a tensor's elements."""
+        """Return what `way` makes of the places of a tensor's elements."""
         places = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
         places_of: dict[ir.Value, NDArray] = {way[0].outputs[0]: places}
         for node in way[1:]:
@@ -183,12 +183,12 @@ def _is_laid(value: ir.Value) -> bool:
 
 
 def _moves_one(node: ir.Node, constants: Constants) -> bool:
-    """Whether `node` only moves elements of one tensor."""
+    """Return whether `node` only moves elements of one tensor."""
     return ops.may_move(node) and not ops.computes(node, constants) and len(ops.data_inputs(node)) == 1
 
 
 def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
-    """The one marker that `value` depends on, and what moves its elements, in the graph's order."""
+    """Return the one marker that `value` depends on, and what moves its elements, in the graph's order."""
     way: dict[ir.Node, None] = {}
     waiting = [value]
     while waiting:
@@ -236,7 +236,7 @@ def _as_wide(end: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
 
 
 def _along(end: NDArray[np.float32], axis: int | None) -> NDArray[np.float32]:
-    """The first element for each index of `axis`; of all, where it is None."""
+    """Return the first element for each index of `axis`; of all, where it is None."""
     first: NDArray[np.float32] = (
         end.reshape(-1)[0] if axis is None else np.moveaxis(end, axis, 0).reshape(end.shape[axis], -1)[:, 0]
     )

@@ -32,7 +32,7 @@ class _Lifter:
         self._constants = self._scene.constants
 
     def lift(self, node: ir.Node) -> list[ir.Node]:
-        """The DequantizeLinear nodes that stand in front of the moving operator now."""
+        """Return the DequantizeLinear nodes that stand in front of the moving operator now."""
         codes = node.inputs[0] if node.graph is not None else None
         mover = codes.producer() if codes is not None else None
         view = quantization_of(node.outputs[0], self._constants) if node.graph is not None else None
@@ -50,11 +50,11 @@ class _Lifter:
         return self._swap(mover, node, readers, behind, ops.data_inputs(mover), fill)
 
     def _interpolates(self, mover: ir.Node) -> bool:
-        """Whether `mover` makes new values; what a Pad fills with is brought along."""
+        """Return whether `mover` makes new values; what a Pad fills with is brought along."""
         return not is_op(mover, "Pad") and bool(ops.computes(mover, self._constants))
 
     def _is_like(self, reader: ir.Node, view: QuantizedValue) -> bool:
-        """Whether `reader` dequantizes as `view` does."""
+        """Return whether `reader` dequantizes as `view` does."""
         other = quantization_of(reader.outputs[0], self._constants) if reader.outputs else None
         return (
             other is not None and other.spec == view.spec and other.value.dtype == view.value.dtype
@@ -62,7 +62,7 @@ class _Lifter:
         )  # fmt: skip
 
     def _fill(self, mover: ir.Node, view: QuantizedValue) -> float | None:
-        """The real that a Pad fills with; 0 for other operators, None where it is computed."""
+        """Return the real that a Pad fills with; 0 for other operators, None where it is computed."""
         if mover.op_type != "Pad":
             return 0.0
         given = mover.inputs[2] if len(mover.inputs) > 2 else None

@@ -81,12 +81,12 @@ def find_markers(model: ir.Model) -> list[Marker]:
 
 
 def is_marker(node: ir.Node) -> bool:
-    """Whether `node` is a marker."""
+    """Return whether `node` is a marker."""
     return (node.domain, node.op_type) == (DOMAIN, OP_TYPE)
 
 
 def read_marker(node: ir.Node, constants: Constants) -> Marker:
-    """What a marker says; raises as `find_markers`."""
+    """Return what a marker says; raises as `find_markers`."""
     quantizer = _quantizer_name(node)
     try:
         return _parse(node, quantizer, constants)

@@ -15,7 +15,7 @@ from intact.graph.qdq.softmax_guards import guarded_softmax
 
 
 @dataclass(frozen=True)
-class Tagged:
+class NamedPair:
     """One QuantizeLinear/DequantizeLinear pair, or stored codes behind a DequantizeLinear.
 
     Attributes:
@@ -53,7 +53,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Seen:
+class QuantizerCall:
     """One call of a quantizer, recorded while its module ran.
 
     Attributes:
@@ -64,14 +64,14 @@ class Seen:
     """
 
     quantizer: str
-    pair: Tagged | None
+    pair: NamedPair | None
     x: NDArray[np.float32]
     y: NDArray[np.float32]
 
 
-def read_named_pairs(model: ir.Model) -> list[Tagged]:
+def read_named_pairs(model: ir.Model) -> list[NamedPair]:
     """Read every pair of the main graph that names its quantizer, in the graph's order."""
-    constants, pairs = Constants(model.graph), list[Tagged]()
+    constants, pairs = Constants(model.graph), list[NamedPair]()
     for node in model.graph:
         if node.op_type != "DequantizeLinear" or QUANTIZER_KEY not in node.metadata_props:
             continue
@@ -82,5 +82,5 @@ def read_named_pairs(model: ir.Model) -> list[Tagged]:
             maker = None if quantized.source is None else quantized.source.producer()
             guarded = None if maker is None else guarded_softmax(maker, constants)
             name = node.metadata_props[QUANTIZER_KEY]
-            pairs.append(Tagged(name, quantized, stored, readers, guarded))
+            pairs.append(NamedPair(name, quantized, stored, readers, guarded))
     return pairs

@@ -45,6 +45,6 @@ def unpack_weight(
 
 
 def _codes(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """The codes of each row, lowest bits first."""
+    """Return the codes of each row, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((rows[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(len(rows), -1)

@@ -24,7 +24,7 @@ def _is_quantized_operator(node: ir.Node) -> bool:
 
 
 def _form(node: ir.Node) -> QOperator | None:
-    """What a node says, where it is an operator on codes that the book has."""
+    """Return what a node says, where it is an operator on codes that the book has."""
     if is_op(node, "QLinearConv", domain=MICROSOFT):  # ONNX's, and it may have its channels last
         return ops.QLinearConv.of(node)
     record = ops.read(node)
@@ -63,7 +63,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], insert: Inserter) -> ir.Value:
-    """The float operator on `floats`, its channels where ONNX wants them."""
+    """Return the float operator on `floats`, its channels where ONNX wants them."""
     base, shape, x = node.name or node.op_type, node.outputs[0].shape, floats[0]
     attributes = copied(node, *_DROPPED)
     if isinstance(form, ops.QLinearSoftmax):
@@ -80,7 +80,7 @@ def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], i
 
 
 def _dequantize_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
-    """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
+    """Return the floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
     codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
     assert codes is not None
     if (codes, scale, zero) not in scene.added:
@@ -105,7 +105,7 @@ def _scale_axis(
 
 
 def _dequantize_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
-    """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
+    """Return the int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
     assert form.bias is not None
     codes, (first, second) = _input(node, form.bias), form.data_inputs(node)
     x_scale, w_scale = (scene.constants(_input(node, at + 1)) for at in (first, second))

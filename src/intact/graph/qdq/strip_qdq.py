@@ -123,7 +123,7 @@ class _Stripper:
             self._store(node, floats.astype(np.float32))  # a scale below 0, which is no grid of ours
 
     def _bounds(self, source: ir.Value | None) -> tuple[float, float] | None:
-        """The ends of the Clip that is a part of a pair; None where there is none."""
+        """Return the ends of the Clip that is a part of a pair; None where there is none."""
         clip = source.producer() if source is not None else None
         if clip is None or not is_op(clip, "Clip") or QUANTIZER_KEY not in clip.metadata_props:
             return None

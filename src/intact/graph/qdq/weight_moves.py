@@ -62,7 +62,7 @@ class _Moved:
     dtype: ir.DataType
 
     def axis(self) -> tuple[int | None, NDArray[np.int32]] | None:
-        """The axis along which granules differ (None: they do not), and the granule of each index."""
+        """Return the axis along which granules differ (None: they do not), and the granule of each index."""
         first = self.granules.reshape(-1)[:1]
         if (self.granules == first).all():
             return None, first.reshape(())
@@ -95,7 +95,7 @@ class _Mover:
                 drop_unused(self._graph, *inputs)
 
     def _moves(self, node: ir.Node) -> bool:
-        """Whether `node` moves stored codes; remembers what comes out."""
+        """Return whether `node` moves stored codes; remembers what comes out."""
         if not foldable(node):
             return False
         places = [index for index in ops.data_inputs(node) if index < len(node.inputs)]
@@ -129,7 +129,7 @@ class _Mover:
         return evaluate_node(node, inputs)
 
     def _source(self, value: ir.Value | None) -> _Moved | None:
-        """The stored codes behind `value`."""
+        """Return the stored codes behind `value`."""
         if value is None or value in self._moved:
             return self._moved.get(value) if value is not None else None
         view = quantization_of(value, self._constants)

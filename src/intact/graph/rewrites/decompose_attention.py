@@ -129,7 +129,7 @@ def _part(whole: int | None, count: int) -> int | None:
 
 
 def _sizes(value: ir.Value | None) -> list[int | None]:
-    """The size along each axis, None where it is not known; [] where the rank is not."""
+    """Return the size along each axis, None where it is not known; [] where the rank is not."""
     shape = None if value is None else value.shape
     return [] if shape is None else [size if isinstance(size, int) else None for size in shape]
 
@@ -197,7 +197,7 @@ def _bias(
     past: ir.Value | None,
     lengths: ir.Value | None,
 ) -> ir.Value | None:
-    """What is added to the scores of queries and all keys; None for nothing."""
+    """Return what is added to the scores of queries and all keys; None for nothing."""
     addends = []
     if mask is not None and mask.dtype == _T.BOOL:
         addends.append(zero_where(write, mask))
@@ -246,7 +246,7 @@ def is_among(write: Writer, k: ir.Value, ends: ir.Value) -> ir.Value:
 
 
 def places_ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value:
-    """How far each key is ahead of each query, int64 [queries, keys]; keys of the past come first."""
+    """Return how far each key is ahead of each query, int64 [queries, keys]; keys of the past come first."""
 
     def places(x: ir.Value, axis: int) -> ir.Value:
         return write("Unsqueeze", count_to(write, size_of(write, x, 2)), write.sizes(axis), dtype=_T.INT64)
@@ -258,7 +258,7 @@ def places_ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None)
 
 
 def size_of(write: Writer, x: ir.Value, axis: int) -> ir.Value:
-    """How long an axis is, an int64 without axes."""
+    """Return how long an axis is, an int64 without axes."""
     shape = write("Shape", x, dtype=_T.INT64)
     return write("Gather", shape, write.constant(axis, np.int64), axis=0, dtype=_T.INT64)
 

@@ -213,7 +213,7 @@ def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 
 
 def _add_skip(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
-    """The sum of all; a bias goes to the product that it was made for, which takes it in."""
+    """Return the sum of all; a bias goes to the product that it was made for, which takes it in."""
     if bias is not None and skip is not None and x is not None and is_op(skip.producer(), "MatMul", "Gemm"):
         x, skip = skip, x
     return sum_of(write, x, bias, skip)

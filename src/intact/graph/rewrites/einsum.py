@@ -80,7 +80,7 @@ def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
 
 
 def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]:
-    """The size of each letter for which every operand that has it is known to have the same."""
+    """Return the size of each letter for which every operand that has it is known to have the same."""
     sizes_of_letters: dict[str, set[object]] = {}
     for term, x in zip(equation.partition("->")[0].split(","), operands, strict=True):
         shape = None if x is None or x.shape is None or len(x.shape) != len(term) else x.shape
@@ -157,12 +157,12 @@ class _Product:
         return f"a {self.kind}" + (" and a ReduceSum" if self.kind == "Mul" and self.summed else "")
 
     def stays(self, operand: int) -> bool:
-        """Whether the node reads the operand as it is."""
+        """Return whether the node reads the operand as it is."""
         return self.wanted[operand] == self.terms[operand] and not _merged_shape(self, operand)
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
-    """What `equation` says, if it is one product."""
+    """Return what `equation` says, if it is one product."""
     left, arrow, answer = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != 2 or any(len(set(t)) < len(t) for t in (*terms, answer)):
@@ -203,7 +203,7 @@ def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
 
 
 def _run(answer: str, last: str, others: Sequence[str]) -> str:
-    """The axes of the answer side by side up to `last`, as far as they are among `others`."""
+    """Return the axes of the answer side by side up to `last`, as far as they are among `others`."""
     first = end = answer.index(last)
     while last in others and first and answer[first - 1] in others:
         first -= 1
@@ -211,7 +211,7 @@ def _run(answer: str, last: str, others: Sequence[str]) -> str:
 
 
 def _without_front(lead: str, term: str) -> str:
-    """The axes of `lead` from the first one on that `term` has: shapes are matched from the back."""
+    """Return the axes of `lead` from the first one on that `term` has: shapes are matched from the back."""
     places = [place for place, axis in enumerate(lead) if axis in term]
     return lead[places[0] :] if places else ""
 
@@ -237,7 +237,7 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
 
 
 def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
-    """What Einsum makes, of what the product makes."""
+    """Return what Einsum makes, of what the product makes."""
     if product.columns:
         size = np.array([0] * (len(product.made) - len(product.columns)) + [*product.columns], np.int64)
         shape = old.shape if product.made == product.answer else None
@@ -291,7 +291,7 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
 
 
 def _merged_shape(product: _Product, operand: int) -> list[int]:
-    """The shape of an operand as Reshape takes it where several of its axes become one; else none."""
+    """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
     left, several = operand == product.order[0], product.sizes
     if not several and (left or not product.columns):
         return []

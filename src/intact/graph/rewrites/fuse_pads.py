@@ -49,7 +49,7 @@ def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
 
 
 def _merge_pads(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None:
-    """The pads of a MaxPool with `more`; None where they cannot be its own."""
+    """Return the pads of a MaxPool with `more`; None where they cannot be its own."""
     if not is_op(node, "MaxPool") or node.graph is not graph:
         return None
     form = ops.MaxPool.of(node)

@@ -88,7 +88,7 @@ def _match(node: ir.Node, side: int) -> _GatheredMatMul | None:
 
 
 def _gather_above(value: ir.Value | None) -> tuple[ir.Node | None, bool]:
-    """What chooses matrices for `value`, and whether they are transposed behind it."""
+    """Return what chooses matrices for `value`, and whether they are transposed behind it."""
     turned = False
     while value is not None and (node := value.producer()) is not None:
         if is_op(node, "Gather") and ops.Gather.of(node).axis == 0:
@@ -112,7 +112,7 @@ def _of_tuples_of_one(node: ir.Node) -> bool:
 
 
 def _turns(node: ir.Node) -> bool:
-    """Whether a Transpose exchanges the last two axes alone."""
+    """Return whether a Transpose exchanges the last two axes alone."""
     shape = node.outputs[0].shape
     if shape is None or len(shape) < 2:
         return False
@@ -121,7 +121,7 @@ def _turns(node: ir.Node) -> bool:
 
 
 def _is_marked(matrices: ir.Value) -> bool:
-    """Whether it is a constant of three axes, marked, and perhaps laid out anew."""
+    """Return whether it is a constant of three axes, marked, and perhaps laid out anew."""
     marked, value = False, matrices
     while (node := value.producer()) is not None:
         marked |= node.domain == _OURS
@@ -133,7 +133,7 @@ def _is_marked(matrices: ir.Value) -> bool:
 
 
 def _shared(rows: Sequence[object], leading: Sequence[object]) -> int | None:
-    """How many leading axes are the same; None where those behind them are not all of size 1."""
+    """Return how many leading axes are the same; None where those behind them are not all of size 1."""
     count = next((i for i, (a, b) in enumerate(zip(rows, leading, strict=True)) if a != b), len(rows))
     return count if all(size == 1 for size in rows[count:]) else None
 

@@ -229,7 +229,7 @@ class _Steps:
         return self._write("Slice", x, self._write.sizes(0), self._most, self._write.sizes(2))
 
     def in_reach(self, window: int) -> ir.Value:
-        """Which places each new one may attend to, bool [batch, 1, new, the most places of a row]."""
+        """Return which places each new one may attend to, bool [batch, 1, new, the most places of a row]."""
         most = self._new if self._past is None else self._ints("Squeeze", self._most, self._write.sizes(0))
         own = self._ints("Unsqueeze", self.at, self._write.sizes(1, 3))
         ahead = self._ints("Sub", count_to(self._write, most), own)

@@ -99,7 +99,7 @@ def _producer(value: ir.Value | None) -> ir.Node | None:
 
 
 def _rank(node: ir.Node) -> int:
-    """The least number of axes in front of and behind a change of shape."""
+    """Return the least number of axes in front of and behind a change of shape."""
     shapes = [value.shape for value in (node.inputs[0], node.outputs[0]) if value is not None]
     return min((0 if shape is None else len(shape) for shape in shapes), default=0)
 

@@ -82,7 +82,7 @@ _ONE_EACH: list[int] = []
 
 
 def _part_sizes(sequence: ir.Node, size: int | ir.SymbolicDim, constants: Constants) -> list[int] | None:
-    """The sizes of the parts of an axis of `size`; None where they are not known, or no such parts."""
+    """Return the sizes of the parts of an axis of `size`; None where they are not known, or no such parts."""
     given = sequence.inputs[1] if len(sequence.inputs) > 1 else None
     if given is None:
         return _ONE_EACH

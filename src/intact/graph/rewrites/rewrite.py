@@ -53,7 +53,7 @@ class Requires:
     prepare: Callable[[ir.Model], None] | None = None
 
     def is_met(self, node: ir.Node) -> bool:
-        """Whether the inputs of `node` have known ranks, as far as they are needed."""
+        """Return whether the inputs of `node` have known ranks, as far as they are needed."""
         return all(i < len(node.inputs) and rank_of(node.inputs[i]) is not None for i in self.ranks)
 
 
@@ -138,7 +138,7 @@ class Rewrite:
         return notes
 
     def is_for(self, node: ir.Node) -> bool:
-        """Whether the rewrite looks at a node."""
+        """Return whether the rewrite looks at a node."""
         is_listed = node.domain in self.domains and (not self.operators or node.op_type in self.operators)
         return is_listed and (self.matches is None or self.matches(node))
 

@@ -54,7 +54,7 @@ def rotate(
     sin: ir.Value | None,
     places: ir.Value | None,
 ) -> ir.Value | None:
-    """What a RotaryEmbedding makes of x; None, and no node, where sizes are missing.
+    """Return what a RotaryEmbedding makes of x; None, and no node, where sizes are missing.
 
     Args:
         write: Puts the nodes into a graph.
@@ -100,7 +100,7 @@ def angles_at(
     side_by_side: bool,
     axis: int = 1,
 ) -> Angles:
-    """The angles of places; `axis`: where they get the axis of the heads."""
+    """Return the angles of places; `axis`: where they get the axis of the heads."""
     cos_and_sin = [
         write("Unsqueeze", x if places is None else write("Gather", x, places, axis=0), write.sizes(axis))
         for x in (cos, sin)

@@ -33,7 +33,7 @@ def _decompose_ml(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
-    """Whether each of `parameters` is one number, or has one for each entry of the last axis."""
+    """Return whether each of `parameters` is one number, or has one for each entry of the last axis."""
     size = x.shape[-1] if x.shape is not None and len(x.shape) else None
     return all(
         len(parameter) == 1 or (len(parameter) > 1 and size in (len(parameter), None))

@@ -82,7 +82,7 @@ def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
 
 
 def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
-    """The values between Casts of float32 to `narrow` and back, with moves of all elements between.
+    """Return the values between Casts of float32 to `narrow` and back, with moves of all elements between.
 
     Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
     values may not be known yet.
@@ -98,7 +98,7 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
 
 
 def _cast_type(node: ir.Node) -> int:
-    """What a Cast makes; 0 of the oldest ones, which say it in words."""
+    """Return what a Cast makes; 0 of the oldest ones, which say it in words."""
     to = attributes.values(node).get("to")
     return to if isinstance(to, int) else 0
 

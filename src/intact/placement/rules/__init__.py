@@ -24,7 +24,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def rules_of(op_type: str, domain: str) -> list[Rule]:
-    """The rules that are asked about an operator."""
+    """Return the rules that are asked about an operator."""
     return [rule for rule in RULES if domain == "" and op_type in rule.op_types]
 
 

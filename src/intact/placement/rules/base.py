@@ -84,7 +84,7 @@ class Context:
         return next((str(reader[0]) for reader in readers if reader not in self.wanted), None)
 
     def has_int8_reader(self, value: Value) -> bool:
-        """Whether some reader of `value` reads it quantized."""
+        """Return whether some reader of `value` reads it quantized."""
         return any(reader in self.wanted for reader in self.view.readers(value))
 
     def behind_activation(self, value: Value) -> Value:

@@ -13,7 +13,7 @@ _FUNCTIONS = frozenset().union(*(profile.tables | profile.activations for profil
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data.
+    """Return the data.
 
     Before: ``Concat -> Sigmoid -> Conv``.  After: ``Concat -> Q/DQ -> Sigmoid -> Q/DQ -> Conv``.
 

@@ -10,7 +10,7 @@ from intact.placement.rules.float_reasons import float_reason
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data; the normalization itself stays in float and reads the convolution's codes.
+    """Return the data; the normalization itself stays in float and reads the convolution's codes.
 
     Before: ``Conv -> LayerNormalization``.  After: ``Conv -> Q/DQ -> LayerNormalization``.
     """

@@ -9,7 +9,7 @@ from intact.placement.rules.base import Context, Int8, Rule
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data.
+    """Return the data.
 
     Before: ``x -> GlobalAveragePool -> Gemm``.  After: ``Q/DQ(x) -> GlobalAveragePool -> Q/DQ -> Gemm``.
 

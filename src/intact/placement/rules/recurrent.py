@@ -10,7 +10,7 @@ from intact.placement.rules.base import Context, Int8, Rule
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data and its weight; the weight of states stays float, as states do (decision 25).
+    """Return the data and its weight; the weight of states stays float, as states do (decision 25).
 
     Before: ``x, w, r -> LSTM``.  After: ``Q/DQ(x), Q/DQ(w), r -> LSTM``.
 

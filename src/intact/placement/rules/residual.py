@@ -49,7 +49,7 @@ def _value(op: Op, index: int) -> Value:
 
 
 def _longer_branch(view: View, op: Op) -> int:
-    """The input with the longer way from where both branches part; the shorter one is the residual.
+    """Return the input with the longer way from where both branches part; the shorter one is the residual.
 
     A downsampling block: ``x -> Conv -> Conv -> Add <- Conv <- x`` fuses the second Conv of the left side.
     """
@@ -62,7 +62,7 @@ def _longer_branch(view: View, op: Op) -> int:
 
 
 def _distances(view: View, value: Value) -> dict[Value, int]:
-    """The number of nodes from each value above `value`, on the shortest way."""
+    """Return the number of nodes from each value above `value`, on the shortest way."""
     distances, front = {value: 0}, [value]
     while front:
         above: list[Value] = []

@@ -66,7 +66,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _sizes(value: Value | None) -> list[int] | None:
-    """All sizes; None where one is open."""
+    """Return all sizes; None where one is open."""
     shape = None if value is None else value.shape
     sizes = [] if shape is None else [size for size in shape if isinstance(size, int)]
     return None if shape is None or len(sizes) < len(shape) else sizes

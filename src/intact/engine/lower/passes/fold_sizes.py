@@ -125,7 +125,7 @@ class _Walk:
         self.folded += 1
 
     def content(self, value: Value | None) -> Sizes | None:
-        """What an integer vector holds; None where nothing is known."""
+        """Return what an integer vector holds; None where nothing is known."""
         if value is None or value in self.numbers:
             return None if value is None else self.numbers[value]
         if value not in self.constants or value.dtype is None or value.dtype.name not in _INTEGERS:
@@ -134,7 +134,7 @@ class _Walk:
         return [int(n) for n in array.reshape(-1)] if array is not None and array.ndim <= 1 else None
 
     def shape(self, value: Value | None) -> Sizes | None:
-        """The sizes of a tensor; None where its rank is not known."""
+        """Return the sizes of a tensor; None where its rank is not known."""
         return None if value is None else self.shapes.get(value, self._declared_sizes(value))
 
     def _declared_sizes(self, value: Value) -> Sizes | None:
@@ -270,7 +270,7 @@ def _together(shapes: Sequence[Sizes]) -> Sizes:
 
 
 def _one(sizes: Sizes) -> Size:
-    """The size that sizes broadcast to."""
+    """Return the size that sizes broadcast to."""
     large = [n for n in sizes if n != 1]
     if not large:
         return 1
@@ -301,7 +301,7 @@ def _transpose_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """The target; 0 takes the size that stands there, and -1 is what is left."""
+    """Return the target; 0 takes the size that stands there, and -1 is what is left."""
     sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     if sizes is None or target is None:
         return None
@@ -313,7 +313,7 @@ def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _missing_size(sizes: Sizes, taken: Sizes) -> Size:
-    """What one size must be, so that `sizes` and it with `taken` have one product."""
+    """Return what one size must be, so that `sizes` and it with `taken` have one product."""
     names = [n for n in sizes if not isinstance(n, int)]
     for name in (n for n in taken if not isinstance(n, int)):
         if name is None or name not in names:
@@ -374,7 +374,7 @@ _MOST = 2**31
 
 
 def _gather_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """The sizes of the indices in place of the axis that they choose from."""
+    """Return the sizes of the indices in place of the axis that they choose from."""
     sizes, index = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
     if not sizes or index is None:
         return None
@@ -403,7 +403,7 @@ def _slice_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _slice_length(size: Size, start: Size, end: Size) -> Size:
-    """How many elements there are from `start` to `end` of an axis."""
+    """Return how many elements there are from `start` to `end` of an axis."""
     if size is None or not isinstance(start, int) or end is None:
         return None
     if isinstance(end, int) and end >= _MOST - 1:

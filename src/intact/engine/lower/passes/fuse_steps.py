@@ -132,7 +132,7 @@ def _fuse_reshape(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> 
 
 
 def _fuse_bounds(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
-    """The grid whose ends are what bounds become on it: rounding keeps the order."""
+    """Return the grid whose ends are what bounds become on it: rounding keeps the order."""
     ends = (above.low, above.high) if isinstance(above, Clip) else (0.0, None)
     if isinstance(above, Function) and above.function != "relu":
         return None
@@ -153,7 +153,7 @@ _Layer = Add | Conv | ConvTranspose | Linear | MatMul
 
 
 def _fuse_clamp(above: _Layer, step: Table, tensors: Mapping[str, Tensor], arrays: _Arrays) -> _Layer | None:
-    """The layer with narrower bounds, where the table bounds its codes and does nothing else."""
+    """Return the layer with narrower bounds, where the table bounds its codes and does nothing else."""
     x, y = tensors[step.x].codes, tensors[step.y].codes
     stage = above if isinstance(above, Add) else above.epilogue
     if x is None or y is None or (not isinstance(stage, Add) and stage.activation):
@@ -174,7 +174,7 @@ def _fuse_clamp(above: _Layer, step: Table, tensors: Mapping[str, Tensor], array
 def _with_numbers(
     layer: Conv | ConvTranspose | Linear, step: Binary, arrays: _Arrays, rank: int
 ) -> Conv | ConvTranspose | Linear | None:
-    """The layer whose function's values are multiplied, or added to, in its epilogue (N44)."""
+    """Return the layer whose function's values are multiplied, or added to, in its epilogue (N44)."""
     other, before = step.b if step.a == layer.y else step.a, _with_function(layer.epilogue)
     field = _NUMBERS.get(step.function)
     taken = before is None or before.offsets or (field == "factors" and before.factors)

@@ -70,7 +70,7 @@ class _Run:
 def layers_of(
     plan: Plan, placement: Placement, model: Model, reasons: Mapping[str, str]
 ) -> tuple[Layer, ...]:
-    """What runs, in the graph's order; every node that some step does is in exactly one layer.
+    """Return what runs, in the graph's order; every node that some step does is in exactly one layer.
 
     Args:
         plan: Its steps, in their last form.
@@ -78,13 +78,13 @@ def layers_of(
         model: What the steps were chosen for: it names their nodes.
         reasons: Why nodes have no step of their own, or none in codes, by name.
     """
-    placed = _Told(placement, model, reasons)
+    placed = _PlacedNodes(placement, model, reasons)
     runs = [*_native(plan.steps, placed), *_outside(plan.steps, placed)]
     runs.sort(key=lambda run: min(placed.position[name] for name in run.nodes))
     return tuple(placed.layer(plan, run) for run in runs)
 
 
-class _Told:
+class _PlacedNodes:
     """What is known of each node by its name: its place, its layer, and the part that it is of it."""
 
     def __init__(self, placement: Placement, model: Model, reasons: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class _Told:
             self._parts |= {name: part for part in fusion.parts for name in part[1]}
 
     def layer(self, plan: Plan, run: _Run) -> Layer:
-        """What explain says of `run`: placement's own words where they are true."""
+        """Return what explain says of `run`: placement's own words where they are true."""
         nodes = sorted(run.nodes, key=self.position.__getitem__)
         main = next((s.name for s in run.steps if s.name in run.nodes and isinstance(s, _INTEGER)), "")
         main = main or next((s.name for s in run.steps if s.name in run.nodes), nodes[0])
@@ -112,7 +112,7 @@ class _Told:
         return replace(layer, reason=self._reason(plan, run, layer, placed))
 
     def _label(self, nodes: Sequence[str]) -> str:
-        """The parts that lie in `nodes` as a whole, and the other nodes by themselves."""
+        """Return the parts that lie in `nodes` as a whole, and the other nodes by themselves."""
         labels: dict[tuple[str, ...], str] = {}
         for name in nodes:
             label, part = self._parts[name]
@@ -142,7 +142,7 @@ class _Told:
         return reason
 
 
-def _native(steps: Sequence[Step], placed: _Told) -> list[_Run]:
+def _native(steps: Sequence[Step], placed: _PlacedNodes) -> list[_Run]:
     """Steps that share nodes are one run."""
     runs: dict[str, _Run] = {}
     for step in steps:
@@ -156,8 +156,8 @@ def _native(steps: Sequence[Step], placed: _Told) -> list[_Run]:
     return list({id(run): run for run in runs.values()}.values())
 
 
-def _outside(steps: Sequence[Step], placed: _Told) -> Iterator[_Run]:
-    """The layers of each subgraph, as far as they lie in it."""
+def _outside(steps: Sequence[Step], placed: _PlacedNodes) -> Iterator[_Run]:
+    """Yield the layers of each subgraph, as far as they lie in it."""
     for step in steps:
         if isinstance(step, FallbackSubgraph):
             split: dict[object, set[str]] = {}
@@ -187,7 +187,7 @@ def _data(step: Step) -> list[str]:
 
 
 def _reads_16_bits(plan: Plan, run: _Run) -> bool:
-    """Whether it computes in floats of a pair that it could have multiplied the codes of (N62)."""
+    """Return whether it computes in floats of a pair that it could have multiplied the codes of (N62)."""
     wide = {step.y for step in plan.steps if isinstance(step, FakeQuantize)}
     return any(wide.intersection(reads(step)) for step in run.steps)
 

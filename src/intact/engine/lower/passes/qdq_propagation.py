@@ -25,16 +25,16 @@ class Propagation:
         self.grids = Grids(self.constants)
 
     def grid(self, node: Node | None) -> Grid | None:
-        """The grid of a Q or DQ whose codes kernels know; None for anything else."""
+        """Return the grid of a Q or DQ whose codes kernels know; None for anything else."""
         grid = self.any_grid(node)
         return grid if isinstance(grid, Grid) else None
 
     def any_grid(self, node: Node | None) -> Grid | FloatGrid | None:
-        """The grid of a Q or DQ; None for anything else."""
+        """Return the grid of a Q or DQ; None for anything else."""
         return self.grids.any_of(node) if node is not None and is_op(node, *_PAIR) else None
 
     def data(self, node: Node, *, fills: bool = False) -> list[int] | None:
-        """The inputs that `node` moves; None where it does more than that, unless it `fills` a rim."""
+        """Return the inputs that `node` moves; None where it does more than that, unless it `fills` a rim."""
         if not ops.may_move(node) or STAYS in node.meta:
             return None
         indices = list(ops.data_inputs(node))
@@ -45,12 +45,12 @@ class Propagation:
         return None if ops.quantized_before(node, self.constants) else indices
 
     def fill(self, node: Node) -> np.float32 | None:
-        """The number, other than 0, that a Pad fills with; None for others."""
+        """Return the number, other than 0, that a Pad fills with; None for others."""
         number = ops.Pad.of(node).fill(node, self.constants) if is_op(node, "Pad") else None
         return None if not number or np.isnan(number) else np.float32(number)
 
     def fill_code(self, node: Node, grid: Grid, *, exact: bool) -> NDArray[np.generic] | None:
-        """The code of that number on a grid; None where there is none, or not of it `exact`ly."""
+        """Return the code of that number on a grid; None where there is none, or not of it `exact`ly."""
         number = self.fill(node)
         if number is None:
             return None
@@ -61,7 +61,7 @@ class Propagation:
 
 
 def moves_codes(node: Node) -> bool:
-    """Whether codes pass through `node`, which only moves data."""
+    """Return whether codes pass through `node`, which only moves data."""
     types = {value.dtype.name for value in node.outputs if value.dtype is not None}
     return ops.may_move(node) and bool(types & {"INT8", "UINT8"})
 
@@ -102,7 +102,7 @@ def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
 
 
 def _quantizers(walk: Propagation, node: Node) -> list[Node]:
-    """The Q behind each used output, where they are all that reads them and have one grid."""
+    """Return the Q behind each used output, where they are all that reads them and have one grid."""
     quantizers: list[Node] = []
     for output in node.outputs:
         if output.is_graph_output():
@@ -244,7 +244,7 @@ def drop_repeats(model: Model) -> list[Note]:
 
 
 def _source(walk: Propagation, node: Node) -> Value | None:
-    """What the Q in front of a DQ brings to its grid, which is the DQ's."""
+    """Return what the Q in front of a DQ brings to its grid, which is the DQ's."""
     codes = node.inputs[0]
     above = codes.producer() if codes is not None else None
     if above is None or not is_op(above, _PAIR[0]) or walk.any_grid(above) != walk.any_grid(node):

@@ -165,7 +165,7 @@ def _above(value: Value | None, *op_types: str) -> Node | None:
 
 
 def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, float | None]:
-    """The other operand, and the one number that `node` combines it with."""
+    """Return the other operand, and the one number that `node` combines it with."""
     for i in (0, 1):
         array = constants(node.inputs[1 - i])
         if array is not None and array.size == 1:
@@ -174,7 +174,7 @@ def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, floa
 
 
 def _mean_of(value: Value | None, constants: Constants) -> Value | None:
-    """What `value` is the mean of, over the last axis, which stays with size 1."""
+    """Return what `value` is the mean of, over the last axis, which stays with size 1."""
     node = _above(value, "ReduceMean")
     if node is None or node.inputs[0] is None or not ops.ReduceMean.of(node).keepdims:
         return None
@@ -191,7 +191,7 @@ def _mean_shifted_source(value: Value | None, constants: Constants) -> Value | N
 
 
 def _is_square(value: Value, x: Value, constants: Constants) -> bool:
-    """Whether `value` is the square of x less its mean."""
+    """Return whether `value` is the square of x less its mean."""
     node = _above(value, "Mul", "Pow")
     if node is None or _mean_shifted_source(node.inputs[0], constants) is not x:
         return False
@@ -205,7 +205,7 @@ _Vector = NDArray[np.float32]
 
 
 def _affine(div: Node, constants: Constants, size: int) -> tuple[Node, _Vector, _Vector]:
-    """The last node of the norm, its scale and its bias."""
+    """Return the last node of the norm, its scale and its bias."""
     parts, last = [np.ones(size, np.float32), np.zeros(size, np.float32)], div
     for i, op_type in enumerate(("Mul", "Add")):
         uses = list(last.outputs[0].uses())

@@ -44,7 +44,7 @@ def choose_rows(plan: Plan) -> Plan:
 
 
 def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[Linear, Reshape] | None:
-    """The layer whose output is laid out for `step` alone."""
+    """Return the layer whose output is laid out for `step` alone."""
     moved = only(step.x) if isinstance(step, GatherRows) else None
     layer = only(moved.x) if isinstance(moved, Reshape) else None
     return (layer, moved) if isinstance(layer, Linear) and isinstance(moved, Reshape) else None

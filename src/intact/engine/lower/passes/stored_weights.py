@@ -69,7 +69,7 @@ _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8
 
 
 def _matches(stored: Stored, candidates: dict[str, NDArray[Any]]) -> Iterator[tuple[str, Any]]:
-    """The constants that `stored` is, and the form that it has for each."""
+    """Yield the constants that `stored` is, and the form that it has for each."""
     codes_shape = stored.form.shape
     values = stored.widened(codes_shape)
     is_few = len(codes_shape) <= _MOST_AXES
@@ -84,5 +84,5 @@ def _matches(stored: Stored, candidates: dict[str, NDArray[Any]]) -> Iterator[tu
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays of float32 have the same bits."""
+    """Return whether two arrays of float32 have the same bits."""
     return np.array_equal(np.ascontiguousarray(a).view(np.uint32), np.ascontiguousarray(b).view(np.uint32))

@@ -63,12 +63,12 @@ class RecurrentCell:
 
 
 def find_cell(repeat: Repeat, constants: Constants) -> RecurrentCell | None:
-    """The cell that a body is; None where it is none, or more than one."""
+    """Return the cell that a body is; None where it is none, or more than one."""
     return _Finder(repeat, constants).find()
 
 
 def match_mask(repeat: Repeat, constants: Constants, value: ir.Value) -> Masked:
-    """What a mask chooses where `value` is made; the value itself, where it is no choice."""
+    """Return what a mask chooses where `value` is made; the value itself, where it is no choice."""
     return _Finder(repeat, constants).choice(value)
 
 
@@ -113,7 +113,7 @@ class _Finder:
             yield both[::-1]
 
     def choice(self, value: ir.Value | None) -> Masked:
-        """What a mask chooses: a Where, or products with the mask and with what it leaves."""
+        """Return what a mask chooses: a Where, or products with the mask and with what it leaves."""
         value = self._repeat.source(value)
         assert value is not None
         node = self._at(value, "Where")
@@ -272,7 +272,7 @@ class _Finder:
         return self._cell("RNN", h, None, following, [node.inputs[0]], activations=[node.op_type])
 
     def _match_update(self, state: Carried) -> Masked | None:
-        """What becomes of a state, which stays where the mask says so."""
+        """Return what becomes of a state, which stays where the mask says so."""
         choice = self.choice(state.made)
         return choice if choice.old is None or choice.old is state.read else None
 

@@ -64,7 +64,7 @@ class Repeat:
         return ops.Control.body(self.node)
 
     def source(self, value: ir.Value | None) -> ir.Value | None:
-        """What `value` is, through Identity and what every step hands on as it is."""
+        """Return what `value` is, through Identity and what every step hands on as it is."""
         while value is not None:
             node = value.producer()
             if value in self.fixed:
@@ -89,7 +89,7 @@ def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
 
 
 def constant_array(value: ir.Value | None, constants: Constants) -> NDArray | None:
-    """What a value of the main graph, or one that a body holds, always is."""
+    """Return what a value of the main graph, or one that a body holds, always is."""
     if value is None:
         return None
     node = value.producer()
@@ -187,7 +187,7 @@ def _is_inside(value: ir.Value, body: ir.Graph) -> bool:
 
 
 def _is_next(repeat: Repeat, state: Carried, constants: Constants) -> bool:
-    """Whether a state grows by 1 in each step."""
+    """Return whether a state grows by 1 in each step."""
     node = (repeat.source(state.made) or state.made).producer()
     if node is None or not is_op(node, "Add"):
         return False
@@ -263,6 +263,6 @@ class _Tests:
 
 
 def numbers_of(values: Sequence[ir.Value | None], constants: Constants) -> list[NDArray[np.int64] | None]:
-    """What each of `values` always is, as integers."""
+    """Return what each of `values` always is, as integers."""
     arrays = [constant_array(value, constants) for value in values]
     return [None if array is None else np.asarray(array, np.int64) for array in arrays]

@@ -54,7 +54,7 @@ class _Opener:
     # -- what is asked for
 
     def fits(self) -> bool:
-        """Whether everything that is read of the node is what the cell makes."""
+        """Return whether everything that is read of the node is what the cell makes."""
         repeat, cell = self._repeat, self._cell
         carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
         others = [state.last for state in repeat.states if state.last not in carried]
@@ -86,7 +86,7 @@ class _Opener:
         return False if self._is_zero(repeat.source(old)) else None
 
     def _is_zero(self, value: ir.Value | None) -> bool:
-        """Whether `value` is 0 everywhere, whatever its sizes."""
+        """Return whether `value` is 0 everywhere, whatever its sizes."""
         array = constant_array(value, self._constants)
         if array is not None:
             return not array.any()
@@ -148,7 +148,7 @@ class _Opener:
         return y, node.outputs[1], node.outputs[2] if count > 2 else None
 
     def _first(self, state: Carried, x: ir.Value) -> ir.Value:
-        """The first state [1, batch, hidden]: one row may stand for the whole batch."""
+        """Return the first state [1, batch, hidden]: one row may stand for the whole batch."""
         hidden = self._cell.states.shape[-1]
         sizes = self._write("Concat", self._sizes(x, 1, 2), self._write.sizes(hidden), dtype=_INT64, axis=0)
         return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
@@ -207,7 +207,7 @@ class _Opener:
 
 
 def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
-    """Whether `limit` is the number of rows of `tensor`, as read of its shape."""
+    """Return whether `limit` is the number of rows of `tensor`, as read of its shape."""
     value: ir.Value | None = limit
     while value is not None:
         node = value.producer()
