@@ -54,7 +54,7 @@ def measured(name: str, family: str, folder: Path) -> Row:
     export(result.model, calls[-1], file, verify=False, dynamic_batch=False)
     engine, model = intact.compile(file, threads=1, deterministic=True), graph.load(file)
     feeds = {port.name: x.numpy() for port, x in zip(engine.inputs, calls[-1], strict=True)}
-    runner = Runner(result.model, graph.tagged_pairs(model))
+    runner = Runner(result.model, graph.read_named_pairs(model))
     found = compare(model, engine, [feeds], module=runner)
     plan = engine.plan_for({key: x.shape for key, x in feeds.items()}, feeds)
     first = found.first("module")

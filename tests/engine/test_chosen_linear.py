@@ -11,7 +11,7 @@ import intact
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
 from intact.engine.files.limits import check_limits
-from intact.engine.lower.passes.choices import choose_rows
+from intact.engine.lower.passes.skip_unread_rows import choose_rows
 from intact.engine.reference import evaluate
 from intact.engine.steps import ChosenLinear, Codes, Epilogue, GatherRows, Linear, Reshape
 from intact.errors import FileFormatError, QuantValueError

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.graph import Session, load, raise_opset, to_bytes, to_proto
+from intact.graph import Session, load, to_bytes, to_proto, upgrade_opset
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 KINDS = {"light": 9, "simple": 23, "pytorch-converted": 82, "pytorch-operator": 35}
@@ -95,7 +95,7 @@ def test_outputs_stay_when_a_model_is_written_or_raised(kind: str, opset: int | 
         model = load(folder / "model.onnx", any_opset=opset is None)
         try:
             if opset is not None:
-                raise_opset(model, opset)
+                upgrade_opset(model, opset)
             session = Session(to_bytes(model))
         except (QuantValueError, UnsupportedError):
             continue  # the latter: an operator that this build of ONNX Runtime has not

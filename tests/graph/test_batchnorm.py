@@ -55,7 +55,7 @@ def test_outputs_stay_and_the_node_goes(layer: Any, bias: bool) -> None:
     model = load(build(*layer, bias=bias))
     expected = run(model, layer[1])
     (note,) = fold_batchnorm(model)
-    assert str(note) == f"norm: folded into {layer[0]} 'layer'" and note.changed
+    assert (note.node, note.what) == ("norm", f"folded into {layer[0]} 'layer'") and note.changed
     assert [n.op_type for n in model.graph] == [layer[0]]
     assert set(model.graph.initializers) == {"w", "b"} if bias else {"w", "layer.bias.folded"}
     np.testing.assert_allclose(run(model, layer[1]), expected, rtol=1e-4, atol=1e-5)

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 import intact
 from intact import graph
 from intact.graph.rewrites.einsum import EINSUM
-from intact.graph.rewrites.einsum_terms import written_out
+from intact.graph.rewrites.einsum_terms import expand_ellipsis
 
 PRODUCTS = {
     "bhid,bhjd->bhij": ((2, 3, 4, 5), (2, 3, 6, 5)),  # attention as lucidrains writes it
@@ -176,7 +176,7 @@ def test_more_operands_of_which_some_are_no_product_stay():
     ],
 )
 def test_an_equation_written_out(equation, ranks, want):
-    assert written_out(equation, ranks) == want
+    assert expand_ellipsis(equation, ranks) == want
 
 
 @pytest.mark.parametrize("equation", OTHERS)

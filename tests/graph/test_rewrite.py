@@ -7,7 +7,7 @@ import pytest
 
 from intact.errors import UnsupportedError
 from intact.graph import Rewrite, load, pipelines, run_stages, silent
-from intact.graph.rewrites.rewrite import Pass, Stays
+from intact.graph.rewrites.rewrite import Ensures, Pass, Requires, Stays
 
 PIPELINES = ("IMPORT", "KNOWN_FORMS", "PTQ", "FLOAT", "EXPLAIN", "CACHE", "TORCH")
 TEXT = """
@@ -50,10 +50,10 @@ def test_what_it_needs_is_there_before_it_begins():
     def look(node, scene):
         seen.append((net.opset_imports[""], node.name))
 
-    told = Rewrite("look", look, ("Relu",), matches=lambda n: n.name == "third", opset=18)
+    told = Rewrite("look", look, ("Relu",), matches=lambda n: n.name == "third", requires=Requires(opset=18))
     assert told(net) == [] and seen == [(18, "third")]
     untouched = model(opset=13)
-    assert Rewrite("look", look, ("Conv",), opset=18)(untouched) == []
+    assert Rewrite("look", look, ("Conv",), requires=Requires(opset=18))(untouched) == []
     assert untouched.opset_imports[""] == 13  # nothing to rewrite: nothing is raised
 
 
@@ -62,8 +62,7 @@ def test_a_node_that_another_took_along_is_left_alone():
 
     def remove(node, scene):
         for other in [n for n in scene.graph if n.name == "third"]:
-            other.outputs[0].replace_all_uses_with(other.inputs[0], replace_graph_outputs=True)
-            scene.graph.remove(other, safe=True)
+            scene.replace(other, other.inputs[0])
         return "the last one goes"
 
     (note,) = Rewrite("drop the last", remove, ("Relu",))(net)
@@ -71,13 +70,65 @@ def test_a_node_that_another_took_along_is_left_alone():
 
 
 def test_a_rewrite_that_breaks_the_graph_is_named():
-    def turn(node, scene):
+    def put_last(node, scene):
         scene.graph.remove(node)
         scene.graph.append(node)
         return "it stands last"
 
     with pytest.raises(UnsupportedError, match="after 'put Neg last'"):
-        run_stages(model(), [Rewrite("put Neg last", turn, ("Neg",))])
+        run_stages(model(), [Rewrite("put Neg last", put_last, ("Neg",))])
+
+
+def test_a_node_that_it_promised_to_replace_needs_a_reason_to_stay():
+    def rewrite_first(node, scene):
+        return renamed(node, scene) if node.name == "first" else None
+
+    record = Rewrite("write Relu as Abs", rewrite_first, ("Relu",), ensures=Ensures(gone=True))
+    with pytest.raises(UnsupportedError, match=r"'third' \(Relu\).*left by 'write Relu as Abs'"):
+        record(model())
+
+    def explain(node, scene):
+        return rewrite_first(node, scene) or Stays("it is the last")
+
+    notes = Rewrite("write Relu as Abs", explain, ("Relu",), ensures=Ensures(gone=True))(model())
+    assert [note.changed for note in notes] == [True, False]
+
+
+def test_a_rewrite_keeps_the_names_and_types_of_outputs():
+    def rename_output(node, scene):
+        node.outputs[0].name = "z"
+        return "the output is called z"
+
+    record = Rewrite("rename", rename_output, ("Relu",), matches=lambda n: n.name == "third")
+    with pytest.raises(UnsupportedError, match="inputs or outputs of other names or types after 'rename'"):
+        record(model())
+
+
+def test_nodes_whose_ranks_it_needs_and_nobody_knows_stay():
+    net = model()
+    next(node for node in net.graph if node.name == "third").inputs[0].shape = None
+    (note,) = Rewrite("write Relu as Abs", renamed, ("Relu",), requires=Requires(ranks=(0,)))(net)
+    assert note.node == "first"
+
+
+def test_backwards_is_from_the_outputs():
+    notes = Rewrite("write Relu as Abs", renamed, ("Relu",), backwards=True)(model())
+    assert [note.node for note in notes] == ["third", "first"]
+
+
+def test_shapes_are_inferred_and_what_nobody_reads_goes():
+    def leave_over(node, scene):
+        insert = scene.inserter(node)
+        insert.node("Abs", [node.inputs[0]], "unread", dtype=None, shape=None)
+        result = insert.node("Neg", [node.inputs[0]], "other", dtype=None, shape=None)
+        scene.replace(node, result)
+        return "it is negated"
+
+    net = model()
+    ensures = Ensures(shapes=True, read=True)
+    assert len(Rewrite("negate", leave_over, ("Relu",), ensures=ensures)(net)) == 2
+    assert [node.op_type for node in net.graph] == ["Neg"] * 3
+    assert all(node.outputs[0].shape is not None for node in net.graph)
 
 
 @pytest.mark.parametrize("name", PIPELINES)

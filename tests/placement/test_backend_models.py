@@ -9,7 +9,7 @@ import pytest
 
 from intact.graph import load
 from intact.placement import PROFILES, check, explain, place, read_placement
-from intact.placement.view import View
+from intact.placement.placement_graph import View
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 # Older packages also store one model for each operator, some of which TensorRT does not import.

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 from intact.graph import Mark, emit_qdq, load, mark
 from intact.placement import PROFILES, Placement, check, place, read_placement
-from intact.placement.remarks import remarks_on
-from intact.placement.view import View
+from intact.placement.pair_warnings import remarks_on
+from intact.placement.placement_graph import View
 from intact.spec import QuantSpec
 
 

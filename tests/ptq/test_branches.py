@@ -16,7 +16,7 @@ from intact import graph
 from intact.cli.verbs.explain import read
 from intact.engine.steps import FallbackSubgraph
 from intact.graph import load, strip_qdq, to_proto
-from intact.graph.infer.inference import TOLD
+from intact.graph.infer.inference import HAS_SHAPES
 from intact.ptq import branches
 from intact.ptq.scope.settings import Settings
 
@@ -268,6 +268,6 @@ def test_a_branch_knows_the_shapes_that_its_model_or_constants_tell(steers: bool
         }}"""
     )
     first, second = (branch.model for branch in graph.branches_of(load(model)))
-    assert (first.meta[TOLD], second.meta[TOLD]) == (not steers, True)
+    assert (first.meta[HAS_SHAPES], second.meta[HAS_SHAPES]) == (not steers, True)
     for part in (first, second):
         assert [list(value.shape or ()) for value in load(part, checked=True).graph.outputs] == [[2, 8]]

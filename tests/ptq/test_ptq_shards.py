@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from intact import graph
-from intact.graph import Parcel
+from intact.graph import PicklableModel
 from intact.ptq.measure.sample import Sample
 from intact.ptq.measure.shards import MOST_BYTES, MOST_RUNS, parts_of
 
@@ -71,7 +71,7 @@ def test_parts_hold_so_many_runs_or_so_many_bytes() -> None:
 
 def test_a_model_arrives_as_it_was_sent(cnn) -> None:
     model = graph.load(cnn)
-    arrived = pickle.loads(pickle.dumps(Parcel(model))).model
+    arrived = pickle.loads(pickle.dumps(PicklableModel(model))).model
     assert graph.to_proto(arrived).SerializeToString() == graph.to_proto(model).SerializeToString()
     shapes = [[value.shape for node in one.graph for value in node.outputs] for one in (model, arrived)]
     assert shapes[0] == shapes[1]

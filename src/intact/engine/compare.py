@@ -20,7 +20,7 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import Codes, FallbackSubgraph
 from intact.engine.steps.base.wiring import writes
-from intact.graph import Model, Seen, Session, Tagged, to_proto
+from intact.graph import Model, NamedPair, QuantizerCall, Session, to_proto
 from intact.placement import float_steps, read_placement
 
 Feeds = Mapping[str, NDArray]
@@ -33,14 +33,14 @@ class Module(Protocol):
         pairs: The pairs of the file that carry the names of its quantizers.
     """
 
-    pairs: tuple[Tagged, ...]
+    pairs: tuple[NamedPair, ...]
 
     def __call__(self, feeds: Feeds) -> Sequence[NDArray]:
         """The outputs, in the model's order."""
 
     def trace(
         self, feeds: Feeds, given: Mapping[str, NDArray] | None = None
-    ) -> tuple[Sequence[NDArray], Sequence[Seen]]:
+    ) -> tuple[Sequence[NDArray], Sequence[QuantizerCall]]:
         """The outputs, and every call of a quantizer; `given`: what is handed on in place of its floats."""
 
 
@@ -94,7 +94,7 @@ def compare(
     return result
 
 
-def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
+def _tensors(plan: Plan, pairs: Sequence[NamedPair]) -> list[TensorCounts]:
     order = [(name, "") for name in plan.inputs]
     order += [(name, step.name) for step in plan.steps for name in writes(step)]
     found = []
@@ -166,12 +166,12 @@ def _trace_module(
     return outputs
 
 
-def _once(calls: Sequence[Seen]) -> list[Seen]:
+def _once(calls: Sequence[QuantizerCall]) -> list[QuantizerCall]:
     """The first call of every pair: those that share it quantize the same."""
     return list({call.pair.real: call for call in reversed(calls) if call.pair is not None}.values())[::-1]
 
 
-def _tensor_of(plan: Plan, pair: Tagged) -> str | None:
+def _tensor_of(plan: Plan, pair: NamedPair) -> str | None:
     """The plan's tensor of codes that a pair stands for; None where it has none on that grid."""
     if pair.stored is not None or pair.quantized.scale.size != 1:
         return None
@@ -183,7 +183,7 @@ def _tensor_of(plan: Plan, pair: Tagged) -> str | None:
     return None
 
 
-def _weight(tensor: TensorCounts, call: Seen) -> None:
+def _weight(tensor: TensorCounts, call: QuantizerCall) -> None:
     """Count the codes of a weight, which the file may hold transposed: MatMul wants it so."""
     assert call.pair is not None and call.pair.stored is not None
     if tensor.export.compared:
@@ -198,7 +198,7 @@ def _weight(tensor: TensorCounts, call: Seen) -> None:
     tensor.export = min(ways, key=lambda counts: counts.differing, default=Counts())
 
 
-def _alone(counts: LayerCounts, call: Seen, reference: NDArray, codes: Codes) -> None:
+def _alone(counts: LayerCounts, call: QuantizerCall, reference: NDArray, codes: Codes) -> None:
     made = _codes(call.y, codes).reshape(reference.shape)
     counts.add(made, reference)
     apart = made != reference

@@ -9,10 +9,9 @@ import intact.graph._onnx_ir  # noqa: F401
 from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph import pipelines
-from intact.graph.core.between import nodes_between
 from intact.graph.core.build import Inserter, Namer, new_constant, replace
+from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
-from intact.graph.core.cut import cut, part
 from intact.graph.core.edit import (
     hold_constants,
     own_weights,
@@ -20,35 +19,52 @@ from intact.graph.core.edit import (
     set_initializer,
     set_shape,
 )
-from intact.graph.core.equals import join_equals
+from intact.graph.core.extract import cut, part
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph, checks_every_pass
 from intact.graph.core.notes import Note
-from intact.graph.core.proto import own_graphs, to_proto
+from intact.graph.core.paths import nodes_between
+from intact.graph.core.proto import to_proto
 from intact.graph.core.prune import lift_constants, prune
-from intact.graph.core.run import BoundInputs, Session
-from intact.graph.core.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
-from intact.graph.core.weights import raw_weights, weights_in, with_weights
-from intact.graph.files.compose import DTYPES, Composer
+from intact.graph.core.quantization_view import (
+    QuantizedBias,
+    QuantizedValue,
+    is_op,
+    quantization_of,
+    quantized_bias_of,
+)
+from intact.graph.core.serialized_weights import raw_weights, weights_in, with_weights
+from intact.graph.core.session import BoundInputs, Session
 from intact.graph.files.external import data_files
-from intact.graph.files.fallback import check_fallback
+from intact.graph.files.fallback_models import check_fallback
 from intact.graph.files.io import parse_model, read_model, tidy, to_bytes, write_model
 from intact.graph.files.load import Source, load
-from intact.graph.files.parcel import Parcel
-from intact.graph.files.parts import Parts, output_types, parts_of, take_floats_for_doubles
+from intact.graph.files.model_builder import DTYPES, Composer
+from intact.graph.files.model_parts import Parts, output_types, parts_of, take_floats_for_doubles
+from intact.graph.files.node_times import node_seconds
+from intact.graph.files.picklable_model import PicklableModel
 from intact.graph.files.save import save
-from intact.graph.files.timing import node_seconds
+from intact.graph.infer.axis_layouts import axes_in_front
 from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
-from intact.graph.infer.custom import register_operator
-from intact.graph.infer.decided import decided_by_values, size_inputs
-from intact.graph.infer.foreign import ForeignNode, rename_foreign
+from intact.graph.infer.custom_operators import register_operator
+from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
-from intact.graph.infer.layouts import axes_in_front
 from intact.graph.infer.specialize import specialize
-from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
-from intact.graph.opset.raising import raise_opset
-from intact.graph.qdq.batchnorm import fold_batchnorm
-from intact.graph.qdq.dynamic import float_dynamic, has_stored_codes, is_dynamic
+from intact.graph.infer.unknown_operators import ForeignNode, rename_foreign
+from intact.graph.ops.attributes import subgraphs
+from intact.graph.opset.downgrade import (
+    MAX_OPSET,
+    MIN_OPSET,
+    NATIVE_OPSET,
+    check_opset,
+    oldest_opset,
+    set_opset,
+)
+from intact.graph.opset.upgrade import upgrade_opset
+from intact.graph.pipelines import normalize
+from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
+from intact.graph.qdq.dynamic_layers import DYNAMIC as float_dynamic
+from intact.graph.qdq.dynamic_layers import has_stored_codes, is_dynamic
 from intact.graph.qdq.emit_qdq import (
     FORMAT_OPSETS,
     QUANTIZER_KEY,
@@ -58,15 +74,14 @@ from intact.graph.qdq.emit_qdq import (
     emit_qdq,
     opset_of_markers,
 )
-from intact.graph.qdq.mark import Mark, mark
+from intact.graph.qdq.insert_markers import Mark, mark
 from intact.graph.qdq.markers import marker_schema
-from intact.graph.qdq.qoperator import normalize
+from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import guarded_softmax
-from intact.graph.qdq.strip import Stripped, strip_dynamic, strip_qdq
-from intact.graph.qdq.tagged import Seen, Tagged, tagged_pairs
-from intact.graph.rewrites.float16 import widen_float16
-from intact.graph.rewrites.local_functions import inline_functions
+from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
+from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
+from intact.graph.rewrites.widen_float16 import widen_float16
 
 __all__ = [
     "BoundInputs",
@@ -91,7 +106,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Pair",
-    "Parcel",
+    "PicklableModel",
     "Parts",
     "Pass",
     "QUANTIZER_KEY",
@@ -100,12 +115,12 @@ __all__ = [
     "QuantizedBias",
     "Rewrite",
     "Scene",
-    "Seen",
+    "QuantizerCall",
     "Session",
     "Source",
     "Stage",
     "Stripped",
-    "Tagged",
+    "NamedPair",
     "Value",
     "axes_in_front",
     "branches_of",
@@ -117,7 +132,7 @@ __all__ = [
     "checks_every_pass",
     "cut",
     "data_files",
-    "decided_by_values",
+    "find_data_dependent_shapes",
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
@@ -131,7 +146,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
-    "join_equals",
+    "merge_common_subexpressions",
     "lift_constants",
     "load",
     "mark",
@@ -142,7 +157,7 @@ __all__ = [
     "normalize",
     "oldest_opset",
     "opset_of_markers",
-    "own_graphs",
+    "subgraphs",
     "own_weights",
     "parse_model",
     "part",
@@ -154,7 +169,7 @@ __all__ = [
     "quantization_of",
     "rename_foreign",
     "quantized_bias_of",
-    "raise_opset",
+    "upgrade_opset",
     "raw_weights",
     "read_model",
     "forget_doubtful_names",
@@ -172,7 +187,7 @@ __all__ = [
     "specialize",
     "strip_qdq",
     "strip_dynamic",
-    "tagged_pairs",
+    "read_named_pairs",
     "tidy",
     "to_bytes",
     "to_proto",

@@ -5,40 +5,56 @@
 
 from __future__ import annotations
 
-from intact.graph.core.edit import settle
-from intact.graph.core.prune import lift_constants, prune
-from intact.graph.infer.decided import open_outputs, open_read_outputs
-from intact.graph.qdq.batchnorm import fold_batchnorm
-from intact.graph.qdq.four_bits import widen_codes
-from intact.graph.qdq.qoperator import normalize
-from intact.graph.qdq.strip import strip_dynamic
-from intact.graph.rewrites.attention import ATTENTION
-from intact.graph.rewrites.chosen import CHOSEN
-from intact.graph.rewrites.einsum import EINSUM
-from intact.graph.rewrites.finishing import FINISHING
-from intact.graph.rewrites.float16 import widen_float16
-from intact.graph.rewrites.fused import FUSED, require_portable
-from intact.graph.rewrites.local_functions import inline_functions
-from intact.graph.rewrites.ml import ML
-from intact.graph.rewrites.pads import PADS
-from intact.graph.rewrites.recurrence.loops import LOOPS
-from intact.graph.rewrites.rewrite import Pass, Stage, silent
-from intact.graph.rewrites.rotary import ROTARY
-from intact.graph.rewrites.sequences import SEQUENCES
-from intact.graph.rewrites.stacks import STACKS
+import onnx_ir as ir
 
-INLINE = Pass("write out functions of the file", inline_functions)
-READ_OUTPUTS = Pass("open the sizes of outputs that are read", open_read_outputs)
-OUTPUTS = Pass("open the sizes of outputs", open_outputs)
+from intact.graph.core.edit import settle
+from intact.graph.core.notes import Note
+from intact.graph.core.order import move_constants_first
+from intact.graph.core.prune import lift_constants, prune
+from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, forget_sizes_of_read_outputs
+from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
+from intact.graph.qdq.code_bounds import CODE_BOUNDS
+from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS
+from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
+from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
+from intact.graph.qdq.qoperators import QOPERATORS
+from intact.graph.qdq.strip_qdq import strip_dynamic
+from intact.graph.qdq.weight_moves import move_stored_weights
+from intact.graph.rewrites.decompose_attention import ATTENTION
+from intact.graph.rewrites.decompose_contrib import FUSED, require_portable
+from intact.graph.rewrites.einsum import EINSUM
+from intact.graph.rewrites.fuse_pads import FUSE_PADS
+from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
+from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
+from intact.graph.rewrites.inline_functions import inline_functions
+from intact.graph.rewrites.inline_sequences import SEQUENCES
+from intact.graph.rewrites.recurrence.loops import LOOPS
+from intact.graph.rewrites.rewrite import Pass, Stage, run_stages, silent
+from intact.graph.rewrites.rotary_embedding import ROTARY
+from intact.graph.rewrites.sklearn_operators import ML
+from intact.graph.rewrites.widen_float16 import widen_float16
+
+INLINE = Pass("write out functions of the file", inline_functions, shapes=True)
+READ_OUTPUTS = Pass("open the sizes of outputs that are read", forget_sizes_of_read_outputs, shapes=True)
+OUTPUTS = Pass("open the sizes of outputs", forget_sizes_of_outputs)
 SETTLE = silent("settle what constants are", settle)
 FLOAT16 = Pass("compute float16 as float32", widen_float16)
-NORMALIZE = Pass("bring quantized operators to Q/DQ form", normalize)
-FOUR_BITS = Pass("widen codes of 4 bits", widen_codes)
-STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic)
+CONSTANTS_FIRST = silent("put constants first", move_constants_first)
+WEIGHT_MOVES = Pass("move codes of weights", move_stored_weights)
+STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic, shapes=True)
 PORTABLE = silent("refuse layouts of one machine", require_portable)
-BATCHNORM = Pass("fold BatchNormalization", fold_batchnorm)
 LIFT_CONSTANTS = silent("lift constants", lift_constants)
 PRUNE = silent("drop what nobody reads", prune)
+
+NORMALIZE: tuple[Stage, ...] = (
+    silent("write out functions once more", INLINE), CONSTANTS_FIRST, *CONTRIB_PAIRS, QOPERATORS, INTEGER,
+    CODE_BOUNDS, WEIGHT_MOVES, INT8_WEIGHTS,
+)  # fmt: skip
+"""A quantized file in Q/DQ form: no operator on codes, no pair of ONNX Runtime's, weights as int8.
+
+Functions are written out and constants stand first, where no pass puts their readers before them.
+"""
 
 IMPORT: tuple[Stage, ...] = (INLINE, READ_OUTPUTS, SETTLE, FLOAT16)
 """What every reader of a file wants first."""
@@ -46,7 +62,7 @@ IMPORT: tuple[Stage, ...] = (INLINE, READ_OUTPUTS, SETTLE, FLOAT16)
 COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION, EINSUM)
 """Operators that say in one node what several others say, written out: rules and kernels know those."""
 
-LAYERS: tuple[Stage, ...] = (PADS, FINISHING, STACKS)
+LAYERS: tuple[Stage, ...] = (FUSE_PADS, HOIST_EPILOGUE, FUSE_STACKED_MAX)
 """Layers joined with what belongs to them."""
 
 KNOWN_FORMS: tuple[Stage, ...] = (PRUNE, *COMPOUNDS, *LAYERS, PRUNE)
@@ -55,17 +71,29 @@ KNOWN_FORMS: tuple[Stage, ...] = (PRUNE, *COMPOUNDS, *LAYERS, PRUNE)
 What nobody reads is dropped: rules would place, and evaluators ask for, tensors that no run makes.
 """
 
-PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, NORMALIZE, STRIP_DYNAMIC)
+PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, *NORMALIZE, STRIP_DYNAMIC)
 """A file to be quantized. Behind these its Q/DQ pairs go; `FLOAT` follows, and on its opset `KNOWN_FORMS`."""
 
 FLOAT: tuple[Stage, ...] = (BATCHNORM, LIFT_CONSTANTS)
 """A float model before anything is placed."""
 
-EXPLAIN: tuple[Stage, ...] = (NORMALIZE, STRIP_DYNAMIC)
+EXPLAIN: tuple[Stage, ...] = (*NORMALIZE, STRIP_DYNAMIC)
 """A file that is only looked at; a float one is brought to `KNOWN_FORMS` then."""
 
-CACHE: tuple[Stage, ...] = (NORMALIZE,)
+CACHE: tuple[Stage, ...] = NORMALIZE
 """A model whose tensors a calibration cache names."""
 
-TORCH: tuple[Stage, ...] = (*COMPOUNDS, CHOSEN)
+TORCH: tuple[Stage, ...] = (*COMPOUNDS, GATHERED_MATMUL)
 """A graph of torch's exporter with marked tensors."""
+
+
+def normalize(model: ir.Model) -> list[Note]:
+    """Bring the older forms of a quantized model to Q/DQ form, in place: `NORMALIZE`.
+
+    Opset 13 is the least where an operator on codes is rewritten, for the axis of per-channel scales, and 21
+    for pairs of 16 bits. int32 biases behind a DequantizeLinear stay (`quantized_bias_of`).
+
+    Returns:
+        One note per rewritten node, and per operator on codes that stays, with the reason.
+    """
+    return run_stages(model, NORMALIZE)

@@ -13,7 +13,7 @@ from intact.placement.float_steps import (
 from intact.placement.formats import in_formats, with_layers_of
 from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile, profile_of
-from intact.placement.read import read_placement
+from intact.placement.read_pairs import read_placement
 from intact.placement.records import Finding, Fusion, Kept, Placement, Site
 
 __all__ = [

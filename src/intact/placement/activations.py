@@ -1,4 +1,4 @@
-"""Activations as exporters write them: one node, or several that compute one known function."""
+"""Match activations as exporters write them: one node, or several that compute one known function."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from intact.graph import Value
 from intact.graph import ops as book
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.profiles import Profile
-from intact.placement.view import Op, View, shape_of
 
 MOST_NODES = 9
 """A tanh GELU with its cube written as two Mul has nine; longer stretches are no activation."""
@@ -26,20 +26,20 @@ class Activation:
 
 
 def activation_behind(view: View, profile: Profile, value: Value) -> Activation | None:
-    """The activation that is all that happens to `value`, where `profile` fuses it."""
-    if view.is_output(value) or value in view.captured or not (readers := view.readers(value)):
+    """Return the activation that is all that happens to `value`, where `profile` fuses it."""
+    if view.is_output(value) or value in view.read_by_subgraphs or not (readers := view.readers(value)):
         return None
     op = readers[0][0]
-    composed = _composed(view, value)
+    composed = _match_composition(view, value)
     if composed is not None and composed.label in profile.activations:
         return composed
     if len(readers) == 1 and is_function(view, op) and op.op_type in profile.activations:
-        return Activation((op,), book.called(op.node), op.outputs[0])
+        return Activation((op,), book.display_name(op.node), op.outputs[0])
     return None
 
 
 def is_function(view: View, op: Op) -> bool:
-    """Whether `op` maps each element of its first input alone: every other input is constant."""
+    """Return whether `op` maps each element of its first input alone: every other input is constant."""
     return (
         op.domain == ""
         and not view.is_constant(op.inputs[0])
@@ -47,14 +47,14 @@ def is_function(view: View, op: Op) -> bool:
     )
 
 
-def _composed(view: View, value: Value) -> Activation | None:
+def _match_composition(view: View, value: Value) -> Activation | None:
     """Grow from `value` through pointwise nodes until one value leads out; name it by what it computes.
 
     Silu: ``x -> Sigmoid -> Mul(x, .)``; Gelu: ``x -> Div -> Erf -> Add -> Mul(x, .) -> Mul``; and their kind,
     in whatever order of operands and constants an exporter writes them.
     """
     inside, ops = {value}, list[Op]()
-    known: dict[Value, NDArray | float] = {value: _SAMPLES}
+    results: dict[Value, NDArray | float] = {value: _SAMPLES}
     best: Activation | None = None
     while len(ops) < MOST_NODES and (op := _next(view, inside, ops)) is not None:
         output = op.outputs[0]
@@ -63,16 +63,16 @@ def _composed(view: View, value: Value) -> Activation | None:
         given = [v for v in op.inputs if v is not None]
         if tuple(given) != tuple(op.inputs[: len(given)]):
             break  # an operand in the middle is left out
-        operands = [_operand(view, known, v) for v in given]
+        operands = [_operand(view, results, v) for v in given]
         if op.op_type in ("Clip", "Relu") and not _cuts(op, operands):
             break
         with np.errstate(all="ignore"):
-            made = book.curve(op.node, *operands)
-        if made is None:
+            result = book.curve(op.node, *operands)
+        if result is None:
             break  # it lacks an operand, and no engine will run it
-        known[output] = made
+        results[output] = result
         leads_out = len(ops) > 1 and _exits(view, inside, ops) == {output}
-        if leads_out and (label := _name(known[output])) is not None:
+        if leads_out and (label := _name(results[output])) is not None:
             best = Activation(tuple(ops), label, output)
     return best
 
@@ -89,7 +89,7 @@ def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
 def _exits(view: View, inside: set[Value], ops: list[Op]) -> set[Value]:
     return {
         value for value in inside
-        if view.is_output(value) or value in view.captured or not view.readers(value)
+        if view.is_output(value) or value in view.read_by_subgraphs or not view.readers(value)
         or any(op not in ops for op, _ in view.readers(value))
     }  # fmt: skip
 
@@ -129,16 +129,16 @@ _BOUNDS = 2e-6 + 1e-5 * np.abs(_TABLE)
 
 
 def _name(got: NDArray | float) -> str | None:
-    """The known function whose values on the samples these are, to float32's last digits."""
+    """Return the known function whose values on the samples these are, to float32's last digits."""
     with np.errstate(all="ignore"):
         same = (np.abs(got - _TABLE) <= _BOUNDS).all(axis=1)
-    return next((name for name, found in zip(_KNOWN, same, strict=True) if found), None)
+    return next((name for name, is_same in zip(_KNOWN, same, strict=True) if is_same), None)
 
 
 def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
-    """Whether the samples reach each end of a bound: one that they do not would be forgotten."""
+    """Return whether the samples reach each end of a bound: one that they do not would be forgotten."""
     x, *others = operands
-    if any(np.size(one) != 1 for one in others):
+    if any(np.size(operand) != 1 for operand in others):
         return False
     ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *others)
     if ends is None:
@@ -147,9 +147,9 @@ def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
     return bool((low == -_ENDLESS or np.min(x) < low) and (high == _ENDLESS or np.max(x) > high))
 
 
-def _operand(view: View, known: dict[Value, NDArray | float], value: Value) -> NDArray | float:
-    if value in known:
-        return known[value]
+def _operand(view: View, results: dict[Value, NDArray | float], value: Value) -> NDArray | float:
+    if value in results:
+        return results[value]
     scalar = _scalar(view, value)
     assert scalar is not None, "_next takes only ops whose other inputs are one number"
     return scalar

@@ -1,4 +1,4 @@
-"""The layers of a placement or a plan as rows."""
+"""Print the layers of a placement or a plan as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps of a model another runtime may round otherwise, and what follows for its answers."""
+"""List the float steps that another runtime may round differently, and what follows for its outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IN_INTEGERS: tuple[ops.Kind, ...] = (
 
 
 def float_steps(model: Model, placement: Placement) -> dict[str, int]:
-    """How many steps of each kind compute floats in a way that ONNX does not fix to the last bit.
+    """Return how many steps of each kind compute floats in a way that ONNX does not fix to the last bit.
 
     These are norms, functions and sums of floats: the order of a sum and the polynomial of a function are
     each runtime's own. Copies and single operations that IEEE 754 rounds are the same everywhere
@@ -33,7 +33,7 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
     """
     nodes = {node.name or "": node for node in model.graph}
     fusions = {fusion.root: fusion for fusion in placement.fusions}
-    found = Counter[str]()
+    steps = Counter[str]()
     for layer in placement.layers:
         root = next((name for name in layer.nodes if name in fusions), "")
         alone = tuple((nodes[name].op_type, (name,)) for name in layer.nodes if name in nodes)
@@ -42,9 +42,9 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
             is_root = names == (root,)
             if layer.precision == "int8" and is_root and all(ops.is_kind(n, *_IN_INTEGERS) for n in members):
                 continue
-            found[label] += any(map(_is_open, members))
-        found.update(_in_bodies(nodes[name] for name in layer.nodes if name in nodes))
-    return {label: count for label, count in found.most_common() if count}
+            steps[label] += any(map(_is_open, members))
+        steps.update(_in_bodies(nodes[name] for name in layer.nodes if name in nodes))
+    return {label: count for label, count in steps.most_common() if count}
 
 
 def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) -> str:
@@ -62,7 +62,7 @@ def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) ->
 
 
 def in_other_runtimes(steps: Mapping[str, int]) -> str:
-    """What another runtime does with the steps that `float_steps` found, as a clause."""
+    """Return what another runtime does with the steps that `float_steps` found, as a clause."""
     if not steps:
         return "other runtimes give the same codes where their float32 sums are exact"
     count = sum(steps.values())
@@ -77,23 +77,23 @@ def record_agreement(model: Model, placement: Placement) -> None:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether `node` makes floats whose last bits ONNX leaves open."""
+    """Return whether `node` makes floats whose last bits ONNX leaves open."""
     floats = any(value.dtype is None or value.dtype.is_floating_point() for value in node.outputs[:1])
     return floats and not ops.is_exact(node) and not ops.is_kind(node, "control")
 
 
 def _in_bodies(nodes: Iterable[Node]) -> Iterator[str]:
-    """The open steps in the bodies of Ifs and Loops, but for products of codes."""
+    """Yield the open steps in the bodies of Ifs and Loops, but for products of codes."""
     for node in nodes:
         for body in subgraphs(node):
             for inner in body:
                 if _is_open(inner) and not _multiplies_codes(inner):
-                    yield ops.called(inner)
+                    yield ops.display_name(inner)
             yield from _in_bodies(body)
 
 
 def _multiplies_codes(node: Node) -> bool:
-    """Whether a product, sum or pool has floats of codes alone for operands."""
+    """Return whether a product, sum or pool has floats of codes alone for operands."""
     operands = [node.inputs[index] for index in ops.data_inputs(node) if index < len(node.inputs)]
     return ops.is_kind(node, *_IN_INTEGERS) and all(
         value is not None and is_op(value.producer(), "DequantizeLinear") for value in operands

@@ -1,4 +1,4 @@
-"""What layers become whose pairs have other formats than the 8 bits that placement decides for."""
+"""Adapt a placement to pairs of other formats than int8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from intact.graph import Mark, Model, Node, emit_qdq, mark
 from intact.layer import Layer
-from intact.placement.read import read_placement
+from intact.placement.read_pairs import read_placement
 from intact.placement.records import Placement
 from intact.spec import Format, QuantSpec
 
@@ -18,12 +18,12 @@ _OPSET = 25  # it has a type for every format; nothing but pairs is read of the 
 
 
 def with_layers_of(placement: Placement, formats: set[str], written: Model) -> Placement:
-    """The placement whose layers are what the pairs of `written` make of them.
+    """Return the placement whose layers are what the pairs of `written` make of them.
 
     A layer that `placement` has in float keeps its reason.
 
     Args:
-        placement: Decided for 8 bits.
+        placement: DataDependent for 8 bits.
         formats: Of the pairs; of 8 bits alone, they make what was decided.
         written: The graph with its pairs.
     """
@@ -37,7 +37,7 @@ def in_formats(placement: Placement, model: Model, activations: str, weights: st
     """The same, where the pairs are still to come: all activations have one format, and all weights.
 
     Args:
-        placement: Decided on `model`.
+        placement: DataDependent on `model`.
         model: Without pairs; not changed.
         activations, weights: Formats, as `intact.spec.Format` has them.
     """
@@ -45,13 +45,13 @@ def in_formats(placement: Placement, model: Model, activations: str, weights: st
     if formats <= _DECIDED_FOR:
         return placement
     kinds = {"activation": Format.parse(activations), "weight": Format.parse(weights)}
-    paired, one = model.clone(), np.ones((), np.float32)
+    paired, unit_scale = model.clone(), np.ones((), np.float32)
     nodes = {node.name: node for node in paired.graph}
     marks = []
     for site in placement.sites:  # some may be of another graph, in which equal nodes stand apart
-        known = [(name, i) for name, i in site.readers if _reads(nodes.get(name), i, site.value)]
-        if known:
-            marks.append(Mark(site.value, tuple(known), QuantSpec(kinds[site.role]), one))
+        known_readers = [(name, i) for name, i in site.readers if _reads(nodes.get(name), i, site.value)]
+        if known_readers:
+            marks.append(Mark(site.value, tuple(known_readers), QuantSpec(kinds[site.role]), unit_scale))
     mark(paired, marks)
     emit_qdq(paired, _OPSET)
     return with_layers_of(placement, formats, paired)
@@ -63,7 +63,7 @@ def _reads(node: Node | None, index: int, value: str) -> bool:
 
 
 def _as_read(layer: Layer, read: Mapping[str, Layer]) -> Layer:
-    found = read.get(layer.name)
-    if found is None or layer.precision == "float":
+    layer_read = read.get(layer.name)
+    if layer_read is None or layer.precision == "float":
         return layer
-    return replace(layer, precision=found.precision, reason=found.reason)
+    return replace(layer, precision=layer_read.precision, reason=layer_read.reason)

@@ -1,4 +1,4 @@
-"""Which nodes run as one layer, and which layers in int8: one reading for plans and for files."""
+"""Group nodes into layers, and decide which layers run in int8, for float and for Q/DQ graphs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, MULTIPLY_WIDE, PRODUCTS
 from intact.layer import Layer
-from intact.placement.chains import Chain, linear_tail, with_activation
+from intact.placement.epilogue_chains import Chain, linear_tail, with_activation
+from intact.placement.placement_graph import EdgeMark, Op, Reader, View, shape_of
 from intact.placement.profiles import Profile
 from intact.placement.records import Fusion, Kept
 from intact.placement.rules import Rule, rules_of
-from intact.placement.rules.floats import float_reason
-from intact.placement.view import EdgeMark, Op, Reader, View, shape_of
+from intact.placement.rules.float_reasons import float_reason
 
 _ACTIVATED = frozenset({"Add", "Mul"})
 
@@ -67,7 +67,7 @@ class Fuser:
         return op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS
 
     def _chain(self, op: Op, taken: set[Op]) -> Chain:
-        """The layer that starts at `op`."""
+        """Return the layer that starts at `op`."""
         if self._is_root(op):
             chain = linear_tail(self._view, op, self._barred, self._quantized)
             if self._float_reason(op) is None:
@@ -126,7 +126,7 @@ class Fuser:
         return None
 
     def _comes(self, reader: Reader) -> str:
-        """How an edge comes that brings no codes for integer kernels."""
+        """Return how an edge comes that brings no codes for integer kernels."""
         source = self._source(reader)
         if wide := self._wide(source):
             return f"comes in {wide}, and integer kernels take {'int8' if 'float' in wide else '8 bits'}"
@@ -156,14 +156,14 @@ class Fuser:
         return mark is not None and mark.in_blocks
 
     def _multiplies_wide(self, op: Op, index: int) -> bool:
-        """Whether an input of 16 bits is multiplied by constant weights of 8 (decision 43)."""
+        """Return whether an input of 16 bits is multiplied by constant weights of 8 (decision 43)."""
         if index != 0 or self._wide((op, 0)) not in ("int16", "uint16") or op.domain:
             return False
         weighted = op.op_type in MULTIPLY_WIDE and self._view.is_constant(op.inputs[1])
         return weighted and self.carries((op, 1))
 
     def _chain_of(self, op: Op) -> Value:
-        """What `op` and its activation make."""
+        """Return what `op` and its activation make."""
         if op.op_type in _ACTIVATED:
             chain = Chain(op)
             return with_activation(self._view, self._profile, chain, self._barred, self._quantized).output
@@ -177,7 +177,7 @@ class Fuser:
         return bool(used) and all(map(self.hands_on, used))
 
     def _moving_inputs(self, op: Op | None) -> tuple[int, ...] | None:
-        """The data inputs of an op that only moves data; None for others."""
+        """Return the data inputs of an op that only moves data; None for others."""
         for rule in rules_of(op.op_type, op.domain) if op is not None else ():
             if rule.kind == "moves" and op is not None and op not in self._reasons:
                 inputs = rule.reads(self._view, op)
@@ -195,7 +195,7 @@ class Fuser:
     def _hands_on(self, value: Value) -> bool:
         """Whether all readers of `value` take codes: through a pair, or further down where data is moved."""
         view = self._view
-        if value in view.captured or (
+        if value in view.read_by_subgraphs or (
             view.is_output(value) and not _puts_out_codes(view.output_marks[value])
         ):
             return False

@@ -1,4 +1,4 @@
-"""The pairs of a Q/DQ graph as values that can be compared."""
+"""Compare the pairs of a Q/DQ graph by their grids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from intact.graph import Node, QuantizedValue, Value, quantization_of
 from intact.graph.ops import may_move
-from intact.placement.view import Reader, View
+from intact.placement.placement_graph import Reader, View
 
 
 class Pairs:
@@ -17,7 +17,7 @@ class Pairs:
         self._known: dict[Node, QuantizedValue | None] = {}
 
     def on(self, reader: Reader) -> QuantizedValue | None:
-        """The pair on an edge; None where there is none, or its scale is computed."""
+        """Return the pair on an edge; None where there is none, or its scale is computed."""
         mark = self._view.marks.get(reader)
         if mark is None or mark.dq is None:
             return None
@@ -26,16 +26,16 @@ class Pairs:
         return self._known[mark.dq]
 
     def above(self, reader: Reader) -> QuantizedValue | None:
-        """The pair whose codes an edge brings: on it, or further up where data is only moved."""
-        while (found := self.on(reader)) is None:
+        """Return the pair whose codes an edge brings: on it, or further up where data is only moved."""
+        while (mark := self.on(reader)) is None:
             producer = self._view.producer(reader[0].inputs[reader[1]])
             if producer is None or not may_move(producer.node):
                 return None
             reader = producer, 0
-        return found
+        return mark
 
     def alone(self, reader: Reader) -> bool:
-        """Whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
+        """Return whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
         while (value := reader[0].inputs[reader[1]]) is not None and len(self._view.readers(value)) == 1:
             producer = self._view.producer(value)
             if self.on(reader) is not None or producer is None or not may_move(producer.node):
@@ -44,10 +44,10 @@ class Pairs:
         return False
 
     def readers(self, value: Value) -> Iterator[tuple[Reader, QuantizedValue]]:
-        """The readers of a tensor that read it through a pair."""
+        """Yield the readers of a tensor that read it through a pair."""
         for reader in self._view.readers(value):
-            if (found := self.on(reader)) is not None:
-                yield reader, found
+            if (mark := self.on(reader)) is not None:
+                yield reader, mark
 
     def tensors(self) -> Iterator[Value]:
         """Every tensor that some reader reads through a pair, in the graph's order."""
@@ -56,11 +56,11 @@ class Pairs:
         return (value for value in seen if any(True for _ in self.readers(value)))
 
 
-def same_scale(one: QuantizedValue, other: QuantizedValue) -> bool:
-    """Whether two pairs have the same grid, scale and zero point."""
-    return scale_key(one) == scale_key(other)
+def same_scale(first: QuantizedValue, other: QuantizedValue) -> bool:
+    """Return whether two pairs have the same grid, scale and zero point."""
+    return scale_key(first) == scale_key(other)
 
 
-def scale_key(one: QuantizedValue) -> tuple[object, ...]:
-    """What two pairs have in common when their codes mean the same."""
-    return one.spec, one.scale.tobytes(), one.zero_point.tobytes()
+def scale_key(view: QuantizedValue) -> tuple[object, ...]:
+    """Return what two pairs have in common when their codes mean the same."""
+    return view.spec, view.scale.tobytes(), view.zero_point.tobytes()

@@ -1,4 +1,4 @@
-"""Where the pairs of a float graph go."""
+"""`place`: decide where the pairs of a float graph go."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from intact.errors import QuantValueError
 from intact.graph import Model, Value
 from intact.patterns import exact
 from intact.placement.activations import activation_behind
-from intact.placement.chains import linear_tail
-from intact.placement.choice import Choice
+from intact.placement.epilogue_chains import linear_tail
 from intact.placement.layers import Fuser
+from intact.placement.name_patterns import Choice
+from intact.placement.placement_graph import Op, View
 from intact.placement.profiles import Profile, profile_of
 from intact.placement.records import Kept, Placement
 from intact.placement.rules import Context, Int8, rules_of
 from intact.placement.rules.base import not_float
-from intact.placement.rules.floats import float_reason
+from intact.placement.rules.float_reasons import float_reason
 from intact.placement.sites import Decisions, make_sites
-from intact.placement.view import Op, View
 
 
 def place(
@@ -45,7 +45,9 @@ def place(
             "run `intact strip` first, or `intact explain` to see what its pairs do",
         )
     names = {name for op in view.ops for name in (op.name, op.op_type)}
-    included, excluded = (tuple(exact(one, names) for one in patterns) for patterns in (include, exclude))
+    included, excluded = (
+        tuple(exact(pattern, names) for pattern in patterns) for patterns in (include, exclude)
+    )
     choice = Choice(included, excluded, tuple(keep_float))
     walk = _Walk(view, profile_of(profile), choice)
     decisions = walk.run()
@@ -56,7 +58,7 @@ def place(
         walk.ctx.profile,
         quantized=lambda reader: (reader[0].name, reader[1]) in marked,
         reasons={op: got.reason for op, got in decisions.items() if isinstance(got, Kept)},
-        barred=lambda op: choice.barred(op) is not None,
+        barred=lambda op: choice.exclusion_reason(op) is not None,
     )
     return Placement(tuple(sites), *fuser.layers(), walk.ctx.profile)
 
@@ -74,7 +76,7 @@ class _Walk:
         self._decisions: Decisions = {}
 
     def run(self) -> Decisions:
-        """What was decided about each op that no other layer takes in."""
+        """Return what was decided about each op that no other layer takes in."""
         for op in self.ctx.view.ops:
             self._ask_root(op)
         self._claim_activations()
@@ -95,7 +97,7 @@ class _Walk:
             self._decisions[op] = got
 
     def _is_barred(self, op: Op) -> bool:
-        return self._choice.barred(op) is not None
+        return self._choice.exclusion_reason(op) is not None
 
     def _claim_activations(self) -> None:
         """What is one function runs as one: behind a layer or a sum as its activation, elsewhere in float.
@@ -105,23 +107,23 @@ class _Walk:
         """
         view = self.ctx.view
         for value in (*view.model.graph.inputs, *(v for op in view.ops for v in op.outputs)):
-            found = activation_behind(view, self.ctx.profile, value)
-            if found is None or any(map(self._is_barred, found.ops)):
+            activation = activation_behind(view, self.ctx.profile, value)
+            if activation is None or any(map(self._is_barred, activation.ops)):
                 continue
             op = view.producer(value)
             summed = op is not None and op.domain == "" and op.op_type in ("Add", "Mul")
-            if summed or value in self.ctx.stems or len(found.ops) > 1:
-                self.ctx.fused.update(found.ops)
+            if summed or value in self.ctx.stems or len(activation.ops) > 1:
+                self.ctx.fused.update(activation.ops)
 
     def _ask(self, op: Op, kinds: tuple[str, ...]) -> Int8 | Kept:
         rules = [rule for rule in rules_of(op.op_type, op.domain) if rule.kind in kinds]
         if (
-            why := self._choice.barred(op)
+            why := self._choice.exclusion_reason(op)
             if rules and rules[0].kind == "moves"
-            else self._choice.left_out(op)
+            else self._choice.omission_reason(op)
         ):
             return Kept(why)
-        kept = Kept(float_reason(op.op_type, op.domain))
+        reason = Kept(float_reason(op.op_type, op.domain))
         asked = False
         for rule in rules:
             inputs = rule.reads(self.ctx.view, op)
@@ -129,10 +131,10 @@ class _Walk:
                 got = not_float(op, inputs) or rule.wants(self.ctx, op, inputs)
                 if isinstance(got, Int8):
                     return got
-                kept, asked = got, True
+                reason, asked = got, True
             elif not asked:  # a rule that could apply says more than one that cannot
-                kept = inputs
-        return kept
+                reason = inputs
+        return reason
 
     def _decide(self, op: Op, got: Int8 | Kept) -> None:
         self._decisions[op] = got

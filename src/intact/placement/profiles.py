@@ -1,4 +1,4 @@
-"""The small differences between the engines that a placement is made for, in one table."""
+"""Table of the differences between target engines that a placement depends on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ PROFILES = {
 
 
 def profile_of(profile: str | Profile) -> Profile:
-    """The profile called `profile`; a `Profile` is returned as it is.
+    """Return the profile called `profile`; a `Profile` is returned as it is.
 
     Raises:
         QuantValueError: There is no such profile.

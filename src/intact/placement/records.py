@@ -1,4 +1,4 @@
-"""What placement hands on: frozen records, in the graph's order, with a reason on each."""
+"""Records of a placement: sites, layers, reasons, in the graph's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From decided edges to tensors: one site per tensor, one scale per group."""
+"""Group the chosen edges into sites: one per tensor, one scale per group."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, RECURRENT
+from intact.placement.placement_graph import Op, Reader, View
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept, Site
 from intact.placement.rules import Int8, rules_of
 from intact.placement.rules.weighted import weight_axis
-from intact.placement.view import Op, Reader, View
 
 Decisions = dict[Op, Int8 | Kept]
 
 
 def make_sites(view: View, profile: Profile, decisions: Decisions) -> list[Site]:
-    """The tensors whose readers were decided to run in int8, in the graph's order.
+    """Return the tensors whose readers were decided to run in int8, in the graph's order.
 
     Q moves up: a tensor that an operator in int8 only moved needs no pair of its own, unless `profile` wants
     one. All readers of one tensor share its scale, and so do the tensors on both sides of a moving operator.

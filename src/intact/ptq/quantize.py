@@ -175,7 +175,7 @@ def _quantize_branches(result: QuantizedModel, state: State) -> None:
             result.warnings.append(f"{branch.name} stays in float: {error}")
             continue
         if part is not None:
-            graph.raise_opset(result.model, part.model.opset_imports[""])  # it may have got 16 bits
+            graph.upgrade_opset(result.model, part.model.opset_imports[""])  # it may have got 16 bits
             graph.graft(result.model, branch, part.model)
             result.branches[branch.name] = part
     graph.prune(result.model)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from intact.engine import compile
-from intact.graph import Model, Parcel
+from intact.graph import Model, PicklableModel
 from intact.pool import JobPool
 from intact.ptq.quantize import quantize
 from intact.ptq.scope.settings import Settings
@@ -30,7 +30,7 @@ class ChoiceScorer:
         threads: Of the engine.
     """
 
-    model: Parcel
+    model: PicklableModel
     data: Any
     settings: Settings
     score: Score
@@ -48,10 +48,10 @@ def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -
         return model
 
 
-def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[Parcel, float]:
+def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[PicklableModel, float]:
     """A quantized model, and its metric."""
     model = made_by(common.model.model, common.data, common.settings, overrides)
-    return Parcel(model), checked(common.score(compile(model, threads=common.threads)))
+    return PicklableModel(model), checked(common.score(compile(model, threads=common.threads)))
 
 
 class AheadOfSearch:

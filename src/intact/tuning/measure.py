@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from intact.graph import Model, Parcel
+from intact.graph import Model, PicklableModel
 from intact.placement import Layer
 from intact.pool import JobPool
 from intact.progress import Progress
@@ -54,7 +54,7 @@ class QuantizedEverywhere:
             if pool is None:
                 found = self.sweep.measure(trials, bar)
             else:
-                jobs = SweepJobs(Parcel(self.before.model), self.grids, self.before.runs)
+                jobs = SweepJobs(PicklableModel(self.before.model), self.grids, self.before.runs)
                 found = measured_by(pool, jobs, trials, bar)
         return {unit.name: error for unit, error in zip(self.units, found, strict=True)}
 

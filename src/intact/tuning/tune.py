@@ -14,7 +14,7 @@ from intact import graph
 from intact._version import __version__
 from intact.engine import compile
 from intact.errors import QuantValueError
-from intact.graph import Model, Parcel
+from intact.graph import Model, PicklableModel
 from intact.placement import Layer
 from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
@@ -251,7 +251,7 @@ class _Verifier:
     @cached_property
     def ahead(self) -> AheadOfSearch:
         """What other processes made of choices; nothing where there are none."""
-        scorer = ChoiceScorer(Parcel(self.model), self.data, self.settings, self.score, self.threads)
+        scorer = ChoiceScorer(PicklableModel(self.model), self.data, self.settings, self.score, self.threads)
         key = key_of(self.score)
 
         def skipped(choice: Choice) -> bool:

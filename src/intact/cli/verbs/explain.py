@@ -155,7 +155,7 @@ def read(
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
     """
-    from intact.graph import is_op, load, pipelines, raise_opset, run_stages
+    from intact.graph import is_op, load, pipelines, run_stages, upgrade_opset
     from intact.placement import place, read_placement
     from intact.ptq.scope.asked_names import NameResolver, node_names
 
@@ -163,7 +163,7 @@ def read(
     before = node_names(graph)
     run_stages(graph, pipelines.EXPLAIN)
     if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
-        raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
+        upgrade_opset(graph, max(graph.opset_imports.get("", 13), 13))
         run_stages(graph, pipelines.KNOWN_FORMS)
         resolver = NameResolver(before, graph)
         include, exclude = (

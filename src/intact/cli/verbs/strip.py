@@ -62,7 +62,7 @@ def run(
     say(f"wrote {out}: {len(stripped)} tensors are float again{while_running}")
     for note in notes:
         if not note.changed:
-            complain(note)
+            complain(f"{note.node}: {note.what}")
     if calib is not None:
         say(f"wrote {calib}")
 

@@ -213,10 +213,10 @@ _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
 
 def _module(name: str, graph: Model) -> Module:
-    from intact.graph import tagged_pairs
+    from intact.graph import read_named_pairs
     from intact.torch.models.running import Runner
 
-    return Runner(_loaded(name), tagged_pairs(graph))
+    return Runner(_loaded(name), read_named_pairs(graph))
 
 
 def _loaded(name: str) -> Any:

@@ -1,6 +1,7 @@
 """From a Q/DQ graph to a Plan, through named passes that say what they did and what they could not do."""
 
-from intact.engine.lower.passes.shapes import fold_sizes
-from intact.engine.lower.pipeline import ENGINE, lower
+from intact.engine.lower.passes.fold_sizes import fold_sizes
+from intact.engine.lower.pipeline import ENGINE
+from intact.engine.lower.stages import lower
 
 __all__ = ["ENGINE", "fold_sizes", "lower"]

@@ -1,4 +1,4 @@
-"""Small helpers to put nodes and initializers into a graph."""
+"""Insert nodes and initializers into a graph, replace nodes, and give out free names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from intact.errors import FileFormatError
 from intact.graph.core.proto import INFERRED, values_of, with_subgraphs
-from intact.graph.ops.attributes import FIX
+from intact.graph.ops.attributes import FIX, copied
 
 
 class Namer:
@@ -46,7 +46,7 @@ def tensor_of(array: NDArray, name: str | None, dtype: ir.DataType | None = None
 
 
 def new_constant(graph: ir.Graph, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
-    """A new initializer of `graph` that holds `array`; nothing may have its name yet."""
+    """Add an initializer with an unused name to `graph`."""
     array = np.asarray(array)
     try:
         tensor = tensor_of(array, name, dtype)
@@ -88,11 +88,11 @@ class Inserter:
         domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
-        """The first output of a new node called `name`, as its output is."""
+        """Return the first output of a new node called `name`, as its output is."""
         name = self.names(name)
         type_ = None if dtype is None else ir.TensorType(dtype)
         output = ir.Value(name=name, type=type_, shape=shape)
-        self._put(ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name))
+        self._insert(ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name))
         return output
 
     def copy(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> tuple[ir.Value, ...]:
@@ -102,11 +102,13 @@ class Inserter:
             for value in node.outputs
         ]
         name = self.names(f"{node.name}.copy")
-        attributes = dict(node.attributes)
-        self._put(ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name))
+        attributes = copied(node)
+        self._insert(
+            ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name)
+        )
         return tuple(outputs)
 
-    def _put(self, node: ir.Node) -> None:
+    def _insert(self, node: ir.Node) -> None:
         if self._after:
             self.graph.insert_after(self._place, node)
             self._place = node
@@ -131,10 +133,10 @@ class Writer:
     def __call__(
         self, op_type: str, *inputs: ir.Value | None, dtype: ir.DataType | None = None, **attributes: Any
     ) -> ir.Value:
-        """The first output of a node."""
+        """Return the first output of a node."""
         name = f"{self._base}.{op_type.lower()}"
-        made = self.dtype if dtype is None else dtype
-        return self._insert.node(op_type, inputs, name, dtype=made, shape=None, **attributes)
+        output_dtype = self.dtype if dtype is None else dtype
+        return self._insert.node(op_type, inputs, name, dtype=output_dtype, shape=None, **attributes)
 
     def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> ir.Value:
         """An initializer, of the dtype of the nodes where nothing else is said."""
@@ -154,7 +156,7 @@ class Writer:
 
 
 def sum_of(write: Writer, *values: ir.Value | None) -> ir.Value:
-    """The sum of those that are there, from left to right."""
+    """Return the sum of those that are there, from left to right."""
     first, *rest = (value for value in values if value is not None)
     for value in rest:
         first = write("Add", first, value)
@@ -198,21 +200,21 @@ def hand_over(node: ir.Node, output: ir.Value, value: ir.Value, names: Namer) ->
 
 
 def is_read(value: ir.Value) -> bool:
-    """Whether a node reads `value`, or it is an output of the graph."""
+    """Return whether a node reads `value`, or it is an output of the graph."""
     return bool(value.uses()) or value.is_graph_output()
 
 
-def take_place(node: ir.Node, made: Sequence[ir.Value | None], names: Namer) -> None:
+def take_place(node: ir.Node, replacements: Sequence[ir.Value | None], names: Namer) -> None:
     """Put new values in the place of what `node` makes, under the names of that, and remove `node`.
 
     Args:
         node: Of a graph.
-        made: By output; nobody else knows their names. None: nobody reads that output.
+        replacements: By output; nobody else knows their names. None: nobody reads that output.
         names: See `hand_over`.
     """
     graph = node.graph
     assert isinstance(graph, ir.Graph)
-    for old, new in zip(node.outputs, made, strict=True):
+    for old, new in zip(node.outputs, replacements, strict=True):
         if new is None or not is_read(old):
             continue
         if not old.is_graph_output():  # else `hand_over` does the same

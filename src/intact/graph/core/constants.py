@@ -1,4 +1,4 @@
-"""Values of the graph that do not depend on its inputs."""
+"""Find and evaluate the values of a graph that do not depend on its inputs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.core.error_text import first_line, root
 from intact.graph.core.float_values import MOST_TERMS, float_value_of
-from intact.graph.core.proto import own_graphs
-from intact.graph.core.run import Session
-from intact.graph.core.skeleton import SMALL
-from intact.graph.core.wording import first_line, root
-from intact.graph.ops import DRAWING
+from intact.graph.core.session import Session
+from intact.graph.core.without_weights import SMALL
+from intact.graph.ops import DRAWING, stored_tensor
+from intact.graph.ops.attributes import subgraphs, values
 from intact.limits import FOLDED
 from intact.numerics import float_product
 
@@ -61,7 +61,7 @@ MAX_GROWN = 2**26
 
 
 class Constants:
-    """The constant values of a graph: initializers, Constant nodes, and operators on them.
+    """Finds and evaluates constant values of a graph: initializers, Constant nodes, operators on them.
 
     An exporter leaves, for example, the Concat of two weight matrices, or the Mul of an amax and a factor.
     """
@@ -78,7 +78,7 @@ class Constants:
         self._constant.add(value)
 
     def __contains__(self, value: object) -> bool:
-        """Whether `value` is constant; computes nothing."""
+        """Return whether `value` is constant; computes nothing."""
         return value in self._constant
 
     def __call__(self, value: ir.Value | None) -> NDArray | None:
@@ -103,24 +103,29 @@ class Constants:
         elif value not in self._known:
             node = value.producer()
             assert node is not None
-            arrays = self._biased_product(node) or evaluate_node(
+            arrays = self._product_with_bias(node) or evaluate_node(
                 node, [None if v is None else self._known[v] for v in node.inputs]
             )
             _check_types(node, arrays)
             # Outputs left out at the end have none.
             self._known.update(zip(node.outputs, map(_with_texts, arrays), strict=False))
 
-    def _biased_product(self, add: ir.Node) -> list[NDArray] | None:
+    def _product_with_bias(self, add: ir.Node) -> list[NDArray] | None:
         """A MatMul and the bias behind it, which are one step in an engine: its sums begin at the bias."""
         if add.op_type != "Add" or add.domain:
             return None
-        for made, bias in (add.inputs, add.inputs[::-1]):
-            if made is None or bias is None or made.const_value is not None or bias.producer() is not None:
+        for product_output, bias in (add.inputs, add.inputs[::-1]):
+            if (
+                product_output is None
+                or bias is None
+                or product_output.const_value is not None
+                or bias.producer() is not None
+            ):
                 continue
-            product = made.producer()
+            product = product_output.producer()
             if product is None:
                 continue
-            if product.op_type == "MatMul" and not product.domain and len(made.uses()) == 1:
+            if product.op_type == "MatMul" and not product.domain and len(product_output.uses()) == 1:
                 a, b, start = (self._known[v] for v in (*product.inputs, bias) if v is not None)
                 fits = min(a.ndim, b.ndim) > 1 and start.shape == b.shape[-1:] and a.shape[-1] <= MOST_TERMS
                 if fits and all(x.dtype == np.float32 for x in (a, b, start)):
@@ -152,9 +157,9 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 
 
 def foldable(node: ir.Node) -> bool:
-    """Whether what `node` makes of constants is a constant that we compute."""
-    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not own_graphs(node)
-    return known and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
+    """Return whether what `node` makes of constants is a constant that we compute."""
+    is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not subgraphs(node)
+    return is_evaluable and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
 
 def _is_large(shape: ir.Shape | None) -> bool:
@@ -162,18 +167,18 @@ def _is_large(shape: ir.Shape | None) -> bool:
 
 
 def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """What one node makes.
+    """Return what one node makes.
 
     Raises:
         FileFormatError: More than the limit, or the node cannot make anything of its inputs.
     """
-    if (stored := _stored(node)) is not None:
+    if (stored := _constant_tensor(node)) is not None:
         return [stored]
     where = f"node '{node.name}' ({node.op_type})"
-    if (moved := _moved(node, inputs, where)) is not None:
+    if (moved := _move_elements(node, inputs, where)) is not None:
         return [moved]
-    if (made := float_value_of(node, inputs)) is not None:
-        return [made]
+    if (result := float_value_of(node, inputs)) is not None:
+        return [result]
     model, feeds = _alone(node, inputs)
     _check_results(model, feeds, where)
     try:
@@ -188,29 +193,24 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
 
 
 def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """What a node makes that is not folded while a model is read, as it would in a run.
+    """Evaluate a node that `load` does not fold, as a run would.
 
     Raises:
         UnsupportedError: ONNX Runtime cannot run it.
     """
-    if (made := float_value_of(node, inputs)) is not None:
-        return [made]
+    if (result := float_value_of(node, inputs)) is not None:
+        return [result]
     model, feeds = _alone(node, inputs)
     return list(Session(model.SerializeToString(), threads=1).run(feeds).values())
 
 
-def _stored(node: ir.Node) -> NDArray | None:
-    """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
-    value = node.attributes.get("value")
-    if node.domain or node.op_type != "Constant" or len(node.attributes) != 1 or value is None:
-        return None
-    if value.is_ref() or value.type != ir.AttributeType.TENSOR:
-        return None
-    tensor: ir.TensorProtocol = value.value  # `as_tensor` looks for every method of a tensor
-    return tensor.numpy() if tensor.dtype in _PLAIN else None
+def _constant_tensor(node: ir.Node) -> NDArray | None:
+    """Return what a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
+    tensor = stored_tensor(node)
+    return tensor.numpy() if tensor is not None and tensor.dtype in _PLAIN else None
 
 
-def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
+def _move_elements(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
     """What the operators make that only move elements: recurrent layers have their weights cut and joined.
 
     ONNX's reference takes a tenth of a second to load. None: another operator, or a form of one that it is
@@ -222,7 +222,7 @@ def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray |
     given = [array for array in inputs if array is not None]
     if node.domain or not given or len(given) != len(inputs) or given[0].dtype.kind not in "fiub":
         return None
-    attributes = {name: one.value for name, one in node.attributes.items() if not one.is_ref()}
+    attributes = values(node)
     if node.op_type == "Concat":
         FOLDED.check(sum(array.size for array in given), where)  # a chain of them grows without end
     try:
@@ -237,7 +237,7 @@ def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray |
                 axes = more[0] if more else np.arange(starts.size)
                 steps = more[1] if more[1:] else np.ones(starts.size, np.int64)
                 cut = [slice(None)] * x.ndim
-                columns = (one.reshape(-1).tolist() for one in (axes, starts, ends, steps))
+                columns = (numbers.reshape(-1).tolist() for numbers in (axes, starts, ends, steps))
                 for axis, start, end, step in zip(*columns, strict=True):
                     cut[axis] = slice(start, end, step)  # Python's slices are ONNX's: ends beyond are cut
                 return x[tuple(cut)].copy()
@@ -283,20 +283,24 @@ def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str
     (node,) = model.graph.node
     if node.op_type not in _GROWING and taken <= _SAFE:
         return  # of two vectors a matrix is the most
-    told = onnx.ModelProto()
-    told.CopyFrom(model)
+    typed_model = onnx.ModelProto()
+    typed_model.CopyFrom(model)
     small = {name: array for name, array in feeds.items() if array.size <= SMALL and array.dtype.kind in "if"}
-    told.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in small.items())
+    typed_model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in small.items()
+    )
     try:
-        found = onnx.shape_inference.infer_shapes(told, data_prop=True)
+        inferred_model = onnx.shape_inference.infer_shapes(typed_model, data_prop=True)
     except (RuntimeError, ValueError, IndexError) as error:
         want = "an operator that fits its inputs"
         raise FileFormatError(where, first_line(root(error)), want, "export the model again") from error
-    for info in (*found.graph.output, *found.graph.value_info):
+    for info in (*inferred_model.graph.output, *inferred_model.graph.value_info):
         dims = info.type.tensor_type.shape.dim
         FOLDED.check(math.prod(dim.dim_value for dim in dims if dim.HasField("dim_value")), where)
-        known = info.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
-        if not known and node.op_type in _GROWING:
+        has_all_sizes = info.type.tensor_type.HasField("shape") and all(
+            dim.HasField("dim_value") for dim in dims
+        )
+        if not has_all_sizes and node.op_type in _GROWING:
             raise FileFormatError(where, "a size that nothing tells", "a constant of a known size",
                                   "store the constant itself in the model")  # fmt: skip
     if node.op_type in _PRODUCTS:

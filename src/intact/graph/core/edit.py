@@ -1,4 +1,4 @@
-"""Constants of a graph exchanged for others, and names that two values share."""
+"""Edit initializers and names of values, and read sizes and ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph.core.build import Namer
 from intact.graph.core.proto import INFERRED, with_subgraphs
+from intact.graph.core.scene import Scene
 
 
 def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
@@ -27,24 +27,24 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
 
 
 def known_sizes(shape: ir.Shape | None) -> list[int] | None:
-    """All sizes; None where one is free."""
-    known = [] if shape is None else [n for n in shape if isinstance(n, int)]
-    return None if shape is None or len(known) < len(shape) else known
+    """Return all sizes; None where one is unknown."""
+    numbers = [] if shape is None else [n for n in shape if isinstance(n, int)]
+    return None if shape is None or len(numbers) < len(shape) else numbers
 
 
 def rank_of(value: ir.Value | None) -> int | None:
-    """How many axes `value` has; None where that is not known."""
+    """Return the rank of `value`; None where it is unknown."""
     return None if value is None or value.shape is None else len(value.shape)
 
 
 def last_size(value: ir.Value | None) -> int | None:
-    """How long the last axis is; None where that is not known."""
+    """Return the size of the last axis; None where it is unknown."""
     size = value.shape[-1] if value is not None and value.shape else None
     return size if isinstance(size, int) else None
 
 
 def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
-    """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
+    """Set the shape of `value`: sizes, names of free ones, None where nothing is known."""
     value.shape = ir.Shape(sizes)
     value.meta.pop(INFERRED, None)  # what is worked out here is not in the file, and inference keeps it
 
@@ -80,7 +80,7 @@ def settle(model: ir.Model) -> None:
 
 
 def own_weights(model: ir.Model) -> None:
-    """Hold every initializer of the main graph in memory of its own, in place.
+    """Copy every initializer of the main graph into memory of its own, in place.
 
     What an exporter of a framework makes shares memory with the parameters, which go on being trained.
     """
@@ -92,13 +92,13 @@ def own_weights(model: ir.Model) -> None:
 
 
 def hold_constants(model: ir.Model) -> None:
-    """Make constants that nodes read initializers of the main graph where no graph holds them, in place.
+    """Register constants that no graph holds as initializers of the main graph, in place.
 
     onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two
     that read one tensor, those of the first are read, and lost.
     """
     faces = {*model.graph.inputs}
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for node in model.graph.all_nodes():
         for value in node.inputs:
             if value is None or value.const_value is None or value.producer() is not None or value in faces:
@@ -127,7 +127,7 @@ def separate_names(model: ir.Model) -> None:
                 "change input_names or output_names",
             )  # fmt: skip
         taken.add(value.name)
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for inner in with_subgraphs(model.graph):
         values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
         for value in values:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.graph.ops.attributes import has_references, values
 
 Reals = NDArray[np.float32]
 Attributes = Mapping[str, Any]
@@ -22,7 +23,7 @@ _MOST_POWER = 64
 
 
 def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -> Reals | None:
-    """What an operator makes of float32 arrays.
+    """Compute what an operator makes of float32 arrays.
 
     Args:
         op_type: Of ONNX's own operators.
@@ -38,17 +39,17 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
     rule = _RULES.get(op_type)
     try:
         with np.errstate(all="ignore"):
-            made = None if rule is None else rule(attributes, *operands)
+            result = None if rule is None else rule(attributes, *operands)
     except ValueError:  # of NumPy, about shapes
         return None
-    return None if made is None else np.asarray(made, np.float32)
+    return None if result is None else np.asarray(result, np.float32)
 
 
 def float_value_of(node: ir.Node, operands: Sequence[Any]) -> Reals | None:
-    """`float_value` of a node."""
-    if node.domain or any(one.is_ref() for one in node.attributes.values()):
+    """Compute `float_value` of a node."""
+    if node.domain or has_references(node):
         return None
-    return float_value(node.op_type, {name: one.value for name, one in node.attributes.items()}, operands)
+    return float_value(node.op_type, values(node), operands)
 
 
 def _function(name: str) -> Callable[..., Reals]:
@@ -92,11 +93,11 @@ def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
         return None
     if not power.is_integer():
         return numerics.exp(numerics.FUNCTIONS["log"](x) * np.float32(power))
-    made = x
+    product = x
     for bit in bin(abs(int(power)))[3:]:
-        made = made * made
-        made = made * x if bit == "1" else made
-    return np.float32(1) / made if power < 0 else made
+        product = product * product
+        product = product * x if bit == "1" else product
+    return np.float32(1) / product if power < 0 else product
 
 
 def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
@@ -111,8 +112,8 @@ def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
             return None
         terms = {"square": x * x, "magnitude": np.abs(x)}.get(before, x)
         over = numerics.mean_over if behind == "mean" else numerics.sum_over
-        made = over(terms, every, bool(attributes.get("keepdims", 1)))
-        return np.asarray(np.sqrt(made)) if behind == "sqrt" else made
+        reduced = over(terms, every, bool(attributes.get("keepdims", 1)))
+        return np.asarray(np.sqrt(reduced)) if behind == "sqrt" else reduced
 
     return rule
 
@@ -130,8 +131,8 @@ def _layer_norm(attributes: Attributes, x: Reals, weight: Any = None, bias: Any 
         None if v is None else np.broadcast_to(v, x.shape[axis:]).reshape(-1) for v in (weight, bias)
     )
     rows = x.reshape(*x.shape[:axis], count)
-    made = numerics.layer_norm(rows, weight, bias, attributes.get("epsilon", 1e-5))
-    return made.reshape(x.shape)
+    normalized = numerics.layer_norm(rows, weight, bias, attributes.get("epsilon", 1e-5))
+    return normalized.reshape(x.shape)
 
 
 def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
@@ -142,22 +143,22 @@ def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
 
 def _conv(attributes: Attributes, x: Reals, w: Any, bias: Any = None) -> Reals | None:
     """A convolution over a sequence, an image or a volume (N51)."""
-    laid = _laid(attributes, x, w)
-    return None if laid is None else numerics.float_conv(x, w, bias, **laid)
+    layout = _window_layout(attributes, x, w)
+    return None if layout is None else numerics.float_conv(x, w, bias, **layout)
 
 
 def _conv_transpose(attributes: Attributes, x: Reals, w: Any, bias: Any = None) -> Reals | None:
-    laid = _laid(attributes, x, w)
-    if laid is None or attributes.get("output_shape"):
+    layout = _window_layout(attributes, x, w)
+    if layout is None or attributes.get("output_shape"):
         return None
     added = tuple(attributes.get("output_padding") or (0,) * (x.ndim - 2))
-    groups, shape = laid["groups"], w.shape
+    groups, shape = layout["groups"], w.shape
     by_group = w.reshape(groups, shape[0] // groups, *shape[1:])
     filters = np.moveaxis(by_group, 2, 1).reshape(groups * shape[1], shape[0] // groups, *shape[2:])
-    return numerics.float_conv_transpose(x, filters, bias, output_padding=added, **laid)
+    return numerics.float_conv_transpose(x, filters, bias, output_padding=added, **layout)
 
 
-def _laid(attributes: Attributes, x: Reals, w: Any) -> dict[str, Any] | None:
+def _window_layout(attributes: Attributes, x: Reals, w: Any) -> dict[str, Any] | None:
     """How the windows of a convolution lie; None where that follows from the sizes of what it reads."""
     rank = x.ndim - 2
     if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET") or w.dtype != np.float32:

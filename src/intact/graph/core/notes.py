@@ -1,4 +1,4 @@
-"""What a rewrite did, or why it did not."""
+"""`Note`: one line about what a rewrite did to a node, or why it left it."""
 
 from __future__ import annotations
 

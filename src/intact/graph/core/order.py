@@ -1,23 +1,23 @@
-"""Order of nodes: what computes constants stands in front of everything else."""
+"""Sort the nodes that compute constants to the front of their graph."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
 from intact.graph.core.constants import foldable
-from intact.graph.core.proto import own_graphs
+from intact.graph.ops.attributes import subgraphs
 
 
-def put_constants_first(model: ir.Model) -> None:
+def move_constants_first(model: ir.Model) -> None:
     """Move nodes whose results no graph input decides to the front of their graph, in place.
 
     Exporters write a Constant in front of its first reader. A pass that moves a reader towards the inputs (a
     QuantizeLinear through a Reshape, an Add through a Squeeze) would put it in front of its own constant.
     """
-    _put_first(model.graph, set())
+    _move_constants_first(model.graph, set())
 
 
-def _put_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
+def _move_constants_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
     """Do so in `graph` and the graphs within; adds the constant values of this graph to `constant`."""
     constant |= {None, *(value for value in graph.initializers.values() if not value.is_graph_input())}
     late, first = [], None
@@ -28,8 +28,8 @@ def _put_first(graph: ir.Graph, constant: set[ir.Value | None]) -> None:
                 late.append(node)
         elif first is None:
             first = node
-        for inner in own_graphs(node):
-            _put_first(inner, constant)
+        for inner in subgraphs(node):
+            _move_constants_first(inner, constant)
     if first is not None and late:
         graph.remove(late)
         graph.insert_before(first, late)

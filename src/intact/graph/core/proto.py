@@ -1,4 +1,4 @@
-"""Between ModelProto and onnx-ir's Model, without the losses: what onnx-ir cannot hold waits in `meta`."""
+"""Convert between ModelProto and onnx-ir's Model without losses: `meta` keeps what onnx-ir cannot hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph.core.wording import first_line, root
+from intact.graph.core.error_text import first_line, root
+from intact.graph.ops.attributes import subgraphs
 
 INFERRED = "intact.inferred"
 """In a value's meta: its shape and type were not in the file, and are not written."""
@@ -21,7 +22,7 @@ MAX_DENSE = 2**26
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
-    """The model of `proto`, whose tensors it keeps; sparse ones become dense ones in `proto`, too.
+    """Return the model of `proto`, whose tensors it keeps; sparse ones become dense ones in `proto`, too.
 
     Raises:
         FileFormatError: onnx-ir cannot read it.
@@ -56,7 +57,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """`model` as one ModelProto: `from_proto`'s inverse. Inferred shapes are left out.
+    """Convert `model` to one ModelProto, without inferred shapes: the inverse of `from_proto`.
 
     Raises:
         FileFormatError: It holds what ONNX cannot store, for example a name that is no text.
@@ -69,7 +70,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     }
     try:
         for value, tensor in outside.items():
-            value.const_value = embedded(tensor)
+            value.const_value = copy_to_memory(tensor)
         proto: onnx.ModelProto = ir.to_proto(model)
     except ir.serde.SerdeError as error:
         want = "text and numbers that ONNX can store"
@@ -85,10 +86,10 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     for function, body in zip(model.functions.values(), proto.functions, strict=True):
         written += _within(function, body.node)
     for graph in written:
-        kept = [info for info in graph.value_info if info.name not in hidden]
-        if len(kept) < len(graph.value_info):
+        visible = [info for info in graph.value_info if info.name not in hidden]
+        if len(visible) < len(graph.value_info):
             del graph.value_info[:]
-            graph.value_info.extend(kept)
+            graph.value_info.extend(visible)
         for info in _infos(graph):
             if info.name in opaque:
                 info.ClearField("type")
@@ -99,7 +100,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return proto
 
 
-def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+def copy_to_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """`tensor`, in memory where it lies in the file of another model."""
     if isinstance(tensor, ir.ExternalTensor) and tensor.base_dir:
         return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
@@ -109,7 +110,7 @@ def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 def _within(nodes: Iterable[ir.Node], written: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     """The graphs in `nodes` as they were written; few nodes have any, and onnx-ir knows which at once."""
     for node, proto in zip(nodes, written, strict=True):
-        if inner := own_graphs(node):
+        if inner := subgraphs(node):
             for graph, its in zip(inner, node_graphs(proto), strict=True):
                 yield its
                 yield from _within(graph, its.node)
@@ -123,7 +124,7 @@ def show_type(value: ir.Value) -> None:
 
 
 def proto_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """The graph, and every subgraph in it and in the functions."""
+    """Yield the graph, and every subgraph in it and in the functions."""
     yield from _with_subgraphs(proto.graph)
     for function in proto.functions:
         for node in function.node:
@@ -142,7 +143,7 @@ def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def node_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that are attributes of `node` itself."""
+    """List the graphs that are attributes of `node` itself."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -164,32 +165,21 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
     return kind is not None and kind != "sparse_tensor_type"
 
 
-def own_graphs(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that are attributes of `node` itself."""
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.data.values():  # of the dict within: a third of the time
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.append(attribute.value)
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            found.extend(attribute.value)
-    return found
-
-
 def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
     """The graph, and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir at a part of its time."""
-    found, waiting = [], [graph]
+    graphs, waiting = [], [graph]
     while waiting:
-        found.append(waiting.pop())
-        inner = [one for node in found[-1] for one in own_graphs(node)]
+        graphs.append(waiting.pop())
+        inner = [inner_graph for node in graphs[-1] for inner_graph in subgraphs(node)]
         waiting.extend(reversed(inner))
-    return found
+    return graphs
 
 
 def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """Every node, each in front of those within it: ``graph.all_nodes()`` at a part of its time."""
     for node in graph:
         yield node
-        for inner in own_graphs(node):
+        for inner in subgraphs(node):
             yield from all_nodes(inner)
 
 
@@ -201,8 +191,8 @@ def forget_domain(model: ir.Model, domain: str) -> None:
 
 def values_of(graph: ir.Graph) -> list[ir.Value]:
     """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
-    made = (value for node in graph for value in node.outputs)
-    return [*graph.inputs, *graph.initializers.values(), *made]
+    outputs = (value for node in graph for value in node.outputs)
+    return [*graph.inputs, *graph.initializers.values(), *outputs]
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

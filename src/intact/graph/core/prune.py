@@ -1,4 +1,4 @@
-"""What nobody reads goes, and constants that are nodes become initializers: onnx-ir's passes."""
+"""Remove unused nodes and lift Constant nodes to initializers, by onnx-ir's passes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from onnx_ir.passes import common as passes
 
 
 def prune(model: ir.Model) -> None:
-    """Drop the nodes and initializers that nobody reads, in place: what rewrites leave behind."""
+    """Remove unused nodes and initializers, in place."""
     passes.RemoveUnusedNodesPass()(model)
 
 
 def lift_constants(model: ir.Model) -> None:
-    """Make initializers of Constant nodes that hold a tensor of several numbers, in place, names and all.
+    """Convert Constant nodes with several numbers to initializers of the same names, in place.
 
     Some exporters write weights as nodes: what rewrites weights would have to know both forms.
     """

@@ -14,8 +14,9 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.core.check_tensors import byte_size, check_tensor
 from intact.graph.core.proto import with_subgraphs
-from intact.graph.core.tensors import byte_size, check_tensor
+from intact.graph.ops import attributes
 
 _FIX = "copy the data file beside the model, or export the model again"
 
@@ -48,7 +49,7 @@ class Home:
         return cls(path.parent)
 
     def holds(self, file: Path) -> bool:
-        """Whether `file`, without links, lies in the folder, or right among the blobs."""
+        """Return whether `file`, without links, lies in the folder, or right among the blobs."""
         return file.is_relative_to(self.folder.resolve(strict=True)) or file.parent == self.blobs
 
 
@@ -83,7 +84,7 @@ def check_external(tensor: onnx.TensorProto, where: str, home: Home | None) -> N
             "a model that was read from a file",
             "give the path of the model, or its folder",
         )
-    path = _contained(location, home, where)
+    path = _path_inside(location, home, where)
     offset, length = _number(entries, "offset", where), _number(entries, "length", where)
     needed = byte_size(tensor)
     if length is not None and length != needed:
@@ -95,17 +96,17 @@ def check_external(tensor: onnx.TensorProto, where: str, home: Home | None) -> N
         raise FileFormatError(
             where, f"external data in '{location}', a file with other hard links", "a file of its own", _FIX
         )
-    held = status.st_size
-    if (offset or 0) + needed > held:
+    file_size = status.st_size
+    if (offset or 0) + needed > file_size:
         raise FileFormatError(
             where,
             f"external data at {offset or 0}..{(offset or 0) + needed} of '{location}'",
-            f"a place within its {held} bytes",
+            f"a place within its {file_size} bytes",
             _FIX,
         )
 
 
-def _contained(location: str, home: Home, where: str) -> Path:
+def _path_inside(location: str, home: Home, where: str) -> Path:
     if not location or "\0" in location:
         raise FileFormatError(where, f"external data in {location!r}", "the name of a file", _FIX)
     parts = (*PurePosixPath(location).parts, *PureWindowsPath(location).parts)
@@ -122,7 +123,7 @@ def _contained(location: str, home: Home, where: str) -> Path:
             where, f"'{error.strerror}' for its external data '{location}'", "a readable file", _FIX
         ) from error
     if not inside:
-        raise _linked_outside(where, location) if path.is_symlink() else _outside(where, location)
+        raise _link_error(where, location) if path.is_symlink() else _outside(where, location)
     return path
 
 
@@ -135,7 +136,7 @@ def _outside(where: str, location: str) -> FileFormatError:
     )
 
 
-def _linked_outside(where: str, location: str) -> FileFormatError:
+def _link_error(where: str, location: str) -> FileFormatError:
     return FileFormatError(
         where,
         f"external data in '{location}', a link to a file outside the model's folder",
@@ -145,7 +146,7 @@ def _linked_outside(where: str, location: str) -> FileFormatError:
 
 
 def data_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files beside the model in `path` that hold its external data, each once; `load` has checked it."""
+    """List the external data files of the model in `path`, each once; `load` has checked it."""
     proto = onnx.ModelProto.FromString(Path(path).read_bytes())
     locations: dict[str, None] = {}
     for tensor in proto.graph.initializer:
@@ -169,14 +170,14 @@ def set_home(model: ir.Model, home: Home) -> None:
         for inner in with_subgraphs(graph):
             for value in inner.initializers.values():
                 if isinstance(value.const_value, ir.ExternalTensor):
-                    value.const_value = _found(value.const_value, home)
+                    value.const_value = _locate_tensor(value.const_value, home)
             for node in inner:
-                for name, attribute in list(node.attributes.items()):
-                    if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                        node.attributes[name] = _inside(attribute, home)
+                for name, tensor in attributes.tensors(node).items():
+                    if isinstance(tensor, ir.ExternalTensor):
+                        attributes.put(node, name, ir.AttrTensor(name, _in_memory(tensor, home)))
 
 
-def _found(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
+def _locate_tensor(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
     """`tensor` where it lies: onnx-ir follows no link out of the folder that it is given."""
     folder, location = home.folder, os.fspath(tensor.location)
     if home.blobs is not None and (file := (folder / location).resolve()).parent == home.blobs:
@@ -187,9 +188,6 @@ def _found(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
     )  # fmt: skip
 
 
-def _inside(attribute: ir.Attr, home: Home) -> ir.Attr:
-    tensor = attribute.value
-    if not isinstance(tensor, ir.ExternalTensor):
-        return attribute
-    tensor = _found(tensor, home)
-    return ir.AttrTensor(attribute.name, ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name))
+def _in_memory(tensor: ir.ExternalTensor, home: Home) -> ir.Tensor:
+    tensor = _locate_tensor(tensor, home)
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)

@@ -1,4 +1,4 @@
-"""Reading and writing ONNX files: checked, whole or not at all, the same bytes for the same model."""
+"""Read and write ONNX files: checked, atomically, with the same bytes for the same model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from onnx_ir.passes import common as passes
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.graph.core.error_text import first_line, unreadable
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.prune import prune
-from intact.graph.core.skeleton import put_tensors, shorn, to_skeleton, without_weights
-from intact.graph.core.wording import first_line, unreadable
-from intact.graph.infer.inference import inferred
+from intact.graph.core.without_weights import (
+    move_large_tensors_to_inputs,
+    put_tensors,
+    to_proto_without_weights,
+    without_weights,
+)
+from intact.graph.infer.inference import infer_proto_shapes
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.reading import read_bytes
 
@@ -24,7 +29,7 @@ MAX_BYTES = 2**31 - 1
 
 
 def tidy(model: ir.Model) -> None:
-    """Drop what a reader of our exporter's files does not need, in place: what is unused, and its notes.
+    """Remove unused nodes and the exporter's metadata, in place.
 
     The exporter's metadata holds stack traces: file paths, and other bytes on every machine.
     """
@@ -50,13 +55,13 @@ def _keep_own(metadata: dict[str, str]) -> None:
 
 
 def to_bytes(model: ir.Model) -> bytes:
-    """The file that `model` makes, after ONNX's checker has passed it.
+    """Serialize `model`, after ONNX's checker has passed it.
 
     Raises:
         UnsupportedError: The model does not fit into one file of 2 GiB.
         QuantValueError: The checker refuses it.
     """
-    proto = checked_proto(model)
+    proto = to_checked_proto(model)
     if proto.ByteSize() > MAX_BYTES:
         raise UnsupportedError(
             "model",
@@ -67,7 +72,7 @@ def to_bytes(model: ir.Model) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def checked_proto(model: ir.Model) -> onnx.ModelProto:
+def to_checked_proto(model: ir.Model) -> onnx.ModelProto:
     """`model` as one message, which ONNX's checker passes.
 
     Raises:
@@ -76,7 +81,7 @@ def checked_proto(model: ir.Model) -> onnx.ModelProto:
     proto, weights = without_weights(model)
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(proto)
-    _check(shorn(skeleton))
+    _check(move_large_tensors_to_inputs(skeleton))
     put_tensors(proto, weights)
     return proto
 
@@ -87,12 +92,12 @@ def check(model: ir.Model) -> None:
     Raises:
         QuantValueError: The checker refuses it.
     """
-    _check(to_skeleton(model))
+    _check(to_proto_without_weights(model))
 
 
 def _check(skeleton: onnx.ModelProto) -> None:
     try:
-        inferred(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
+        infer_proto_shapes(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
         for output in skeleton.graph.output:
             if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
                 output.type.tensor_type.shape.SetInParent()
@@ -120,7 +125,7 @@ def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> ir.Model:
-    """The model in an ONNX file.
+    """Read the model in an ONNX file.
 
     Raises:
         FileAccessError: The file cannot be read.
@@ -130,7 +135,7 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def parse_model(data: bytes, where: str) -> ir.Model:
-    """The model that `data` holds; `where` says in errors what they are from.
+    """Parse the model in `data`; errors name `where`.
 
     Raises:
         FileFormatError: They are damaged, or no ONNX model.

@@ -1,8 +1,10 @@
-"""`load`: any valid model as onnx-ir's Model, read so that a damaged or hostile file can do no harm."""
+"""`load`: read a model as onnx-ir's Model, safely, also from a damaged or hostile file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -12,17 +14,17 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.graph.core.build import Namer
+from intact.graph.core.check_tensors import free_negative
 from intact.graph.core.edit import free_weights
+from intact.graph.core.error_text import first_line, root, unreadable
 from intact.graph.core.proto import all_nodes, from_proto
-from intact.graph.core.skeleton import shorn, to_skeleton
-from intact.graph.core.tensors import free_negative
-from intact.graph.core.wording import first_line, root, unreadable
+from intact.graph.core.scene import Scene
+from intact.graph.core.without_weights import move_large_tensors_to_inputs, to_proto_without_weights
 from intact.graph.files.external import Home, check_stored, set_home
 from intact.graph.files.validate import check_structure
-from intact.graph.infer.inference import TOLD, infer_shapes, refresh_shapes
-from intact.graph.opset.raising import is_old, read_old
-from intact.graph.rewrites.float16 import widen_bfloat16
+from intact.graph.infer.inference import HAS_SHAPES, infer_shapes, refresh_shapes
+from intact.graph.opset.upgrade import is_old, upgrade_old
+from intact.graph.rewrites.widen_float16 import widen_bfloat16
 from intact.reading import read_bytes
 
 _FIRST_FREE_IR = 4
@@ -31,64 +33,60 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 """What `load` takes: a path, a file's bytes, or a model in memory."""
 
 
-def load(
-    source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False,
-    checked: bool = False,
-) -> ir.Model:  # fmt: skip
-    """The model in `source`, as an own copy that the caller may change.
+@dataclass
+class Loading:
+    """A model on its way through `STAGES`.
 
-    Every node has a name of its own, nodes stand in topological order, and values have shapes and types
-    where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
-    whose weights had to be inputs, become IR version 4, opsets below 9 become 9, and bfloat16 becomes
-    float32; the size -1 means any size. Nothing is executed, nothing outside the model's folder is opened,
-    and no size is believed before it is compared with the bytes that are there.
-
-    Args:
-        source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
-        folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
-        any_opset: Accept every opset that the onnx package knows, to read and print it, and leave bfloat16
-            as it is; False: 1..25, and what is older than 9 becomes opset 9, or 10 where it has operators
-            that ONNX dropped by then.
-        checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
-    Raises:
-        FileFormatError: Damaged: names the file and the node, tensor or value.
-        UnsupportedError: An IR version, an opset or a tensor kind that we do not read.
+    Attributes:
+        source, any_opset, checked: As for `load`.
+        home: Where external data must lie; None: there may be none.
+        proto: The message, where `source` is no onnx-ir Model.
+        outside: Where tensors lie in files of their own.
+        graph_model: The model.
+        skeleton: `proto` with large tensors as inputs, where inference can use it up.
+        upgraded: Its opset was raised, and shapes were inferred on the way.
     """
-    where = str(source) if isinstance(source, (str, os.PathLike)) else "model"
-    home = None if folder is None else Home(Path(folder))
-    if home is None and isinstance(source, (str, os.PathLike)):
-        home = Home.of(Path(source))
-    skeleton = None
-    try:
-        if isinstance(source, ir.Model) and checked:
-            model = source
-        elif isinstance(source, ir.Model):
-            model = source.clone()
-            check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
-        else:
-            proto = _parse(source)
-            free_negative(proto)
-            outside: list[str] = []
-            check_structure(proto, partial(_check_tensor, home=home, outside=outside), any_opset=any_opset)
-            model = _convert(proto)
-            if home is not None and outside:
-                set_home(model, home)
-            if proto.ir_version >= _FIRST_FREE_IR and not outside:
-                skeleton = shorn(proto)
-        _free_old_weights(model)
-        if not any_opset and widen_bfloat16(model):
-            skeleton = None
-        told = checked and model.meta.get(TOLD)
-        if not any_opset and not told and is_old(model):
-            _name_nodes(model)
-            read_old(model)
-            refresh_shapes(model)
-        elif not told:
-            infer_shapes(model, skeleton)
-    except IntactError as error:
-        raise error if where in error.where else error.at(where) from error
-    _name_nodes(model)
-    return model
+
+    source: Source
+    any_opset: bool
+    checked: bool
+    home: Home | None
+    proto: onnx.ModelProto | None = None
+    outside: list[str] = field(default_factory=list)
+    graph_model: ir.Model | None = None
+    skeleton: onnx.ModelProto | None = None
+    upgraded: bool = False
+
+    @property
+    def model(self) -> ir.Model:
+        """The model, behind the stage that makes it."""
+        assert self.graph_model is not None
+        return self.graph_model
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether the caller has inferred all shapes."""
+        return self.checked and bool(self.model.meta.get(HAS_SHAPES))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is brought to the oldest opset that everything else reads."""
+        return not self.any_opset and not self.has_shapes and is_old(self.model)
+
+
+@dataclass(frozen=True)
+class LoadStage:
+    """One step of `load`.
+
+    Attributes:
+        name: An imperative clause.
+        run: Fills in or changes the state.
+        applies: Whether it runs; None: always.
+    """
+
+    name: str
+    run: Callable[[Loading], None]
+    applies: Callable[[Loading], bool] | None = None
 
 
 def _parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
@@ -145,6 +143,127 @@ def _name_nodes(model: ir.Model) -> None:
                 unnamed.append(node)
             else:
                 seen.add(node.name)
-    names = Namer(model.graph)
+    names = Scene(model.graph).names
     for node in unnamed:
         node.name = names(node.name or f"{node.op_type}_{next((v.name for v in node.outputs if v.name), '')}")
+
+
+def _is_message(state: Loading) -> bool:
+    return not isinstance(state.source, ir.Model)
+
+
+def _is_unchecked_model(state: Loading) -> bool:
+    return isinstance(state.source, ir.Model) and not state.checked
+
+
+def _parse_source(state: Loading) -> None:
+    assert not isinstance(state.source, ir.Model)
+    state.proto = _parse(state.source)
+
+
+def _take_model(state: Loading) -> None:
+    assert isinstance(state.source, ir.Model)
+    state.graph_model = state.source if state.checked else state.source.clone()
+
+
+def _check_model(state: Loading) -> None:
+    proto = to_proto_without_weights(state.model)
+    check_structure(proto, lambda tensor, where: None, any_opset=state.any_opset)
+
+
+def _check_message(state: Loading) -> None:
+    assert state.proto is not None
+    check_tensor = partial(_check_tensor, home=state.home, outside=state.outside)
+    check_structure(state.proto, check_tensor, any_opset=state.any_opset)
+
+
+def _free_sizes(state: Loading) -> None:
+    assert state.proto is not None
+    free_negative(state.proto)
+
+
+def _convert_message(state: Loading) -> None:
+    assert state.proto is not None
+    state.graph_model = _convert(state.proto)
+
+
+def _find_external_data(state: Loading) -> None:
+    assert state.home is not None
+    set_home(state.model, state.home)
+
+
+def _keep_message(state: Loading) -> None:
+    """Inference may use the message up: the model is made, and shares its tensors."""
+    assert state.proto is not None
+    if state.proto.ir_version >= _FIRST_FREE_IR and not state.outside:
+        state.skeleton = move_large_tensors_to_inputs(state.proto)
+
+
+def _widen_bfloat16(state: Loading) -> None:
+    if widen_bfloat16(state.model):
+        state.skeleton = None  # which says bfloat16
+
+
+def _upgrade(state: Loading) -> None:
+    _name_nodes(state.model)
+    upgrade_old(state.model)
+    refresh_shapes(state.model)
+    state.upgraded = True
+
+
+STAGES = (
+    LoadStage("take the model", _take_model, lambda state: not _is_message(state)),
+    LoadStage("check the model", _check_model, _is_unchecked_model),
+    LoadStage("parse the message", _parse_source, _is_message),
+    LoadStage("let -1 be any size", _free_sizes, _is_message),
+    LoadStage("check the message", _check_message, _is_message),
+    LoadStage("convert to onnx-ir", _convert_message, _is_message),
+    LoadStage("find external data", _find_external_data, lambda state: bool(state.home and state.outside)),
+    LoadStage("keep the message for inference", _keep_message, _is_message),
+    LoadStage("free weights from inputs", lambda state: _free_old_weights(state.model)),
+    LoadStage("compute bfloat16 as float32", _widen_bfloat16, lambda state: not state.any_opset),
+    LoadStage("upgrade to opset 9", _upgrade, lambda state: state.is_old),
+    LoadStage(
+        "infer shapes", lambda state: infer_shapes(state.model, state.skeleton),
+        lambda state: not state.has_shapes and not state.upgraded,
+    ),
+    LoadStage("name nodes", lambda state: _name_nodes(state.model)),
+)  # fmt: skip
+"""What `load` does, in order."""
+
+
+def load(
+    source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False,
+    checked: bool = False,
+) -> ir.Model:  # fmt: skip
+    """Load the model in `source` as a copy that the caller may change.
+
+    Every node has a name of its own, nodes stand in topological order, and values have shapes and types
+    where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
+    whose weights had to be inputs, become IR version 4, opsets below 9 become 9, and bfloat16 becomes
+    float32; the size -1 means any size. Nothing is executed, nothing outside the model's folder is opened,
+    and no size is believed before it is compared with the bytes that are there.
+
+    Args:
+        source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
+        folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
+        any_opset: Accept every opset that the onnx package knows, to read and print it, and leave bfloat16
+            as it is; False: 1..25, and what is older than 9 becomes opset 9, or 10 where it has operators
+            that ONNX dropped by then.
+        checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
+    Raises:
+        FileFormatError: Damaged: names the file and the node, tensor or value.
+        UnsupportedError: An IR version, an opset or a tensor kind that we do not read.
+    """
+    where = str(source) if isinstance(source, (str, os.PathLike)) else "model"
+    home = None if folder is None else Home(Path(folder))
+    if home is None and isinstance(source, (str, os.PathLike)):
+        home = Home.of(Path(source))
+    state = Loading(source, any_opset, checked, home)
+    try:
+        for stage in STAGES:
+            if stage.applies is None or stage.applies(state):
+                stage.run(state)
+    except IntactError as error:
+        raise error if where in error.where else error.at(where) from error
+    return state.model

@@ -1,4 +1,4 @@
-"""`save`: a model into a file, whole or not at all, large ones with their weights beside it."""
+"""`save`: write a model atomically, with the weights of a large one beside it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from intact.atomic import check_target, replacing, together
 from intact.graph.core.proto import to_proto, with_subgraphs
-from intact.graph.core.skeleton import placeholder
-from intact.graph.files.io import MAX_BYTES, check, checked_proto
+from intact.graph.core.without_weights import placeholder
+from intact.graph.files.io import MAX_BYTES, check, to_checked_proto
 
 _ALIGN = 4096  # a page, so that readers can map each tensor
 _EMBEDDED = 1024  # bytes up to which a tensor stays in the model file
@@ -29,16 +29,16 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         FileAccessError: The path cannot be written; the old files stay, and nothing else.
     """
     path = Path(path)
-    held = _stored(model)
+    tensors = _initializer_tensors(model)
     if external is None:
-        external = sum(tensor.nbytes for tensor in held.values()) > MAX_BYTES - 2**20
+        external = sum(tensor.nbytes for tensor in tensors.values()) > MAX_BYTES - 2**20
     if external:
         check(model)
         check_target(path)
         with together():  # both behind a link, if `path` is one: a model finds its data in its own folder
-            _save_external(model, Path(os.path.realpath(path)), held)
+            _save_external(model, Path(os.path.realpath(path)), tensors)
     else:
-        _write(checked_proto(model), path)
+        _write(to_checked_proto(model), path)
 
 
 def _write(proto: onnx.ModelProto, path: Path) -> None:
@@ -46,15 +46,15 @@ def _write(proto: onnx.ModelProto, path: Path) -> None:
         file.write(proto.SerializeToString(deterministic=True))
 
 
-def _stored(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
+def _initializer_tensors(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
     graphs = with_subgraphs(model.graph)
     values = (v for graph in graphs for v in graph.initializers.values())
     return {v: v.const_value for v in values if v.const_value is not None}
 
 
-def _save_external(model: ir.Model, path: Path, held: dict[ir.Value, ir.TensorProtocol]) -> None:
+def _save_external(model: ir.Model, path: Path, tensors: dict[ir.Value, ir.TensorProtocol]) -> None:
     beside = path.with_name(path.name + ".data")
-    large = {v: t for v, t in held.items() if t.nbytes > _EMBEDDED and t.dtype != ir.DataType.STRING}
+    large = {v: t for v, t in tensors.items() if t.nbytes > _EMBEDDED and t.dtype != ir.DataType.STRING}
     try:
         # The data file appears first: a model never names data that are not there.
         with replacing(beside) as file:

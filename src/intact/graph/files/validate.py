@@ -1,4 +1,4 @@
-"""The structure of a model, before anything reads it: names, order, versions, sizes. Errors name the node."""
+"""Check the structure of a model before anything reads it: names, order, versions, sizes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeAlias
 import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.core.check_tensors import check_shape
 from intact.graph.core.proto import node_graphs
-from intact.graph.core.tensors import check_shape
-from intact.graph.infer.expansion import check_expansion
+from intact.graph.infer.inlined_size import check_expansion
 from intact.graph.ops.attributes import FIX
 from intact.graph.opset.schema import check_attributes
 from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS
@@ -41,7 +41,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
         UnsupportedError: An IR version or opset that we do not read.
     """
     _check_ir(proto)
-    versions = _checked_versions(proto.opset_import, any_opset)
+    versions = _check_versions(proto.opset_import, any_opset)
     check_expansion(proto)
     _check_functions(proto, _Rules(check, versions), any_opset)
     _refuse_twice([info.name for info in proto.graph.output], "output")
@@ -84,8 +84,8 @@ def _check_ir(proto: onnx.ModelProto) -> None:
         )
 
 
-def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
-    """The opset of each domain."""
+def _check_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
+    """Return the opset of each domain."""
     low, high = MIN_READ_OPSET, onnx.defs.onnx_opset_version() if any_opset else MAX_READ_OPSET
     for entry in opsets:
         if entry.domain in ("", "ai.onnx") and not low <= entry.version <= high:
@@ -110,15 +110,15 @@ def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool
 
 
 def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> None:
-    known = {(f.domain, f.name, f.overload) for f in proto.functions}
-    if len(known) < len(proto.functions):
+    function_ids = {(f.domain, f.name, f.overload) for f in proto.functions}
+    if len(function_ids) < len(proto.functions):
         raise FileFormatError("functions", "the same function twice", "each function once", FIX)
     for function in proto.functions:
         where = f"function '{function.name}'"
         names = function.name, function.domain, function.overload
         _require_text(where, *names, *function.input, *function.output)
         try:
-            own = _checked_versions(function.opset_import, any_opset) if function.opset_import else {}
+            own = _check_versions(function.opset_import, any_opset) if function.opset_import else {}
         except (FileFormatError, UnsupportedError) as error:
             raise error.at(where) from error
         body = _Body(where, list(function.input), [], list(function.output))
@@ -192,7 +192,7 @@ def _require_text(where: str, *texts: object) -> None:
 
 
 def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
-    """The names of `visible` that the node and its subgraphs read."""
+    """Return the names of `visible` that the node and its subgraphs read."""
     NODE_PORTS.check(len(node.input) + len(node.output), where)
     _require_text(where, node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
     used = set(filter(None, node.input))
@@ -241,14 +241,14 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:
-    """The names that `graph` reads from outside."""
+    """Return the names that `graph` reads from outside."""
     used = {name for node in graph.node for name in node.input if name}
     for node in graph.node:
         for inner in node_graphs(node):
             used |= _free_names(inner)
-    made = {name for node in graph.node for name in node.output}
-    made |= {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    return used - made
+    defined = {name for node in graph.node for name in node.output}
+    defined |= {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    return used - defined
 
 
 def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, int], at: str) -> list[int]:
@@ -295,7 +295,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 
 def node_label(node: onnx.NodeProto, index: int, at: str = "") -> str:
-    """How errors call a node: by its name, or by its operator, first output and place."""
+    """Return how errors call a node: by its name, or by its operator, first output and place."""
     if node.name:
         return f"{at}node '{node.name}' ({node.op_type})"
     return f"{at}node {index} ({node.op_type or '?'}) of output '{next(iter(node.output), '')}'"

@@ -1,4 +1,4 @@
-"""Branches of an If as models of their own, and put back; inputs whose values say which branch is taken."""
+"""Extract the branches of an If as models, put them back, and find the inputs that select a branch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from intact.graph.core.build import Namer, tensor_of
+from intact.graph import ops
+from intact.graph.core.build import tensor_of
 from intact.graph.core.constants import Constants, foldable
-from intact.graph.core.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
-from intact.graph.core.view import is_op
-from intact.graph.infer.inference import TOLD
+from intact.graph.core.proto import all_nodes, show_type, values_of, with_subgraphs
+from intact.graph.core.quantization_view import is_op
+from intact.graph.core.scene import Scene
+from intact.graph.infer.inference import HAS_SHAPES
+from intact.graph.ops import attributes
+from intact.graph.ops.attributes import subgraphs
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""
@@ -53,7 +57,7 @@ class Branch:
     def model(self) -> ir.Model:
         """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
         of the main graph are inputs under the same names, or initializers where that is constant."""
-        return _cut(self.around, self.node.attributes[self.side].as_graph())
+        return _extract_branch(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
@@ -64,16 +68,16 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
     """
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
-            branch = node.attributes[side].as_graph()
-            made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
+            branch = ops.If.branch(node, side)
+            inner_values, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
             tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
-            if tensors and all(value in made for value in branch.outputs):
+            if tensors and all(value in inner_values for value in branch.outputs):
                 constants = Constants(model.graph)
                 reads = tuple(value.name or "" for value in outer if value not in constants)
                 yield Branch(model, node, side, reads)
 
 
-def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
+def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
     """A model of a clone of `branch`."""
     constants, outer = Constants(model.graph), _outer_values(branch)
     graph = branch.clone(allow_outer_scope_values=True)
@@ -91,22 +95,22 @@ def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
     graph.opset_imports.update(model.graph.opset_imports)
     cut = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
     # Inference within the model told all that it can tell, but for what it did not know to be constant.
-    cut.meta[TOLD] = not any(value in constants and _steers_shapes(value) for value in outer)
+    cut.meta[HAS_SHAPES] = not any(value in constants and _steers_shapes(value) for value in outer)
     return cut
 
 
 def _steers_shapes(value: ir.Value) -> bool:
-    """Whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
+    """Return whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
     tensor = value.const_value
     return tensor is None or tensor.size <= _AXES or tensor.dtype in (ir.DataType.INT64, ir.DataType.INT32)
 
 
 def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
-    """The inputs of the model that these values of its main graph are computed from."""
+    """List the model inputs that the named values of its main graph are computed from."""
     wanted = set(names)
     for node in reversed(model.graph):
         if wanted.intersection(value.name for value in node.outputs):
-            inside = [value for graph in own_graphs(node) for value in _outer_values(graph)]
+            inside = [value for graph in subgraphs(node) for value in _outer_values(graph)]
             wanted |= {value.name or "" for value in (*node.inputs, *inside) if value is not None}
     inputs = [value.name or "" for value in model.graph.inputs]
     return [name for name in inputs if name in wanted and name not in model.graph.initializers]
@@ -125,53 +129,53 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """What the nodes of `graph`, and of graphs within, read of the graphs around it."""
-    inner = {value for one in with_subgraphs(graph) for value in values_of(one)}
+    """Return what the nodes of `graph`, and of graphs within, read of the graphs around it."""
+    inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
 
 
 def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
-    """Let `part`, which was made of ``branch.model``, be the branch, in place; `part` is used up.
+    """Replace a branch by `part`, a rewritten ``branch.model``, in place; `part` is used up.
 
     Values keep their names unless the main graph has them.
     """
-    node = next(one for one in model.graph if one.name == branch.node.name)
-    old = node.attributes[branch.side].as_graph()
+    node = next(candidate for candidate in model.graph if candidate.name == branch.node.name)
+    old = ops.If.branch(node, branch.side)
     old.remove(list(old))
     outer = {value.name: value for value in values_of(model.graph)}
     graph = part.graph
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
-    names = Namer(model.graph)
-    for value in (value for one in with_subgraphs(graph) for value in values_of(one)):
+    names = Scene(model.graph).names
+    for value in (value for candidate in with_subgraphs(graph) for value in values_of(candidate)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")
-    nodes, outputs, held = list(graph), list(graph.outputs), list(graph.initializers.values())
+    nodes, outputs, initializers = list(graph), list(graph.outputs), list(graph.initializers.values())
     graph.outputs.clear()
     graph.initializers.clear()
     graph.remove(nodes)
-    made = ir.Graph([], outputs, nodes=nodes, initializers=held, name=old.name)
-    node.attributes[branch.side] = ir.AttrGraph(branch.side, made)
+    new_branch = ir.Graph([], outputs, nodes=nodes, initializers=initializers, name=old.name)
+    attributes.put(node, branch.side, new_branch)
     model.graph.opset_imports.update(part.graph.opset_imports)
 
 
 def deciding_inputs(model: ir.Model) -> list[str]:
     """Inputs of one whole number or truth each, whose values alone (and the sizes of inputs) say which branch
     an If of the main graph takes: a sample rate, whether there is a cache."""
-    found: dict[ir.Value, None] = {}
+    inputs: dict[ir.Value, None] = {}
     constants = Constants(model.graph)
     for node in model.graph:
         if is_op(node, "If"):
             read = _sources(node.inputs[0], constants)
             if read is not None:
-                found |= dict.fromkeys(read)
-    return [value.name or "" for value in model.graph.inputs if value in found]
+                inputs |= dict.fromkeys(read)
+    return [value.name or "" for value in model.graph.inputs if value in inputs]
 
 
 def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value] | None:
-    """The single numbers among the inputs that decide `condition`; None where anything else does."""
-    waiting, seen, found = [condition], set[ir.Value](), list[ir.Value]()
+    """Return the single numbers among the inputs that decide `condition`; None where anything else does."""
+    waiting, seen, inputs = [condition], set[ir.Value](), list[ir.Value]()
     while waiting:
         value = waiting.pop()
         if value is None or value in seen or value in constants:
@@ -179,14 +183,14 @@ def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value]
         seen.add(value)
         node = value.producer()
         if value.is_graph_input() and _is_one_number(value):
-            found.append(value)
+            inputs.append(value)
         elif node is not None and is_op(node, "Shape", "Size"):
             continue
         elif node is not None and foldable(node):
             waiting.extend(node.inputs)
         else:
             return None
-    return found
+    return inputs
 
 
 def _is_one_number(value: ir.Value) -> bool:

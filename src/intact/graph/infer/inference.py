@@ -1,4 +1,4 @@
-"""Shapes and types of every value, where the operators tell them."""
+"""Infer shapes and types of all values of a model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.core.proto import INFERRED, node_graphs, own_graphs, proto_graphs
-from intact.graph.core.skeleton import say_onesided, to_skeleton
-from intact.graph.core.tensors import check_shape
-from intact.graph.core.wording import first_line
-from intact.graph.infer.growth import vectors_stay_small
-from intact.graph.infer.like_first import with_results_like_first
-from intact.graph.infer.pools import behind_pools, settled_pools
+from intact.graph.core.check_tensors import check_shape
+from intact.graph.core.error_text import first_line
+from intact.graph.core.proto import INFERRED, node_graphs, proto_graphs
+from intact.graph.core.without_weights import say_onesided, to_proto_without_weights
+from intact.graph.infer.ceil_mode_pools import behind_pools, infer_with_pools
+from intact.graph.infer.same_shape_operators import with_results_like_first
+from intact.graph.infer.shape_vector_limits import vectors_stay_small
+from intact.graph.ops.attributes import subgraphs
 
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
 
-TOLD = "intact.told"
+HAS_SHAPES = "intact.told"
 """In a model's meta: whether inference has told all that it can tell."""
 
 MAX_VECTOR = 2**20
@@ -37,26 +38,26 @@ def infer_shapes(model: ir.Model, skeleton: onnx.ModelProto | None = None) -> No
 
     Args:
         model: Any.
-        skeleton: What `to_skeleton` makes of it, where that is there already; it is changed.
+        skeleton: What `to_proto_without_weights` makes of it, where that is there already; it is changed.
     Raises:
         FileFormatError: The operators contradict each other; names the node.
     """
-    skeleton = to_skeleton(model) if skeleton is None else skeleton
+    skeleton = to_proto_without_weights(model) if skeleton is None else skeleton
     try:
-        made = inferred(skeleton).graph
+        inferred_graph = infer_proto_shapes(skeleton).graph
     except FileFormatError as contradiction:
         try:
-            made = inferred(undeclared(skeleton)).graph
+            inferred_graph = infer_proto_shapes(without_declared_shapes(skeleton)).graph
         except FileFormatError:
             raise contradiction from None
-        _forget_told(model.graph, made)
+        _forget_told(model.graph, inferred_graph)
     if behind := behind_pools(skeleton.graph):
-        _forget_told(model.graph, made, behind)
-    _merge(model.graph, made)
+        _forget_told(model.graph, inferred_graph, behind)
+    _merge(model.graph, inferred_graph)
 
 
 def refresh_shapes(model: ir.Model) -> None:
-    """Infer again what the file did not say, in place: after a rewrite the operators may tell more.
+    """Infer shapes and types again, in place, except those that the file declares.
 
     Raises:
         FileFormatError: As for `infer_shapes`.
@@ -72,7 +73,7 @@ def guess_shapes(model: ir.Model) -> None:
     """
     _forget(model)
     with contextlib.suppress(*_ERRORS):
-        _merge(model.graph, _infer(to_skeleton(model), True, strict=False, checked=False).graph)
+        _merge(model.graph, _infer(to_proto_without_weights(model), True, strict=False, checked=False).graph)
 
 
 def _forget(model: ir.Model) -> None:
@@ -83,36 +84,36 @@ def _forget(model: ir.Model) -> None:
 
 
 def _forget_told(graph: ir.Graph, inferred: onnx.GraphProto, names: Collection[str] | None = None) -> None:
-    """Forget shapes that `inferred` tells; `names`: these alone, and none in the graphs of nodes."""
+    """Forget shapes that `infer_proto_shapes` tells; `names`: of these alone, not in subgraphs."""
     infos = (*inferred.value_info, *inferred.output)
-    told = {info.name for info in infos if info.type.tensor_type.HasField("shape")}
+    inferred_names = {info.name for info in infos if info.type.tensor_type.HasField("shape")}
     for value in (value for node in graph for value in node.outputs):
-        if value.name in told and (names is None or value.name in names):
+        if value.name in inferred_names and (names is None or value.name in names):
             value.shape = None
     for inner, proto in _inside(graph, inferred) if names is None else ():
         _forget_told(inner, proto)
 
 
 def _inside(graph: ir.Graph, proto: onnx.GraphProto) -> Iterator[tuple[ir.Graph, onnx.GraphProto]]:
-    """The graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
+    """Yield the graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
     for node, same in zip(graph, proto.node, strict=True):
-        if inside := own_graphs(node):
+        if inside := subgraphs(node):
             yield from zip(inside, node_graphs(same), strict=True)
 
 
-def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
+def without_declared_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
     """`proto` without the shapes that it, or a graph in it, declares for what nodes make; types stay."""
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
     for graph in proto_graphs(bare):
-        made = {name for node in graph.node for name in node.output}
+        inner_names = {name for node in graph.node for name in node.output}
         for info in (*graph.value_info, *graph.output):
-            if info.name in made:
+            if info.name in inner_names:
                 info.type.tensor_type.ClearField("shape")
     return bare
 
 
-def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelProto:
+def infer_proto_shapes(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelProto:
     """`skeleton` with the shapes and types that its operators tell.
 
     Args:
@@ -126,7 +127,7 @@ def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelPro
             say_onesided(node)
     try:
         return with_results_like_first(
-            skeleton, lambda whole: settled_pools(whole, lambda proto: _infer(proto, follow, strict=True))
+            skeleton, lambda whole: infer_with_pools(whole, lambda proto: _infer(proto, follow, strict=True))
         )
     except _ERRORS as error:
         problem = error
@@ -191,11 +192,11 @@ def _largest(tensor: onnx.TensorProto) -> float:
 
 def _within_operator(text: str) -> bool:
     """Whether ONNX stumbles over its own definition of an operator (MeanVarianceNormalization's axes)."""
-    found = _NODE.findall(text)
-    if len(found) < 2:
+    nodes = _NODE.findall(text)
+    if len(nodes) < 2:
         return False
     try:
-        schema = onnx.defs.get_schema(found[0][0])
+        schema = onnx.defs.get_schema(nodes[0][0])
     except onnx.defs.SchemaError:
         return False
     return any(getattr(schema, name) for name in ("has_function", "has_context_dependent_function"))
@@ -230,9 +231,9 @@ def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
 
 def _wrong(text: str) -> FileFormatError:
     where = "model"
-    if found := _NODE.search(text):
-        where = f"node '{found[2]}' ({found[1]})" if found[2] else f"a node ({found[1]})"
-        text = _NODE.split(text[found.end() :])[0].strip()  # the first error; the others follow from it
+    if match := _NODE.search(text):
+        where = f"node '{match[2]}' ({match[1]})" if match[2] else f"a node ({match[1]})"
+        text = _NODE.split(text[match.end() :])[0].strip()  # the first error; the others follow from it
     return FileFormatError(
         where, f"shapes or types that do not fit: {text[:300]}", "a valid graph", "export the model again"
     )
@@ -243,7 +244,7 @@ DOUBTFUL = "intact.doubtful"
 
 
 def forget_doubtful_names(model: ir.Model) -> None:
-    """Forget, in place, which inner sizes the file calls as it calls an input's, and no operator does.
+    """Forget names of inner sizes that equal an input's name only in the file, not by an operator, in place.
 
     Exporters write names that are not one size. Outputs stay as they are declared, marked `DOUBTFUL`.
     """
@@ -252,22 +253,25 @@ def forget_doubtful_names(model: ir.Model) -> None:
     if all(INFERRED in value.meta for value in values):
         return
     try:
-        made = inferred(undeclared(to_skeleton(model))).graph
+        inferred_graph = infer_proto_shapes(without_declared_shapes(to_proto_without_weights(model))).graph
     except FileFormatError:  # a later inference says what is wrong
         return
-    told = {info.name: info.type.tensor_type.shape.dim for info in (*made.value_info, *made.output)}
+    inferred_dims = {
+        info.name: info.type.tensor_type.shape.dim
+        for info in (*inferred_graph.value_info, *inferred_graph.output)
+    }
     for value in values:
-        dims = [dim.dim_param or dim.dim_value or None for dim in told.get(value.name, ())]
+        dims = [dim.dim_param or dim.dim_value or None for dim in inferred_dims.get(value.name, ())]
         declared = _names(value)
         if len(dims) != len(declared):
             dims = [None] * len(declared)
-        kept = [a if a == b or a not in free else None for a, b in zip(declared, dims, strict=True)]
-        if kept == declared:
+        sizes = [a if a == b or a not in free else None for a, b in zip(declared, dims, strict=True)]
+        if sizes == declared:
             continue
         if value.is_graph_output():
             value.meta[DOUBTFUL] = True
         else:
-            value.shape = ir.Shape(kept)
+            value.shape = ir.Shape(sizes)
 
 
 def _names(value: ir.Value) -> list[int | str | None]:

@@ -1,4 +1,4 @@
-"""A model for inputs of certain sizes: what follows from sizes alone is worked out once, not in every run."""
+"""Specialize a model for given input sizes or values: fold what follows from them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, hand_over
-from intact.graph.core.constants import Constants, evaluate_node, foldable
+from intact.graph.core.build import hand_over
+from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.edit import known_sizes, set_shape
-from intact.graph.core.skeleton import SMALL, say_onesided
-from intact.graph.core.view import is_op
-from intact.graph.infer.pools import POOLS, RIGHT_OPSET
+from intact.graph.core.quantization_view import is_op
+from intact.graph.core.scene import Scene
+from intact.graph.core.without_weights import SMALL, say_onesided
+from intact.graph.infer.ceil_mode_pools import POOLS, RIGHT_OPSET
 
 _REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
 """What ONNX's inference raises for a node: of sizes that do not fit, of attributes that it has not."""
@@ -61,8 +62,8 @@ def _fix(model: ir.Model, name: str, shape: Sequence[int], names: dict[str, int]
     """Give an input its sizes; `names` learns those of named dimensions."""
     value = next((v for v in model.graph.inputs if v.name == name), None)
     if value is None:
-        known = ", ".join(v.name or "" for v in model.graph.inputs)
-        raise QuantValueError(f"input '{name}'", "a name that no input has", f"one of {known}", _FIX)
+        input_names = ", ".join(v.name or "" for v in model.graph.inputs)
+        raise QuantValueError(f"input '{name}'", "a name that no input has", f"one of {input_names}", _FIX)
     declared = list(shape) if value.shape is None else list(value.shape)
     fits = len(declared) == len(shape) and all(
         not isinstance(want, int) or want == size for want, size in zip(declared, shape, strict=True)
@@ -96,7 +97,8 @@ class _Walk:
     ) -> None:
         self._as_declared = as_declared
         self._graph, self._names, self._opsets = model.graph, names, dict(model.opset_imports)
-        self._constants, self._free = Constants(model.graph), Namer(model.graph)
+        self._scene = Scene(model.graph)
+        self._constants = self._scene.constants
         self._imports = [onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
         inputs = {value.name or "": value for value in model.graph.inputs}
         self._numbers = {inputs[name]: array for name, array in values.items()}
@@ -108,24 +110,27 @@ class _Walk:
             node = waiting.pop()
             taken = self._number(node.inputs[0]) if is_op(node, "If") else None
             if taken is not None:
-                waiting.extend(reversed(self._inlined(node, bool(taken.reshape(-1)[0]))))
+                waiting.extend(reversed(self._inline_branch(node, bool(taken.reshape(-1)[0]))))
             elif not all(value in self._constants for value in node.outputs):
                 self._visit(node)
 
     def _visit(self, node: ir.Node) -> None:
-        told = self._told(node)
+        inferred_outputs = self._infer_outputs(node)
         for value in node.outputs:
-            if (shape := told.get(value.name or "", value.shape)) is not None:
-                set_shape(value, self._sized(shape, value.shape))
-        if (array := self._computed(node)) is not None:
+            if (shape := inferred_outputs.get(value.name or "", value.shape)) is not None:
+                set_shape(value, self._merge_sizes(shape, value.shape))
+        if (array := self._compute(node)) is not None:
             self._settle(node, array)
 
-    def _sized(self, told: ir.Shape, declared: ir.Shape | None) -> list[int | str | None]:
-        found = [self._size(dim) for dim in told]
-        if not self._as_declared or declared is None or len(declared) != len(told):
-            return found
-        pairs = zip(found, declared, strict=True)
-        return [said if isinstance(said, int) and not isinstance(one, int) else one for one, said in pairs]
+    def _merge_sizes(self, inferred: ir.Shape, declared: ir.Shape | None) -> list[int | str | None]:
+        sizes = [self._size(dim) for dim in inferred]
+        if not self._as_declared or declared is None or len(declared) != len(inferred):
+            return sizes
+        pairs = zip(sizes, declared, strict=True)
+        return [
+            declared_size if isinstance(declared_size, int) and not isinstance(size, int) else size
+            for size, declared_size in pairs
+        ]
 
     def _size(self, dim: int | ir.SymbolicDim) -> int | str | None:
         return dim if isinstance(dim, int) else self._names.get(str(dim.value), dim.value)
@@ -133,7 +138,7 @@ class _Walk:
     # -- numbers
 
     def _number(self, value: ir.Value | None) -> NDArray[Any] | None:
-        """What a small value always is; None where a run decides, and for weights."""
+        """Return what a small value always is; None where a run decides, and for weights."""
         if value is None or value in self._numbers:
             return None if value is None else self._numbers[value]
         sizes = known_sizes(value.shape)
@@ -144,12 +149,12 @@ class _Walk:
         except IntactError:
             return None
 
-    def _computed(self, node: ir.Node) -> NDArray[Any] | None:
-        """What follows from sizes, of a node that makes one value; None for everything else."""
+    def _compute(self, node: ir.Node) -> NDArray[Any] | None:
+        """Return what follows from sizes, of a node that makes one value; None for everything else."""
         if len(node.outputs) != 1 or is_op(node, "QuantizeLinear", "DequantizeLinear"):
             return None  # a pair says what is quantized: the weights of a branch, too
         if is_op(node, "Shape") or is_op(node, "Size"):
-            return _measured(node)
+            return _measure_shape(node)
         inputs = [self._number(value) for value in node.inputs]
         if any(array is None and value is not None for array, value in zip(inputs, node.inputs, strict=True)):
             return None
@@ -167,14 +172,14 @@ class _Walk:
         self._numbers[value] = array
         set_shape(value, array.shape)
         if value.uses() and not value.is_graph_output():
-            made = Inserter(self._graph, node, self._free).constant(f"{value.name}.known", array)
-            self._numbers[made] = array
-            value.replace_all_uses_with(made)
+            constant = self._scene.inserter(node).constant(f"{value.name}.known", array)
+            self._numbers[constant] = array
+            value.replace_all_uses_with(constant)
 
     # -- shapes
 
-    def _told(self, node: ir.Node) -> dict[str, ir.Shape]:
-        """What ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
+    def _infer_outputs(self, node: ir.Node) -> dict[str, ir.Shape]:
+        """Return what ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
         opset = self._opsets.get(node.domain, 1)
         if not node.domain and node.op_type in POOLS:
             opset = max(opset, RIGHT_OPSET)
@@ -194,21 +199,23 @@ class _Walk:
         proto = ir.to_proto(node)
         say_onesided(proto)
         try:
-            found = onnx.shape_inference.infer_node_outputs(
+            inferred_types = onnx.shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=self._imports
             )
         except (*_REFUSALS, RuntimeError, ValueError, TypeError, IndexError):
             return {}
-        return {name: shape for name, type_ in found.items() if (shape := _shape_in(type_)) is not None}
+        return {
+            name: shape for name, type_ in inferred_types.items() if (shape := _shape_in(type_)) is not None
+        }
 
     # -- branches
 
-    def _inlined(self, node: ir.Node, taken: bool) -> list[ir.Node]:
+    def _inline_branch(self, node: ir.Node, taken: bool) -> list[ir.Node]:
         """Put the nodes of the branch that is always taken in place of an If; returns them."""
-        branch = node.attributes["then_branch" if taken else "else_branch"].as_graph()
+        branch = ops.If.branch(node, "then_branch" if taken else "else_branch")
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
-            value.name = self._free(value.name or "")
+            value.name = self._scene.names(value.name or "")
             self._graph.register_initializer(value)
             tensor = value.const_value
             if tensor is not None and tensor.size <= SMALL:
@@ -221,32 +228,32 @@ class _Walk:
         moved = list(branch)
         branch.remove(moved)
         for inner in moved:
-            inner.name = self._free(inner.name or inner.op_type)
+            inner.name = self._scene.names(inner.name or inner.op_type)
             for value in inner.outputs:
-                value.name = self._free(value.name) if value.name else value.name
+                value.name = self._scene.names(value.name) if value.name else value.name
         self._graph.insert_before(node, moved)
-        made = list(branch.outputs)
+        outputs = list(branch.outputs)
         branch.outputs.clear()  # they are no graph's outputs any more
-        for outer, inner_value in zip(node.outputs, made, strict=True):
-            hand_over(node, outer, inner_value, self._free)
+        for outer, inner_value in zip(node.outputs, outputs, strict=True):
+            hand_over(node, outer, inner_value, self._scene.names)
         self._graph.remove(node, safe=True)
         return moved
 
 
-def _measured(node: ir.Node) -> NDArray[Any] | None:
-    """What a Shape or Size makes, where its input's sizes are known."""
+def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
+    """Return what a Shape or Size makes, where its input's sizes are known."""
     value = node.inputs[0]
     sizes = known_sizes(value.shape) if value is not None else None
     if sizes is None:
         return None
     if node.op_type == "Size":
         return np.asarray(math.prod(sizes), np.int64)
-    said = ops.Shape.of(node)
-    return np.asarray(sizes[said.start : said.end], np.int64)
+    form = ops.Shape.of(node)
+    return np.asarray(sizes[form.start : form.end], np.int64)
 
 
 def _shape_in(type_: onnx.TypeProto) -> ir.Shape | None:
-    """The shape of a tensor's type; None where it has none, or one that no tensor has."""
+    """Return the shape of a tensor's type; None where it has none, or one that no tensor has."""
     if not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
         return None
     if any(dim.dim_value < 0 for dim in type_.tensor_type.shape.dim):

@@ -9,6 +9,7 @@ from intact.graph.ops.arithmetic import *
 from intact.graph.ops.attributes import copied as copied
 from intact.graph.ops.attributes import plain as plain
 from intact.graph.ops.attributes import subgraphs as subgraphs
+from intact.graph.ops.compounds import *
 from intact.graph.ops.float_functions import *
 from intact.graph.ops.functions import *
 from intact.graph.ops.logic import *

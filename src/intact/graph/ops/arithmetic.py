@@ -1,4 +1,4 @@
-"""Element by element, of several tensors."""
+"""Records of element-wise operators of several tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of nodes, typed: what a file says in another type is refused by the node's name."""
+"""Read and write attributes of nodes, with types: an error names the node."""
 
 from __future__ import annotations
 
@@ -46,34 +46,119 @@ def texts(node: ir.Node, name: str, default: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(word) for word in _of(node, name, ir.AttributeType.STRINGS, default))
 
 
-def copied(node: ir.Node) -> dict[str, Any]:
-    """All attributes, for a node like this one."""
-    return dict(node.attributes)
+def has(node: ir.Node, name: str) -> bool:
+    """Return whether a node has an attribute."""
+    return name in node.attributes
+
+
+def names(node: ir.Node) -> set[str]:
+    """Return the names of the attributes that a node has."""
+    return set(node.attributes)
+
+
+def has_references(node: ir.Node) -> bool:
+    """Return whether a call of the function around a node gives one of its attributes."""
+    return any(attribute.is_ref() for attribute in node.attributes.values())
+
+
+def has_graphs(node: ir.Node) -> bool:
+    """Return whether an attribute holds graphs, or refers to one that does."""
+    return any(attribute.type in _GRAPHS for attribute in node.attributes.values())
+
+
+def copied(node: ir.Node, *without: str) -> dict[str, Any]:
+    """Copy all attributes but those `without`, for a similar node."""
+    return {name: attribute for name, attribute in node.attributes.items() if name not in without}
+
+
+def values(node: ir.Node) -> dict[str, Any]:
+    """Return the values of attributes, without references."""
+    return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
+
+
+def tensors(node: ir.Node) -> dict[str, ir.TensorProtocol]:
+    """Return the tensors among the attributes, by name."""
+    tensor = ir.AttributeType.TENSOR
+    return {name: a.value for name, a in node.attributes.items() if a.type == tensor and not a.is_ref()}
 
 
 def plain(node: ir.Node) -> dict[str, Any]:
-    """All attributes of an operator that nobody knows, as JSON has them."""
+    """Return all attributes of an unknown operator, as JSON has them."""
     given = {key: attribute.value for key, attribute in node.attributes.items()}
     return {key: list(v) if isinstance(v, tuple | list) else v for key, v in given.items()}
 
 
+def arrays(node: ir.Node) -> dict[str, Any]:
+    """Return all attributes of an unknown operator: text as bytes, tensors as arrays."""
+    return {name: _array(attribute) for name, attribute in node.attributes.items()}
+
+
+def _array(attribute: ir.Attr) -> Any:
+    if attribute.type is ir.AttributeType.STRING:
+        return attribute.as_string().encode()
+    if attribute.type is ir.AttributeType.TENSOR:
+        return attribute.as_tensor().numpy()
+    return attribute.value
+
+
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
-    """The graphs among the attributes."""
-    found: list[ir.Graph] = []
-    for one in node.attributes.values():
-        if one.type == ir.AttributeType.GRAPH:
-            found.append(one.as_graph())
-        elif one.type == ir.AttributeType.GRAPHS:
-            found += one.as_graphs()
-    return found
+    """List the graphs that are attributes of `node` itself."""
+    graphs: list[ir.Graph] = []
+    for attribute in node.attributes.data.values():  # of the dict within: a third of the time
+        if attribute.type == ir.AttributeType.GRAPH:
+            graphs.append(attribute.value)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            graphs.extend(attribute.value)
+    return graphs
+
+
+def graph(node: ir.Node, name: str) -> ir.Graph:
+    """Read an attribute as a graph.
+
+    Raises:
+        FileFormatError: It is left out, or of another type; names the node.
+    """
+    value = _of(node, name, ir.AttributeType.GRAPH, None)
+    if value is None:
+        where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
+        raise FileFormatError(where, "nothing", "a graph", FIX)
+    return value  # type: ignore[no-any-return]
+
+
+def put(node: ir.Node, name: str, value: Any) -> None:
+    """Give `node` an attribute: a number, text, a list of either that is not empty, or one of onnx-ir's."""
+    node.attributes[name] = ir.convenience.convert_attribute(name, value)
+
+
+def take(node: ir.Node, name: str) -> ir.Attr | None:
+    """Remove an attribute and return it; None where it was left out."""
+    return node.attributes.pop(name, None)
+
+
+def remove(node: ir.Node, *names: str) -> None:
+    """Remove attributes, if present."""
+    for name in names:
+        node.attributes.pop(name, None)
+
+
+def clear(node: ir.Node) -> None:
+    """Remove all attributes."""
+    node.attributes.clear()
+
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def _of(node: ir.Node, name: str, kind: ir.AttributeType, default: Any) -> Any:
-    found = node.attributes.get(name)
-    if found is None:
+    attribute = node.attributes.get(name)
+    if attribute is None:
         return default
-    if found.type != kind or found.is_ref():
-        got = f"a reference to '{found.ref_attr_name}'" if found.is_ref() else f"the type {found.type.name}"
+    if attribute.type != kind or attribute.is_ref():
+        got = (
+            f"a reference to '{attribute.ref_attr_name}'"
+            if attribute.is_ref()
+            else f"the type {attribute.type.name}"
+        )
         where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
         raise FileFormatError(where, got, f"the type {kind.name}", FIX)
-    return found.value
+    return attribute.value

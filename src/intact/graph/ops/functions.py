@@ -80,7 +80,7 @@ class Gelu(Function):
     approximate: str = "none"
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """The two forms are two functions."""
         return "Gelu" if self.approximate == "none" else f"Gelu({self.approximate})"
 

@@ -1,4 +1,4 @@
-"""Questions about nodes, answered by the records."""
+"""Look up the record of a node's operator, and ask it questions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.ops import (
     arithmetic,
+    compounds,
     float_functions,
     functions,
     logic,
@@ -26,19 +27,19 @@ from intact.graph.ops import (
 from intact.graph.ops.record import Kind, Look, Operator
 
 _FILES = (
-    arithmetic, float_functions, functions, logic, moves, norms, pools, qoperators, recurrent, reductions,
-    signals, structure, weighted,
+    arithmetic, compounds, float_functions, functions, logic, moves, norms, pools, qoperators, recurrent,
+    reductions, signals, structure, weighted,
 )  # fmt: skip
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:
     """Records by (domain, operator)."""
-    found: dict[tuple[str, str], type[Operator]] = {}
+    records: dict[tuple[str, str], type[Operator]] = {}
     for file in _FILES:
-        for name, one in vars(file).items():
-            if isinstance(one, type) and issubclass(one, Operator) and not one.shared:
-                found[one.domain, name] = one
-    return found
+        for name, record in vars(file).items():
+            if isinstance(record, type) and issubclass(record, Operator) and not record.shared:
+                records[record.domain, record.op_type or name] = record
+    return records
 
 
 BOOK = _records()
@@ -47,7 +48,7 @@ BOOK = _records()
 
 def of_kind(*kinds: Kind) -> frozenset[str]:
     """ONNX's own operators of these kinds."""
-    return frozenset(name for (domain, name), one in BOOK.items() if not domain and one.kind in kinds)
+    return frozenset(name for (domain, name), record in BOOK.items() if not domain and record.kind in kinds)
 
 
 CONVOLUTIONS = of_kind("convolution")
@@ -63,57 +64,57 @@ MOVING = of_kind("move")
 
 
 def record_of(node: ir.Node | None) -> type[Operator] | None:
-    """The record of a node's operator; None where nothing is known of it."""
+    """Return the record of a node's operator; None where nothing is known of it."""
     return None if node is None else BOOK.get((node.domain, node.op_type))
 
 
 def read(node: ir.Node) -> Operator | None:
-    """What a node says, as its operator's record; None where nothing is known of its operator."""
+    """Read a node as its operator's record; None where the book has none."""
     record = record_of(node)
     return None if record is None else record.of(node)
 
 
 def data_inputs(node: ir.Node) -> tuple[int, ...]:
-    """The inputs that hold what a node works on; all, where nothing is known of its operator."""
-    said = read(node)
-    return tuple(range(len(node.inputs))) if said is None else said.data_inputs(node)
+    """Return the indices of a node's data inputs; all, where the book has no record."""
+    record = read(node)
+    return tuple(range(len(node.inputs))) if record is None else record.data_inputs(node)
 
 
 def weight_axis(node: ir.Node) -> int | None:
-    """The axis of a node's weight along which output channels lie; None where its operator has no weight."""
-    said = read(node)
-    return None if said is None else said.weight_axis
+    """Return the output-channel axis of a node's weight; None where its operator has no weight."""
+    record = read(node)
+    return None if record is None else record.weight_axis
 
 
-def called(node: ir.Node) -> str:
-    """What people call what a node computes: mostly its operator."""
-    said = read(node)
-    return node.op_type if said is None else said.called
+def display_name(node: ir.Node) -> str:
+    """Return how reports call what a node computes: mostly its operator."""
+    record = read(node)
+    return node.op_type if record is None else record.display_name
 
 
 def is_exact(node: ir.Node) -> bool:
-    """Whether every runtime makes the same floats of the same inputs; False where nothing is known."""
-    said = read(node)
-    return said is not None and said.is_exact
+    """Return whether every runtime makes the same floats of the same inputs; False where nothing is known."""
+    record = read(node)
+    return record is not None and record.is_exact
 
 
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
-    """What a node makes of arrays and numbers, element by element, in float64.
+    """Return what a node makes of arrays and numbers, element by element, in float64.
 
     None where no record says, or where the node has not the operands that its operator needs.
     """
-    said = read(node)
-    if said is None or said.curve is None:
+    record = read(node)
+    if record is None or record.curve is None:
         return None
     try:
-        signature(said.curve).bind(*operands)
+        signature(record.curve).bind(*operands)
     except TypeError:
         return None
-    return said.curve(*operands)
+    return record.curve(*operands)
 
 
 def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
-    """Whether a node's operator is of one of these kinds."""
+    """Return whether a node's operator is of one of these kinds."""
     record = record_of(node)
     return record is not None and record.kind in kinds
 
@@ -131,8 +132,8 @@ def computes(node: ir.Node, constants: Look) -> str:
         node: Of any operator.
         constants: Tells what a value always is, None where it depends on an input.
     """
-    said = read(node)
-    return "it computes" if said is None else said.computes(node, constants)
+    record = read(node)
+    return "it computes" if record is None else record.computes(node, constants)
 
 
 def quantized_before(node: ir.Node, constants: Look) -> str:
@@ -141,7 +142,7 @@ def quantized_before(node: ir.Node, constants: Look) -> str:
         return why
     record = record_of(node)
     # Codes may be equal where floats are not: it would pick another, which has the same code.
-    told = (
+    uses_indices = (
         record is not None and record.picks and any(v.uses() or v.is_graph_output() for v in node.outputs[1:])
     )
-    return "its indices are used, and equal codes would change them" if told else ""
+    return "its indices are used, and equal codes would change them" if uses_indices else ""

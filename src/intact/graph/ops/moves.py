@@ -69,7 +69,7 @@ class Transpose(Rearrangement):
     perm: tuple[int, ...] | None = None
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """The axis of the input that each axis of the output is.
+        """Return the axis of the input that each axis of the output is.
 
         Raises:
             FileFormatError: `perm` is not one of `rank` axes.
@@ -194,7 +194,7 @@ class Pad(Move):
         return f"it pads with {fill:g}, which is no code of every grid; 0 is"
 
     def fill(self, node: ir.Node, constants: Look) -> float | None:
-        """The number that it fills with; None where that is computed, or the mode is another."""
+        """Return the number that it fills with; None where that is computed, or the mode is another."""
         if self.mode != "constant":
             return None
         given = node.inputs[2] if len(node.inputs) > 2 else None
@@ -212,12 +212,12 @@ class Pad(Move):
         pads, axes = constants(given), np.arange(rank) if places is None else constants(places)
         if pads is None or axes is None or pads.size != 2 * axes.size:
             return None
-        found = [(0, 0)] * rank
+        all_sides = [(0, 0)] * rank
         for axis, before, behind in zip(axes.reshape(-1), *pads.reshape(2, -1), strict=True):
             if not -rank <= axis < rank:
                 return None
-            found[int(axis)] = int(before), int(behind)
-        return found
+            all_sides[int(axis)] = int(before), int(behind)
+        return all_sides
 
 
 def fills_below_all(node: ir.Node, constants: Look) -> bool:

@@ -1,4 +1,4 @@
-"""Each element scaled by what elements along some axes are together."""
+"""Records of normalizations: elements scaled by statistics along some axes."""
 
 from __future__ import annotations
 

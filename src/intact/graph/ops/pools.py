@@ -1,4 +1,4 @@
-"""Pools that compute; those that pick an element stand in `moves`."""
+"""Records of pools that compute; those that pick an element are in `moves`."""
 
 from __future__ import annotations
 

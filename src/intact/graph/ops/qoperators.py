@@ -40,7 +40,7 @@ class QOperator(Operator, shared=True):
         return 1.0
 
     def scale_axis(self, rank: int) -> int:
-        """The axis of a weight of `rank` axes along which a vector of scales lies."""
+        """Return the axis of a weight of `rank` axes along which a vector of scales lies."""
         return rank - 1
 
 
@@ -118,7 +118,7 @@ class QLinearSoftmax(QOperator):
     axis: int | None = None
 
     def is_along_last(self, rank: int | None) -> bool:
-        """Whether it is over the last axis alone; of an unknown rank only where it says so."""
+        """Return whether it is over the last axis alone; of an unknown rank only where it says so."""
         axis = self.axis if self.axis is not None else 1 if self.opset < 13 else -1
         return axis == -1 or axis + 1 == rank
 

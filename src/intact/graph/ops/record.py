@@ -33,6 +33,7 @@ Kind = Literal[
     "quantizer",  # between floats and codes
     "attention",  # several products in one node
     "quantized",  # one of the others, on codes
+    "compound",  # several of the others in one node
 ]
 Look = Callable[[ir.Value | None], NDArray[Any] | None]
 """What a value always is; None where it depends on an input. Callers find constants in their own ways."""
@@ -45,6 +46,7 @@ class Operator:
     Attributes:
         kind: What it does.
         domain: Where its name means this; "" for ONNX's own.
+        op_type: Its name there, where its record has another one.
         data: The inputs that hold what it works on; None: all. The others are parameters: sizes, axes.
         channels: The axis of its output's channels, where it has weights for each; None: it knows none.
         keeps_all: A move that hands each element on once.
@@ -57,6 +59,7 @@ class Operator:
 
     kind: ClassVar[Kind]
     domain: ClassVar[str] = ""
+    op_type: ClassVar[str] = ""
     data: ClassVar[tuple[int, ...] | None] = (0,)
     channels: ClassVar[int | None] = None
     keeps_all: ClassVar[bool] = False
@@ -71,7 +74,7 @@ class Operator:
 
     @classmethod
     def of(cls, node: ir.Node) -> Self:
-        """What `node` says; defaults for what it leaves out.
+        """Return what `node` says; defaults for what it leaves out.
 
         Raises:
             FileFormatError: An attribute is of another type; names the node.
@@ -81,9 +84,9 @@ class Operator:
         return cls(**{name: read(node) for name, read in readers.items() if name in given})
 
     @property
-    def called(self) -> str:
-        """What people call it with these attributes."""
-        return type(self).__name__
+    def display_name(self) -> str:
+        """How reports call it with these attributes."""
+        return self.op_type or type(self).__name__
 
     @property
     def weight_axis(self) -> int | None:
@@ -96,7 +99,7 @@ class Operator:
         return self.exact
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
-        """The inputs of `node` that hold what it works on."""
+        """Return the inputs of `node` that hold what it works on."""
         return tuple(range(len(node.inputs))) if self.data is None else self.data
 
     def computes(self, node: ir.Node, constants: Look) -> str:
@@ -113,23 +116,24 @@ _READERS: Mapping[Any, tuple[Callable[..., Any], Any]] = {
     str: (attributes.text, ""),
     tuple: (attributes.integers, ()),
     tuple[str, ...]: (attributes.texts, ()),
+    tuple[float, ...]: (attributes.floatings, ()),
 }
 
 
 @cache
 def _readers(record: Callable[..., Operator]) -> dict[str, Callable[[ir.Node], Any]]:
-    """How each attribute of a record is read, by the type that its field declares."""
+    """Return how each attribute of a record is read, by the type that its field declares."""
     assert isinstance(record, type)
     hints = get_type_hints(record)
-    found: dict[str, Callable[[ir.Node], Any]] = {}
-    for one in fields(record):
-        options = [option for option in get_args(hints[one.name]) if option is not type(None)]
-        optional = isinstance(hints[one.name], UnionType)
-        kind = options[0] if optional else hints[one.name]
+    readers: dict[str, Callable[[ir.Node], Any]] = {}
+    for field in fields(record):
+        options = [option for option in get_args(hints[field.name]) if option is not type(None)]
+        optional = isinstance(hints[field.name], UnionType)
+        kind = options[0] if optional else hints[field.name]
         read, nothing = _READERS[kind if kind in _READERS else get_origin(kind)]
-        found[one.name] = partial(_called, read, one.name, nothing)
-    return found
+        readers[field.name] = partial(_read_attribute, read, field.name, nothing)
+    return readers
 
 
-def _called(read: Callable[..., Any], name: str, nothing: Any, node: ir.Node) -> Any:
+def _read_attribute(read: Callable[..., Any], name: str, nothing: Any, node: ir.Node) -> Any:
     return read(node, name, nothing)

@@ -1,4 +1,4 @@
-"""One step after the other, with a state."""
+"""Records of LSTM, GRU and RNN."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Recurrent(Operator, shared=True):
         return both[self.direction]
 
     def unusual(self, node: ir.Node) -> str:
-        """What of `node` hardly any model has, and no kernel of ours does; "" for nothing."""
+        """Return what of `node` hardly any model has, and no kernel of ours does; "" for nothing."""
         if self.clip is not None:
             return f"it clips what goes into its gates to {self.clip:g}"
         return self._unusual_functions()

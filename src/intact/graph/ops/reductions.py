@@ -1,4 +1,4 @@
-"""One number for the elements along some axes, and what compares or sorts them."""
+"""Records of reductions, comparisons and sorts along axes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reduction(Operator, shared=True):
     noop_with_empty_axes: int = 0
 
     def axes_of(self, node: ir.Node, constants: Look) -> tuple[int, ...] | None:
-        """The axes that `node` names, () for none; None where they are computed."""
+        """Return the axes that `node` names, () for none; None where they are computed."""
         given = node.inputs[1] if len(node.inputs) > 1 else None
         if given is None:
             return self.axes or ()

@@ -1,4 +1,4 @@
-"""What computes no floats by itself: sizes, types, indices, subgraphs, states, pairs."""
+"""Records of operators without float arithmetic: shapes, casts, control flow, quantizers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from intact.graph.ops import attributes
 from intact.graph.ops.record import Kind, Operator
 
 DRAWING = frozenset({
@@ -51,9 +52,9 @@ class ConstantOfShape(Shaped):
 
     @staticmethod
     def fill(node: ir.Node) -> float:
-        """The number that every element has."""
-        given = node.attributes.get("value")
-        return 0.0 if given is None else float(given.as_tensor().numpy().reshape(-1)[0])
+        """Return the number that every element has."""
+        given = attributes.tensors(node).get("value")
+        return 0.0 if given is None else float(given.numpy().reshape(-1)[0])
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,26 @@ class Control(Operator, shared=True):
     kind: ClassVar[Kind] = "control"
     data: ClassVar[tuple[int, ...] | None] = None
 
+    @staticmethod
+    def body(node: ir.Node) -> ir.Graph:
+        """Return the graph that a Loop or Scan repeats.
+
+        Raises:
+            FileFormatError: The node has none.
+        """
+        return attributes.graph(node, "body")
+
 
 @dataclass(frozen=True)
 class If(Control):
-    pass
+    @staticmethod
+    def branch(node: ir.Node, side: str) -> ir.Graph:
+        """Return the graph of "then_branch" or "else_branch".
+
+        Raises:
+            FileFormatError: The node has none.
+        """
+        return attributes.graph(node, side)
 
 
 @dataclass(frozen=True)
@@ -115,7 +132,11 @@ class Loop(Control):
 
 @dataclass(frozen=True)
 class Scan(Control):
-    pass
+    num_scan_inputs: int = 0
+    scan_input_axes: tuple[int, ...] = ()
+    scan_input_directions: tuple[int, ...] = ()
+    scan_output_axes: tuple[int, ...] = ()
+    scan_output_directions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,3 +164,24 @@ class DequantizeLinear(Operator):
     axis: int | None = None
     block_size: int = 0
     output_dtype: int = 0
+
+
+@dataclass(frozen=True)
+class TensorMarker(Operator):
+    """The marker of a tensor, on which our exporters hang its grid. Inputs: data, amax, amin."""
+
+    kind: ClassVar[Kind] = "quantizer"
+    domain: ClassVar[str] = "intact"
+    op_type: ClassVar[str] = "FakeQuantize"
+    exact: ClassVar[bool] = False
+    data: ClassVar[tuple[int, ...] | None] = None
+    axis: tuple[int, ...] = ()
+    block_size: int = 0
+    format: str = ""
+    narrow: int = 0
+
+
+def stored_tensor(node: ir.Node | None) -> ir.TensorProtocol | None:
+    """Return the tensor that a Constant holds, as `value`; None for other nodes and other forms."""
+    is_constant = node is not None and not node.domain and node.op_type == "Constant"
+    return attributes.tensors(node).get("value") if is_constant and node is not None else None

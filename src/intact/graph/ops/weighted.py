@@ -1,4 +1,4 @@
-"""Convolutions and products."""
+"""Records of convolutions, products and Attention."""
 
 from __future__ import annotations
 
@@ -73,7 +73,17 @@ class MatMul(Operator):
 
 @dataclass(frozen=True)
 class Attention(Operator):
-    """Scores, Softmax and weighted sum in one node."""
+    """Scores, Softmax and weighted sum in one node. A window of -1 reaches all keys; without a scale it is
+    ``1 / sqrt(size of a head)``.
+    """
 
     kind: ClassVar[Kind] = "attention"
     data: ClassVar[tuple[int, ...] | None] = (0, 1, 2)
+    q_num_heads: int = 0
+    kv_num_heads: int = 0
+    scale: float | None = None
+    softcap: float = 0.0
+    is_causal: int = 0
+    left_window_size: int = -1
+    right_window_size: int = -1
+    qk_matmul_output_mode: int = 0

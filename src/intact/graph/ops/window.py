@@ -30,7 +30,7 @@ class Windowed(Operator, shared=True):
         return self.dilations or (1,) * rank
 
     def pads_of(self, kernel: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...] | None:
-        """What is added in front of each axis, then behind each, for images of `sizes`.
+        """Return what is added in front of each axis, then behind each, for images of `sizes`.
 
         Returns:
             None where that follows from a size that is not known.
@@ -45,27 +45,27 @@ class Windowed(Operator, shared=True):
         for size, k, stride, dilation in axes:
             if not isinstance(size, int) and stride != 1:
                 return None
-            known = size if isinstance(size, int) else 1
-            total = max(0, (-(-known // stride) - 1) * stride + (k - 1) * dilation + 1 - known)
+            size_or_one = size if isinstance(size, int) else 1
+            total = max(0, (-(-size_or_one // stride) - 1) * stride + (k - 1) * dilation + 1 - size_or_one)
             less, more = total // 2, total - total // 2
             before.append(more if self.auto_pad == "SAME_LOWER" else less)
             after.append(less if self.auto_pad == "SAME_LOWER" else more)
         return *before, *after
 
     def positions(self, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
-        """How often the window fits along each axis; the same name wherever that is the same."""
+        """Return how often the window fits along each axis; the same name wherever that is the same."""
         rank = len(sizes)
         pads = self.pads or (0,) * 2 * rank
-        found: list[Dim] = []
+        counts: list[Dim] = []
         axes = zip(sizes, kernel, self.strides_of(rank), self.dilations_of(rank), strict=True)
         for axis, (size, k, stride, dilation) in enumerate(axes):
             if not isinstance(k, int) or size is None:
-                found.append(None)
+                counts.append(None)
                 continue
             reach = 0 if self.auto_pad.startswith("SAME") else (k - 1) * dilation
             around = pads[axis] + pads[axis + rank] if self.auto_pad == "NOTSET" else 0
-            found.append(_steps(size, around - reach + stride - 1, stride))
-        return found
+            counts.append(_steps(size, around - reach + stride - 1, stride))
+        return counts
 
 
 def _steps(size: int | str, more: int, stride: int) -> int | str:

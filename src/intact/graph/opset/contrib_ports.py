@@ -1,4 +1,4 @@
-"""Inputs and outputs of the operators of com.microsoft, of which the onnx package has no schemas."""
+"""Table of inputs and outputs of com.microsoft operators, for which onnx has no schemas."""
 
 from __future__ import annotations
 

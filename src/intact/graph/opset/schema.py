@@ -52,14 +52,25 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
         _OWN_CHECKS[node.op_type](node, given, where)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
-        found = given.get(name)
-        if found is None:
+        given_attribute = given.get(name)
+        if given_attribute is None:
             if required:
                 raise FileFormatError(f"{where}: attribute '{name}'", "nothing", _name(wanted), FIX)
-        elif found.type != wanted and not (found.ref_attr_name and found.type == _A.UNDEFINED):
-            raise FileFormatError(f"{where}: attribute '{name}'", _name(found.type), _name(wanted), FIX)
+        elif given_attribute.type != wanted and not (
+            given_attribute.ref_attr_name and given_attribute.type == _A.UNDEFINED
+        ):
+            raise FileFormatError(
+                f"{where}: attribute '{name}'", _name(given_attribute.type), _name(wanted), FIX
+            )
     if types:
-        _check_windows({name: one for name, one in given.items() if not one.ref_attr_name}, where)
+        _check_windows(
+            {
+                name: attribute_proto
+                for name, attribute_proto in given.items()
+                if not attribute_proto.ref_attr_name
+            },
+            where,
+        )
 
 
 @cache
@@ -87,7 +98,7 @@ class _Ports:
 
     @staticmethod
     def of(formals: Sequence[Any], fewest: int, most: int) -> _Ports:
-        """Those of a schema's formal parameters."""
+        """Return those of a schema's formal parameters."""
         options = [str(formal.option).rpartition(".")[2] for formal in formals]
         needed = {
             place for place, (option, formal) in enumerate(zip(options, formals, strict=True))
@@ -97,8 +108,8 @@ class _Ports:
         return _Ports(fewest, most, frozenset(needed), last, bool(options) and options[-1] == "Variadic")
 
     @staticmethod
-    def written(signs: str) -> _Ports:
-        """Those of a word of `contrib_ports`."""
+    def parse(signs: str) -> _Ports:
+        """Return those of a word of `contrib_ports`."""
         needed = frozenset(place for place, sign in enumerate(signs) if sign != "?")
         repeats, last = signs.endswith("+"), len(signs) - 1
         return _Ports(
@@ -118,9 +129,9 @@ class _Ports:
 
 @cache
 def _ports(op_type: str, domain: str, version: int) -> tuple[_Ports, _Ports]:
-    """The inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
+    """Return the inputs and outputs of an operator; any where neither ONNX nor ONNX Runtime knows it."""
     if domain == "com.microsoft" and (signs := contrib_ports(op_type)) is not None:
-        return _Ports.written(signs[0]), _Ports.written(signs[1])
+        return _Ports.parse(signs[0]), _Ports.parse(signs[1])
     schema = _schema(op_type, domain, version)
     if schema is None:
         return _Ports(), _Ports()
@@ -148,8 +159,11 @@ _EQUATION = re.compile(f"{_TERM}(,{_TERM})*(->{_TERM})?")
 
 def _check_split(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
     """Refuse a Split into other parts than it has outputs: ONNX's inference writes to all of them."""
-    said = given.get("num_outputs"), given.get("split")
-    for attribute, count in ((said[0], said[0] and said[0].i), (said[1], said[1] and len(said[1].ints))):
+    sizes = given.get("num_outputs"), given.get("split")
+    for attribute, count in (
+        (sizes[0], sizes[0] and sizes[0].i),
+        (sizes[1], sizes[1] and len(sizes[1].ints)),
+    ):
         if attribute is not None and not attribute.ref_attr_name and count != len(node.output):
             at = f"{where}: attribute '{attribute.name}'"
             raise FileFormatError(at, f"{count} parts", f"one for each of {len(node.output)} outputs", FIX)
@@ -163,8 +177,8 @@ def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool
         {}
         if schema is None
         else {
-            name: (_TYPES[str(one.type).rpartition(".")[2]], bool(one.required))
-            for name, one in schema.attributes.items()
+            name: (_TYPES[str(attribute.type).rpartition(".")[2]], bool(attribute.required))
+            for name, attribute in schema.attributes.items()
         }
     )
 

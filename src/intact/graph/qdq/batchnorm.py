@@ -1,4 +1,4 @@
-"""BatchNormalization folded into the weights in front of it, before anything is quantized."""
+"""Fold BatchNormalization into the weights of the layer in front of it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, drop_unused, is_read, replace
+from intact.graph.core.build import Inserter, drop_unused, is_read
 from intact.graph.core.constants import Constants
-from intact.graph.core.notes import Note
-from intact.graph.core.view import is_op
+from intact.graph.core.quantization_view import is_op
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm")
 
 
-def fold_batchnorm(model: ir.Model) -> list[Note]:
-    """Fold every BatchNormalization behind a Conv, ConvTranspose or Gemm into weight and bias, in place.
+def _fold(norm: ir.Node, scene: Scene) -> Outcome:
+    """Fold a BatchNormalization into weight and bias of the Conv, ConvTranspose or Gemm in front of it.
 
     Before: ``y = BatchNormalization(Conv(x, w, b), gamma, beta, mean, var)``.
     After:  ``y = Conv(x, w * g, (b - mean) * g + beta)`` with ``g = gamma / sqrt(var + epsilon)`` per output
@@ -24,46 +24,33 @@ def fold_batchnorm(model: ir.Model) -> list[Note]:
 
     Guards: inference mode; constant parameters; finite results; nobody else reads what the layer puts out;
     the weight is not quantized already.
-
-    Returns:
-        One note per BatchNormalization: what it was folded into, or why it was not.
     """
-    names = Namer(model.graph)
-    constants = Constants(model.graph)
-    nodes = [node for node in model.graph if is_op(node, "BatchNormalization")]
-    return [_fold(node, constants, names) for node in nodes]
-
-
-def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
-    name = norm.name or ""
-    reason = _obstacle(norm, constants)
+    reason = _obstacle(norm, scene.constants)
     if reason:
-        return Note(name, f"not folded: {reason}", changed=False)
+        return Stays(f"not folded: {reason}")
     x = norm.inputs[0]
     assert x is not None
     layer = x.producer()
     assert layer is not None
-    weight, bias = _folded(layer, norm, constants)
+    weight, bias = _fold_parameters(layer, norm, scene.constants)
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        return Note(name, "not folded: its parameters give numbers that are not finite", changed=False)
-    graph = norm.graph
-    assert isinstance(graph, ir.Graph)
-    insert = Inserter(graph, layer, names)
+        return Stays("not folded: its parameters give numbers that are not finite")
+    insert = scene.inserter(layer)
     layer.resize_inputs(3)
     for index, array in ((1, weight), (2, bias)):
-        constants.learn(_store(layer, index, array, insert))
+        scene.constants.learn(_store(layer, index, array, insert))
     parameters = norm.inputs[1:]
     norm.resize_outputs(1)
     result = norm.outputs[0]
     if not result.is_graph_output():  # else `replace` does the same
         # The layer puts out the normalized tensor now: statistics and caches know that by this name.
         x.name, result.name = result.name, None
-    replace(norm, x, names)
-    drop_unused(graph, *parameters)
-    return Note(name, f"folded into {layer.op_type} '{layer.name}'")
+    scene.replace(norm, x)
+    drop_unused(scene.graph, *parameters)
+    return f"folded into {layer.op_type} '{layer.name}'"
 
 
-def _folded(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArray, NDArray]:
+def _fold_parameters(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArray, NDArray]:
     """Weight and bias of `layer` with `norm` in them, in the weight's dtype."""
     weight = constants(layer.inputs[1])
     assert weight is not None
@@ -71,7 +58,7 @@ def _folded(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArra
         gain, shift = _affine(norm, constants)
         old = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
         bias = _bias(old, gain.size) * gain + shift
-        folded = weight.astype(np.float64) * _spread(layer, weight.shape, gain)
+        folded = weight.astype(np.float64) * _broadcast_gain(layer, weight.shape, gain)
         return folded.astype(weight.dtype), bias.astype(weight.dtype)
 
 
@@ -123,8 +110,8 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
         return f"it has {gamma.size} channels, and '{layer.name}' {channels}"
     if is_op(layer, "Gemm"):
         bias = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
-        said = ops.Gemm.of(layer)
-        if said.alpha != 1 or (bias is not None and said.beta != 1):
+        form = ops.Gemm.of(layer)
+        if form.alpha != 1 or (bias is not None and form.beta != 1):
             return f"'{layer.name}' scales its product or its bias"
         if bias is not None and bias.size not in (1, channels):
             return f"the bias of '{layer.name}' is a matrix"
@@ -156,7 +143,7 @@ def _groups(layer: ir.Node) -> int:
     return ops.ConvTranspose.of(layer).group
 
 
-def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
+def _broadcast_gain(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
     """`gain`, one per output channel, in a shape that multiplies the weight."""
     if is_op(layer, "ConvTranspose"):
         # Weight (C, M/group, ...): input channel c feeds the outputs of group c // (C/group) alone.
@@ -166,3 +153,6 @@ def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -
     if is_op(layer, "Gemm") and ops.weight_axis(layer) == 1:
         return gain
     return gain.reshape(-1, *[1] * (len(shape) - 1))
+
+
+BATCHNORM = Rewrite("fold BatchNormalization", _fold, ("BatchNormalization",), ensures=Ensures(gone=True))

@@ -1,4 +1,4 @@
-"""Markers become QuantizeLinear/DequantizeLinear pairs, as the chosen opset can write them."""
+"""Replace markers by QuantizeLinear/DequantizeLinear pairs, as the chosen opset can write them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.errors import IntactError, UnsupportedError
+from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, replace
-from intact.graph.core.constants import Constants
-from intact.graph.opset.opset import MAX_OPSET, MIN_OPSET
+from intact.graph.core.scene import Scene
+from intact.graph.opset.downgrade import MAX_OPSET, MIN_OPSET
+from intact.graph.qdq.layer_weights import settle_weights
 from intact.graph.qdq.markers import Marker, find_markers
-from intact.graph.qdq.recurrent import settle_weights
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"
@@ -44,7 +45,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of one marker.
+    """One emitted pair, and the marker that it replaced.
 
     Attributes:
         quantizer: Module path of the quantizer.
@@ -68,14 +69,14 @@ class Pair:
     order: NDArray[np.int64] | None = None
 
     def as_in_module(self, real: NDArray, shape: tuple[int, ...]) -> NDArray:
-        """What the file has under the name `real`, as the module's tensor of `shape` lies."""
+        """Return what the file has under the name `real`, as the module's tensor of `shape` lies."""
         if self.perm is not None:
             return real.transpose(np.argsort(self.perm))
         if self.order is None:
             return real
-        found = np.empty(self.order.size, real.dtype)
-        found[self.order.reshape(-1)] = real.reshape(-1)
-        return found.reshape(shape)
+        array = np.empty(self.order.size, real.dtype)
+        array[self.order.reshape(-1)] = real.reshape(-1)
+        return array.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,12 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
     pairs = []
     for marker in find_markers(model):
         new = reordered.get(marker.node)
-        scale, zero_point, made = emitter.emit(marker)
+        scale, zero_point, emitted = emitter.emit(marker)
         if new is not None:
             scale, zero_point = _parameters(new.before)
         pairs.append(Pair(
             marker.quantizer, marker.spec if new is None else new.before.spec, scale, zero_point,
-            made.real.name or "", made.perm, made.constant, made.constant and fold_weights,
+            emitted.real.name or "", emitted.perm, emitted.constant, emitted.constant and fold_weights,
             None if new is None else new.order,
         ))  # fmt: skip
     model.opset_imports.pop("intact", None)
@@ -129,8 +130,8 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
 class _Emitter:
     def __init__(self, graph: ir.Graph, opset: int, fold_weights: bool, share: bool) -> None:
         self._graph, self._opset, self._fold, self._share = graph, opset, fold_weights, share
-        self._names = Namer(graph)
-        self._constants = Constants(graph)
+        self._scene = Scene(graph)
+        self._names, self._constants = self._scene.names, self._scene.constants
         self._shared: dict[tuple[object, ...], _Emitted] = {}
 
     def emit(self, marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32], _Emitted]:
@@ -179,7 +180,7 @@ class _Emitter:
     ) -> _Emitted:  # fmt: skip
         x = marker.node.inputs[0]
         assert x is not None
-        insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
+        insert = _PairInserter(self._scene.inserter(marker.node), marker, scale, zero_point)
         as_it_is = x.is_initializer() and x.dtype == ir.DataType.FLOAT and perm is None and not insert.clips
         if constant is None:
             codes = insert.quantize(insert.clip(insert.to_float32(x)))
@@ -233,7 +234,7 @@ class _PairInserter:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
         if self._axis is None:
-            low, high = (self._bound(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
+            low, high = (self._float_constant(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
             return self._real("Clip", [x, low, high], "clipped")
         if x.shape is None:
             raise UnsupportedError(
@@ -244,7 +245,9 @@ class _PairInserter:
             )
         spread = [1] * len(x.shape)
         spread[self._axis] = -1
-        low, high = (self._bound(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True))
+        low, high = (
+            self._float_constant(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True)
+        )
         return self._real("Min", [self._real("Max", [x, low], "above"), high], "clipped")
 
     def _real(self, op_type: str, inputs: list[ir.Value], suffix: str) -> ir.Value:
@@ -260,7 +263,7 @@ class _PairInserter:
         node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer
         return output
 
-    def _bound(self, name: str, values: NDArray) -> ir.Value:
+    def _float_constant(self, name: str, values: NDArray) -> ir.Value:
         return self._insert.constant(f"{self._base}.{name}", np.asarray(values, np.float32))
 
     def quantize(self, x: ir.Value) -> ir.Value:
@@ -271,7 +274,7 @@ class _PairInserter:
         return self._pair_node("DequantizeLinear", codes, f"{self._base}.output", ir.DataType.FLOAT)
 
     def weight(self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool) -> ir.Value:
-        """The codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
+        """Return the codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
         x: NDArray = numerics.to_float32(constant)
         q = self._codes(x)
         self._base = base
@@ -287,7 +290,7 @@ class _PairInserter:
         # Reals beyond a narrow grid are clipped in the stored tensor: nodes between a weight and its pair
         # would keep compilers from folding it, and the codes are the same.
         if self.clips:
-            x = self._clipped(x)
+            x = self._clip(x)
         stored = self._insert.constant(f"{base}.real", x)
         return self.quantize(stored)
 
@@ -297,7 +300,7 @@ class _PairInserter:
             return numerics.quantize(x, self._scale, self._zero_point, self._spec)
         return kernels.quantize(x, self._scale, self._zero_point, self._spec)
 
-    def _clipped(self, x: NDArray) -> NDArray:
+    def _clip(self, x: NDArray) -> NDArray:
         spec = self._spec.with_(axis=self._axis)
         low, high = numerics.representable_range(self._scale, self._zero_point, spec)
         clipped: NDArray = np.minimum(
@@ -319,7 +322,7 @@ class _PairInserter:
 
 
 def opset_of_markers(model: ir.Model) -> int:
-    """The oldest opset whose pairs can say what the markers of `model` say; 0 for a model without.
+    """Return the oldest opset that can write the pairs of all markers; 0 for a model without markers.
 
     Raises:
         CalibrationError: A quantizer has no constant range.
@@ -333,14 +336,14 @@ def opset_of_markers(model: ir.Model) -> int:
 
 
 def stored_format(format: Format) -> Format:
-    """The format with an ONNX type that holds the codes of `format`: itself, or 8 or 16 bits."""
+    """Return the format with an ONNX type that holds the codes of `format`: itself, or 8 or 16 bits."""
     if format.name in FORMAT_OPSETS or format.is_float:
         return format
     return Format.integer(8 if format.bits < 8 else 16, signed=format.signed)
 
 
 def check_format(format: Format, opset: int) -> None:
-    """Refuse a format that `opset` cannot write.
+    """Raise an error for a format that `opset` cannot write.
 
     Raises:
         UnsupportedError: Names the opset that can.
@@ -372,7 +375,7 @@ def _sink_transposes(node: ir.Node, names: Namer) -> tuple[int, ...] | None:
     readers = list(node.outputs[0].consumers())
     if not readers or node.outputs[0].is_graph_output() or any(r.op_type != "Transpose" for r in readers):
         return None
-    perms = {tuple(r.attributes["perm"].as_ints()) if "perm" in r.attributes else None for r in readers}
+    perms = {ops.Transpose.of(reader).perm for reader in readers}
     perm = perms.pop()
     if perms or perm is None:
         return None

@@ -15,8 +15,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, IntactError
+from intact.graph import ops
 from intact.graph.core.constants import Constants
-from intact.graph.ops.attributes import integer, integers
 from intact.spec import Format, QuantSpec
 
 DOMAIN, OP_TYPE = "intact", "FakeQuantize"
@@ -26,7 +26,7 @@ _AMAX_SUFFIXES = ("._amax", ".amax")
 
 
 def marker_schema() -> onnx.defs.OpSchema:
-    """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow, block_size and call."""
+    """Return the schema of the marker: FakeQuantize(x, amax, amin?) and its attributes."""
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
     floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
@@ -81,12 +81,12 @@ def find_markers(model: ir.Model) -> list[Marker]:
 
 
 def is_marker(node: ir.Node) -> bool:
-    """Whether `node` is a marker."""
+    """Return whether `node` is a marker."""
     return (node.domain, node.op_type) == (DOMAIN, OP_TYPE)
 
 
 def read_marker(node: ir.Node, constants: Constants) -> Marker:
-    """What a marker says; raises as `find_markers`."""
+    """Return what a marker says; raises as `find_markers`."""
     quantizer = _quantizer_name(node)
     try:
         return _parse(node, quantizer, constants)
@@ -97,14 +97,14 @@ def read_marker(node: ir.Node, constants: Constants) -> Marker:
 def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
     amax = _range_end(node, 1, constants)
     amin = _range_end(node, 2, constants) if len(node.inputs) > 2 and node.inputs[2] is not None else None
-    axes = tuple(integers(node, "axis", ()))
-    block = integer(node, "block_size", 0) or None
+    form = ops.TensorMarker.of(node)
+    axes, block = form.axis, form.block_size or None
     spec = QuantSpec(
-        Format.parse(node.attributes["format"].as_string()),
+        Format.parse(form.format),
         axis=axes if axes and (block or amax.size > 1) else None,
         block_size=block,
         symmetric=amin is None,
-        narrow=bool(node.attributes["narrow"].as_int()),
+        narrow=bool(form.narrow),
     )
     if block is not None:
         return Marker(node, quantizer, spec, amax, amin)

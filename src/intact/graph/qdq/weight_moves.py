@@ -1,4 +1,4 @@
-"""Quantized weights behind Unsqueeze, Reshape, Concat or Slice: moved once, when a file is read."""
+"""Apply Unsqueeze, Reshape, Concat or Slice to the codes of constant weights at load time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.core.build import Inserter, Namer, drop_unused, hand_over
-from intact.graph.core.constants import Constants, evaluate_node, foldable
+from intact.graph.core.build import drop_unused, hand_over
+from intact.graph.core.constants import evaluate_node, foldable
 from intact.graph.core.notes import Note
-from intact.graph.core.view import is_op, quantization_of
+from intact.graph.core.quantization_view import is_op, quantization_of
+from intact.graph.core.scene import Scene
 
 _MOVES = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
@@ -61,7 +62,7 @@ class _Moved:
     dtype: ir.DataType
 
     def axis(self) -> tuple[int | None, NDArray[np.int32]] | None:
-        """The axis along which granules differ (None: they do not), and the granule of each index."""
+        """Return the axis along which granules differ (None: they do not), and the granule of each index."""
         first = self.granules.reshape(-1)[:1]
         if (self.granules == first).all():
             return None, first.reshape(())
@@ -74,7 +75,8 @@ class _Moved:
 
 class _Mover:
     def __init__(self, graph: ir.Graph) -> None:
-        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._graph, self._scene = graph, Scene(graph)
+        self._constants = self._scene.constants
         self._moved: dict[ir.Value, _Moved] = {}
         self._nodes: list[ir.Node] = []
 
@@ -93,23 +95,30 @@ class _Mover:
                 drop_unused(self._graph, *inputs)
 
     def _moves(self, node: ir.Node) -> bool:
-        """Whether `node` moves stored codes; remembers what comes out."""
+        """Return whether `node` moves stored codes; remembers what comes out."""
         if not foldable(node):
             return False
         places = [index for index in ops.data_inputs(node) if index < len(node.inputs)]
         sources = [self._source(node.inputs[index]) for index in places]
-        known = [one for one in sources if one is not None]
-        if len(known) < len(sources) or len({one.dtype for one in known}) != 1:
+        moved_sources = [source for source in sources if source is not None]
+        if len(moved_sources) < len(sources) or len({source.dtype for source in moved_sources}) != 1:
             return False
-        starts = np.cumsum([0, *(len(one.scales) for one in known)])
-        granules = [one.granules + np.int32(start) for one, start in zip(known, starts, strict=False)]
+        starts = np.cumsum([0, *(len(source.scales) for source in moved_sources)])
+        granules = [
+            source.granules + np.int32(start) for source, start in zip(moved_sources, starts, strict=False)
+        ]
         # Codes of 4 bits are no type of all operators of ONNX's reference; numbers of 32 bits are.
-        codes = self._evaluate(node, places, [one.codes.astype(np.int32) for one in known])
-        table = np.concatenate([one.scales for one in known]), np.concatenate([one.zeros for one in known])
+        codes = self._evaluate(node, places, [source.codes.astype(np.int32) for source in moved_sources])
+        table = (
+            np.concatenate([source.scales for source in moved_sources]),
+            np.concatenate([source.zeros for source in moved_sources]),
+        )
         for value, moved, number in zip(
             node.outputs, codes, self._evaluate(node, places, granules), strict=False
         ):
-            self._moved[value] = _Moved(moved.astype(known[0].codes.dtype), number, *table, known[0].dtype)
+            self._moved[value] = _Moved(
+                moved.astype(moved_sources[0].codes.dtype), number, *table, moved_sources[0].dtype
+            )
         self._nodes.append(node)
         return True
 
@@ -120,7 +129,7 @@ class _Mover:
         return evaluate_node(node, inputs)
 
     def _source(self, value: ir.Value | None) -> _Moved | None:
-        """The stored codes behind `value`."""
+        """Return the stored codes behind `value`."""
         if value is None or value in self._moved:
             return self._moved.get(value) if value is not None else None
         view = quantization_of(value, self._constants)
@@ -135,16 +144,16 @@ class _Mover:
         if axis is not None:
             shape[axis] = len(scales)
         granules = np.broadcast_to(np.arange(len(scales), dtype=np.int32).reshape(shape), codes.shape)
-        self._moved[value] = found = _Moved(codes, granules, scales, zeros, view.codes.dtype)
+        self._moved[value] = moved = _Moved(codes, granules, scales, zeros, view.codes.dtype)
         producer = value.producer()
         assert producer is not None
         self._nodes.append(producer)
-        return found
+        return moved
 
     def _store(self, node: ir.Node, value: ir.Value) -> Note | None:
         """Let those who compute with `value` read a DequantizeLinear of its moved codes."""
         readers = [use.node for use in value.uses()]
-        if value.is_graph_output() or all(is_op(one, *_MOVES) for one in readers):
+        if value.is_graph_output() or all(is_op(reader, *_MOVES) for reader in readers):
             return None
         moved = self._moved[value]
         granules = moved.axis() if moved.codes.size else None
@@ -153,7 +162,7 @@ class _Mover:
         axis, numbers = granules
         if axis is not None and self._graph.opset_imports.get("", _AXIS_OPSET) < _AXIS_OPSET:
             return None
-        insert, name = Inserter(self._graph, node, self._names), value.name or node.name or "weight"
+        insert, name = self._scene.inserter(node), value.name or node.name or "weight"
         codes = insert.constant(f"{name}.codes", moved.codes, moved.dtype)
         scale = insert.constant(f"{name}.scale", moved.scales[numbers])
         zeros = moved.zeros[numbers].astype(moved.dtype.numpy())
@@ -163,5 +172,5 @@ class _Mover:
             "DequantizeLinear", [codes, scale, zero], f"{name}.real", dtype=value.dtype,
             shape=ir.Shape(moved.codes.shape), **attributes,
         )  # fmt: skip
-        hand_over(node, value, y, self._names)
+        hand_over(node, value, y, self._scene.names)
         return Note(name, f"{node.op_type} moved its codes")

@@ -12,13 +12,14 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
-from intact.graph.core.view import is_op
-from intact.graph.rewrites.einsum_terms import first_two, spare_letter, written_out
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.core.quantization_view import is_op
+from intact.graph.rewrites.einsum_terms import expand_ellipsis, first_two, spare_letter
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 
-def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
+def _decompose_einsum(node: ir.Node, scene: Scene) -> Outcome:
     """Write an Einsum that is products of two operands at a time as MatMuls and Muls.
 
     Before: ``Einsum("bihd,bjhd->bhij", q, k)``.
@@ -45,7 +46,7 @@ def _open_einsum(node: ir.Node, scene: Scene) -> Outcome:
     and equal.
     """
     ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
-    equation = written_out(node.attributes["equation"].as_string(), ranks)
+    equation = expand_ellipsis(ops.Einsum.of(node).equation, ranks)
     if equation is not None and len(node.inputs) == 1:
         what = _turn(node, equation, scene.names)
         return None if what is None else f"an Einsum is {what}"
@@ -66,38 +67,38 @@ def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
         return None
     assert isinstance(graph, ir.Graph) and x is not None
     insert = Inserter(graph, node, names)
-    made = _ordered(insert, name, x, term, answer, old)
-    if made is x:  # as it is
+    result = _order_axes(insert, name, x, term, answer, old)
+    if result is x:  # as it is
         perm = list(range(len(term)))
-        made = insert.node("Transpose", [x], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
-    producer = made.producer()
+        result = insert.node("Transpose", [x], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
+    producer = result.producer()
     assert producer is not None
     node.name, producer.name = names(f"{name}.einsum"), name
     what = ["a ReduceSum"] * (len(answer) < len(term)) + ["a Transpose"] * is_op(producer, "Transpose")
-    take_place(node, [made], names)
+    take_place(node, [result], names)
     return " and ".join(what)
 
 
 def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]:
-    """The size of each letter for which every operand that has it is known to have the same."""
-    found: dict[str, set[object]] = {}
+    """Return the size of each letter for which every operand that has it is known to have the same."""
+    sizes_of_letters: dict[str, set[object]] = {}
     for term, x in zip(equation.partition("->")[0].split(","), operands, strict=True):
         shape = None if x is None or x.shape is None or len(x.shape) != len(term) else x.shape
         for place, axis in enumerate(term):
-            found.setdefault(axis, set()).add(None if shape is None else shape[place])
-    only = {axis: next(iter(sizes)) for axis, sizes in found.items() if len(sizes) == 1}
+            sizes_of_letters.setdefault(axis, set()).add(None if shape is None else shape[place])
+    only = {axis: next(iter(sizes)) for axis, sizes in sizes_of_letters.items() if len(sizes) == 1}
     return {axis: size for axis, size in only.items() if isinstance(size, int)}
 
 
 def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
     """An equation as products of the first two operands, of what they make with the next, ...; or []."""
-    found: list[_Product | None] = []
+    candidates: list[_Product | None] = []
     while equation.count(",") > 1:
         first, equation = first_two(equation)
-        found.append(_product(first, sizes))
-    found.append(_product(equation, sizes))
-    products = [product for product in found if product is not None]
-    return products if len(products) == len(found) else []
+        candidates.append(_product(first, sizes))
+    candidates.append(_product(equation, sizes))
+    products = [product for product in candidates if product is not None]
+    return products if len(products) == len(candidates) else []
 
 
 def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
@@ -106,13 +107,13 @@ def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
     assert isinstance(graph, ir.Graph)
     equation = f"{','.join(product.terms)}->{product.answer}"
     dtype = node.outputs[0].dtype
-    made = Inserter(graph, node, names).node(
+    product_output = Inserter(graph, node, names).node(
         "Einsum", [a, b], f"{node.name}.first", dtype=dtype, shape=None, equation=equation
     )
-    first = made.producer()
+    first = product_output.producer()
     assert first is not None
     node.resize_inputs(1 + len(rest))
-    for index, value in enumerate([made, *rest]):
+    for index, value in enumerate([product_output, *rest]):
         node.replace_input_with(index, value)
     return first
 
@@ -156,12 +157,12 @@ class _Product:
         return f"a {self.kind}" + (" and a ReduceSum" if self.kind == "Mul" and self.summed else "")
 
     def stays(self, operand: int) -> bool:
-        """Whether the node reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand] and not _merged(self, operand)
+        """Return whether the node reads the operand as it is."""
+        return self.wanted[operand] == self.terms[operand] and not _merged_shape(self, operand)
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
-    """What `equation` says, if it is one product."""
+    """Return what `equation` says, if it is one product."""
     left, arrow, answer = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != 2 or any(len(set(t)) < len(t) for t in (*terms, answer)):
@@ -193,21 +194,24 @@ def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
     wanted = [_without_front(lead, term) + tails[i] for i, term in enumerate(terms)]
     merged = tuple(sizes[axis] for axis in summed) if len(summed) > 1 else ()
     spread = tuple(sizes[axis] for axis in columns) if len(columns) > 1 else ()
-    made, width = lead + rows + columns, prod(spread) if spread else sizes.get(columns, -1 if all(own) else 1)
+    output_axes, width = (
+        lead + rows + columns,
+        prod(spread) if spread else sizes.get(columns, -1 if all(own) else 1),
+    )
     order_of = (a, b), (wanted[0], wanted[1]), order
-    return _Product("MatMul", *order_of, made, answer, summed, merged, width, spread)
+    return _Product("MatMul", *order_of, output_axes, answer, summed, merged, width, spread)
 
 
-def _run(answer: str, last: str, known: Sequence[str]) -> str:
-    """The axes of the answer side by side up to `last`, as far as they are among `known`."""
+def _run(answer: str, last: str, others: Sequence[str]) -> str:
+    """Return the axes of the answer side by side up to `last`, as far as they are among `others`."""
     first = end = answer.index(last)
-    while last in known and first and answer[first - 1] in known:
+    while last in others and first and answer[first - 1] in others:
         first -= 1
     return answer[first : end + 1]
 
 
 def _without_front(lead: str, term: str) -> str:
-    """The axes of `lead` from the first one on that `term` has: shapes are matched from the back."""
+    """Return the axes of `lead` from the first one on that `term` has: shapes are matched from the back."""
     places = [place for place, axis in enumerate(lead) if axis in term]
     return lead[places[0] :] if places else ""
 
@@ -216,60 +220,60 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     graph, (old, name) = node.graph, (node.outputs[0], node.name or "einsum")
     assert isinstance(graph, ir.Graph)
     insert = Inserter(graph, node, names)
-    read = [_laid(insert, name, x, product, i) for i, x in enumerate(node.inputs) if x is not None]
+    read = [_lay_out_operand(insert, name, x, product, i) for i, x in enumerate(node.inputs) if x is not None]
     operands = [read[i] for i in product.order]
     same = product.made == product.answer and not product.columns
     node.name = names(f"{name}.einsum")  # the product takes over its name
-    made = insert.node(
+    result = insert.node(
         product.kind, operands, f"{name}.product", dtype=old.dtype, shape=old.shape if same else None
     )
-    producer = made.producer()
+    producer = result.producer()
     assert producer is not None
     producer.name = name
-    made = _answer(insert, name, made, product, old)
-    held = tuple(node.inputs)
-    take_place(node, [made], names)
-    drop_unused(graph, *held)
+    result = _answer(insert, name, result, product, old)
+    old_inputs = tuple(node.inputs)
+    take_place(node, [result], names)
+    drop_unused(graph, *old_inputs)
 
 
-def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
-    """What Einsum makes, of what the product makes."""
+def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
+    """Return what Einsum makes, of what the product makes."""
     if product.columns:
         size = np.array([0] * (len(product.made) - len(product.columns)) + [*product.columns], np.int64)
         shape = old.shape if product.made == product.answer else None
         sizes = insert.constant(f"{name}.sizes", size)
-        made = insert.node("Reshape", [made, sizes], f"{name}.columns", dtype=old.dtype, shape=shape)
-    return _ordered(insert, name, made, product.made, product.answer, old, sums=product.kind == "Mul")
+        value = insert.node("Reshape", [value, sizes], f"{name}.columns", dtype=old.dtype, shape=shape)
+    return _order_axes(insert, name, value, product.made, product.answer, old, sums=product.kind == "Mul")
 
 
-def _ordered(
-    insert: Inserter, name: str, made: ir.Value, axes: str, answer: str, old: ir.Value, *, sums: bool = True
+def _order_axes(
+    insert: Inserter, name: str, value: ir.Value, axes: str, answer: str, old: ir.Value, *, sums: bool = True
 ) -> ir.Value:
     """A value with its axes as the answer has them; those that it has not are summed, or have one index."""
     gone = [place for place, axis in enumerate(axes) if axis not in answer]
-    kept = [axis for axis in axes if axis in answer]
-    perm = [kept.index(axis) for axis in answer]
+    kept_axes = [axis for axis in axes if axis in answer]
+    perm = [kept_axes.index(axis) for axis in answer]
     idle = perm == sorted(perm)
     if gone:
-        read = [made, insert.constant(f"{name}.summed", np.array(gone, np.int64))]
+        read = [value, insert.constant(f"{name}.summed", np.array(gone, np.int64))]
         shape = old.shape if idle else None
         if sums:
-            made = insert.node("ReduceSum", read, f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
+            value = insert.node("ReduceSum", read, f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
         else:
-            made = insert.node("Squeeze", read, f"{name}.vector", dtype=old.dtype, shape=shape)
+            value = insert.node("Squeeze", read, f"{name}.vector", dtype=old.dtype, shape=shape)
     if idle:
-        return made
-    return insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
+        return value
+    return insert.node("Transpose", [value], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
 
 
-def _laid(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: int) -> ir.Value:
+def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: int) -> ir.Value:
     """An operand with its axes as the product wants them."""
     if product.stays(operand):
         return x
     term, wanted = product.terms[operand], product.wanted[operand]
     perm = [term.index(axis) for axis in wanted if axis in term]
     missing = [place for place, axis in enumerate(wanted) if axis not in term]
-    size = _merged(product, operand)
+    size = _merged_shape(product, operand)
     if x.is_initializer() and x.const_value is not None:
         array = np.expand_dims(x.const_value.numpy().transpose(perm), tuple(missing))
         if size:
@@ -286,17 +290,17 @@ def _laid(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: 
     return x
 
 
-def _merged(product: _Product, operand: int) -> list[int]:
-    """The shape of an operand as Reshape takes it where several of its axes become one; else none."""
+def _merged_shape(product: _Product, operand: int) -> list[int]:
+    """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
     left, several = operand == product.order[0], product.sizes
     if not several and (left or not product.columns):
         return []
     front = len(product.wanted[operand]) - len(product.summed) - (1 if left else max(len(product.columns), 1))
-    one = prod(several) if several else 0
-    return [0] * (front + 1) + [one] if left else [0] * front + [one, product.width]
+    merged_size = prod(several) if several else 0
+    return [0] * (front + 1) + [merged_size] if left else [0] * front + [merged_size, product.width]
 
 
 EINSUM = Rewrite(
-    "write Einsum as products", _open_einsum, ("Einsum",), opset=13, infers=True,
-    matches=lambda node: all(map(_is_float, node.inputs)),
+    "write Einsum as products", _decompose_einsum, ("Einsum",), requires=Requires(opset=13),
+    matches=lambda node: all(map(_is_float, node.inputs)), ensures=Ensures(shapes=True),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The letters of an Einsum: its equation written out, and cut into products of two."""
+"""Parse the equation of an Einsum, and split it into products of two terms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 
-def written_out(equation: str, ranks: Sequence[int | None]) -> str | None:
+def expand_ellipsis(equation: str, ranks: Sequence[int | None]) -> str | None:
     """An equation with a letter for each axis that "..." stands for, and with its answer.
 
     Without "->" the answer has the axes of "...", then the letters that occur once, in alphabetical order.
@@ -27,19 +27,19 @@ def written_out(equation: str, ranks: Sequence[int | None]) -> str | None:
         for term, rank in zip(terms, ranks, strict=True)
         if "..." in term
     ]
-    known = [count for count in counts if count is not None]
+    known_counts = [count for count in counts if count is not None]
     spare = [letter for letter in ascii_letters[::-1] if letter not in equation]
-    most = max(known, default=0)
-    if len(known) < len(counts) or min(known, default=0) < 0 or most > len(spare):
+    most = max(known_counts, default=0)
+    if len(known_counts) < len(counts) or min(known_counts, default=0) < 0 or most > len(spare):
         return None
     axes = "".join(spare[:most])
     if not arrow:
         often = Counter(left.replace("...", "").replace(",", ""))
         answer = axes + "".join(sorted(letter for letter, count in often.items() if count == 1))
-    each = iter(known)
+    each = iter(known_counts)
     full = [term.replace("...", axes[most - next(each) :]) if "..." in term else term for term in terms]
-    made = ",".join(full) + "->" + answer.replace("...", axes)
-    return None if "." in made else made
+    expanded = ",".join(full) + "->" + answer.replace("...", axes)
+    return None if "." in expanded else expanded
 
 
 def first_two(equation: str) -> tuple[str, str]:
@@ -47,8 +47,8 @@ def first_two(equation: str) -> tuple[str, str]:
     left, _, answer = equation.partition("->")
     a, b, *rest = left.split(",")
     later = {*answer, *"".join(rest)}
-    made = "".join(dict.fromkeys(axis for axis in a + b if axis in later))
-    return f"{a},{b}->{made}", f"{','.join([made, *rest])}->{answer}"
+    product_axes = "".join(dict.fromkeys(axis for axis in a + b if axis in later))
+    return f"{a},{b}->{product_axes}", f"{','.join([product_axes, *rest])}->{answer}"
 
 
 def spare_letter(equation: str) -> str:

@@ -1,25 +1,26 @@
 """`Rewrite`: what is done with the nodes of a kind; one record for each, and one driver for all.
 
-A rewrite says which nodes it is for, what it needs of the graph, and what is done with one node. Everything
-else is the driver's: finding nodes, giving out names, opsets, shapes of what is new, checks, notes.
+A rewrite says which nodes it is for, what it needs of the graph, what is done with one node, and what holds
+behind it. Everything else is the driver's: finding nodes, giving out names, opsets, shapes of what is new,
+checks, notes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import onnx_ir as ir
 
-from intact.graph.core.build import Namer
-from intact.graph.core.constants import Constants
-from intact.graph.core.invariants import check_after
+from intact.errors import UnsupportedError
+from intact.graph.core.edit import rank_of
+from intact.graph.core.invariants import FIX, check_graph, checks_every_pass
 from intact.graph.core.notes import Note
 from intact.graph.core.proto import forget_domain
 from intact.graph.core.prune import prune
+from intact.graph.core.scene import Scene as Scene
 from intact.graph.infer.inference import refresh_shapes
-from intact.graph.opset.raising import raise_opset
+from intact.graph.opset.upgrade import upgrade_opset
 
 
 @dataclass(frozen=True)
@@ -37,25 +38,40 @@ Outcome = str | Stays | None
 """What was done with a node, why it stays, or None: the rewrite is for others of its kind."""
 
 
-class Scene:
-    """What a rewrite sees beside its node.
+@dataclass(frozen=True)
+class Requires:
+    """What a rewrite needs before the first node; the driver sees to it.
 
     Attributes:
-        graph: The main graph of the model.
+        opset: The least opset of ONNX's domain; an older model is upgraded to it.
+        ranks: Indices of inputs whose number of axes must be known; other nodes stay.
+        prepare: Changes the graph so that the rewrite finds what it reads.
     """
 
-    def __init__(self, graph: ir.Graph) -> None:
-        self.graph = graph
+    opset: int = 0
+    ranks: tuple[int, ...] = ()
+    prepare: Callable[[ir.Model], None] | None = None
 
-    @cached_property
-    def names(self) -> Namer:
-        """Gives out names; one for all nodes."""
-        return Namer(self.graph)
+    def is_met(self, node: ir.Node) -> bool:
+        """Return whether the inputs of `node` have known ranks, as far as they are needed."""
+        return all(i < len(node.inputs) and rank_of(node.inputs[i]) is not None for i in self.ranks)
 
-    @cached_property
-    def constants(self) -> Constants:
-        """The constants of the graph as it was when a rewrite first asked."""
-        return Constants(self.graph)
+
+@dataclass(frozen=True)
+class Ensures:
+    """What holds behind a rewrite that changed a node.
+
+    Attributes:
+        gone: No node that it is for is left, but those for which a note says why. Tests check it.
+        shapes: Values have types and shapes as far as operators tell them: the driver infers them.
+        read: Every node is read: the driver removes what the rewrite left over.
+        domains: A domain of which no node is left is not imported any more.
+    """
+
+    gone: bool = False
+    shapes: bool = False
+    read: bool = False
+    domains: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,13 +81,12 @@ class Rewrite:
     Attributes:
         name: An imperative clause, as lists of rewrites and notes show it.
         apply: Rewrites one node, or leaves it. It may remove others.
-        operators: Types of the nodes that it is for.
-        domains: Theirs; one of which no node is left is forgotten.
+        operators: Types of the nodes that it is for; none: those that `matches` says.
+        domains: Domains of these types.
         matches: Which of these nodes it is for; None: all.
-        opset: The least opset of ONNX's domain that it writes; an older model is brought to that first.
-        prepare: Tells the graph what `apply` reads, before the first node.
-        infers: Whether shapes and types are inferred behind it, for what it wrote says none.
-        prunes: Whether it leaves nodes that nobody reads.
+        requires: What it needs before the first node.
+        ensures: What holds behind the last one.
+        backwards: Nodes come in the reverse order of the graph.
     """
 
     name: str
@@ -79,10 +94,9 @@ class Rewrite:
     operators: tuple[str, ...]
     domains: tuple[str, ...] = ("",)
     matches: Callable[[ir.Node], bool] | None = None
-    opset: int = 0
-    prepare: Callable[[ir.Model], None] | None = None
-    infers: bool = False
-    prunes: bool = False
+    requires: Requires = Requires()
+    ensures: Ensures = Ensures()
+    backwards: bool = False
 
     def __call__(self, model: ir.Model) -> list[Note]:
         """Rewrite all nodes that it is for, in the order of the graph.
@@ -91,39 +105,59 @@ class Rewrite:
             model: Changed in place.
         Returns:
             One note for each node that was rewritten, or that stays for a reason.
+        Raises:
+            UnsupportedError: Where passes are checked: the graph is not as it should be behind it.
         """
         nodes = [node for node in model.graph if self.is_for(node)]
         if not nodes:
             return []
-        if model.opset_imports.get("", 0) < self.opset:
-            raise_opset(model, self.opset)
-        if self.prepare is not None:
-            self.prepare(model)
+        before = _interface(model)
+        if model.opset_imports.get("", 0) < self.requires.opset:
+            upgrade_opset(model, self.requires.opset)
+        if self.requires.prepare is not None:
+            self.requires.prepare(model)
         scene, notes = Scene(model.graph), list[Note]()
-        for node in nodes:
+        for node in reversed(nodes) if self.backwards else nodes:
             name = node.name or node.op_type
-            outcome = self.apply(node, scene) if node.graph is model.graph else None
+            is_ready = node.graph is model.graph and self.requires.is_met(node)
+            outcome = self.apply(node, scene) if is_ready else None
             if isinstance(outcome, Stays):
                 notes.append(Note(name, outcome.why, changed=False, rewrite=self.name))
             elif outcome is not None:
                 notes.append(Note(name, outcome, rewrite=self.name))
+        if self.ensures.domains:
+            for domain in filter(None, self.domains):
+                forget_domain(model, domain)
         if any(note.changed for note in notes):
-            self._finish(model)
+            if self.ensures.read:
+                prune(model)
+            if self.ensures.shapes:
+                refresh_shapes(model)
+            if checks_every_pass():
+                self._check(model, before, notes)
         return notes
 
     def is_for(self, node: ir.Node) -> bool:
-        """Whether the rewrite looks at a node."""
-        known = node.domain in self.domains and node.op_type in self.operators
-        return known and (self.matches is None or self.matches(node))
+        """Return whether the rewrite looks at a node."""
+        is_listed = node.domain in self.domains and (not self.operators or node.op_type in self.operators)
+        return is_listed and (self.matches is None or self.matches(node))
 
-    def _finish(self, model: ir.Model) -> None:
-        for domain in filter(None, self.domains):
-            forget_domain(model, domain)
-        if self.prunes:
-            prune(model)
-        if self.infers:
-            refresh_shapes(model)
-        check_after(model, self.name)
+    def _check(self, model: ir.Model, before: list[object], notes: list[Note]) -> None:
+        """Refuse a graph that is not as the rewrite promises."""
+        check_graph(model, self.name)
+        if _interface(model) != before:
+            got = f"inputs or outputs of other names or types after '{self.name}'"
+            raise UnsupportedError("graph", got, "those of the model", FIX)
+        explained = {note.node for note in notes if not note.changed}
+        for node in model.graph if self.ensures.gone else ():
+            if self.is_for(node) and self.requires.is_met(node) and node.name not in explained:
+                where = f"node '{node.name}' ({node.op_type})"
+                raise UnsupportedError(where, f"left by '{self.name}'", "a reason why it stays", FIX)
+
+
+def _interface(model: ir.Model) -> list[object]:
+    """Names and types of inputs and outputs."""
+    return [(value.name, value.dtype) for value in (*model.graph.inputs, *model.graph.outputs)]
 
 
 @dataclass(frozen=True)
@@ -133,15 +167,20 @@ class Pass:
     Attributes:
         name: An imperative clause.
         run: Changes the model; says node by node what it did.
+        shapes: The driver infers shapes again where it has something to say.
     """
 
     name: str
     run: Callable[[ir.Model], Iterable[Note]]
+    shapes: bool = False
 
     def __call__(self, model: ir.Model) -> list[Note]:
         """Change `model`, and check it where every pass is checked."""
         notes = [replace(note, rewrite=note.rewrite or self.name) for note in self.run(model)]
-        check_after(model, self.name)
+        if self.shapes and notes:
+            refresh_shapes(model)
+        if checks_every_pass():
+            check_graph(model, self.name)
         return notes
 
 
@@ -149,7 +188,7 @@ Stage = Rewrite | Pass
 
 
 def silent(name: str, run: Callable[[ir.Model], object]) -> Pass:
-    """A pass that has nothing to say."""
+    """Make a pass without notes."""
 
     def change(model: ir.Model) -> tuple[Note, ...]:
         run(model)

@@ -10,10 +10,10 @@ from intact.placement.checks.parser import DIALECT, PARSER
 from intact.placement.checks.records import Half, halves
 from intact.placement.checks.structure import STRUCTURE, Checked
 from intact.placement.layers import Fuser
+from intact.placement.pair_warnings import remarks_on
+from intact.placement.placement_graph import View
 from intact.placement.profiles import PROFILES
 from intact.placement.records import Finding
-from intact.placement.remarks import remarks_on
-from intact.placement.view import View
 
 TARGETS = ("tensorrt",)
 """Engines whose rules are known."""
@@ -36,22 +36,22 @@ def check(model: Model, target: str = "tensorrt") -> list[Finding]:
     view = View(model)
     fuser = Fuser(view, PROFILES[target], quantized=view.marks.__contains__)
     checked = Checked(model, view, halves(model, view.constants), fuser.carries)
-    found = [*_of_nodes(checked.halves)]
+    findings = [*_of_nodes(checked.halves)]
     for ask in STRUCTURE:
-        found.extend(ask(checked))
+        findings.extend(ask(checked))
     for remark in remarks_on(view, PROFILES[target]):
-        found.append(Finding("warning", remark.op.name, remark.rule, remark.message, remark.fix))
-    return sorted(dict.fromkeys(found), key=lambda finding: finding.severity)  # "error" < "warning"
+        findings.append(Finding("warning", remark.op.name, remark.rule, remark.message, remark.fix))
+    return sorted(dict.fromkeys(findings), key=lambda finding: finding.severity)  # "error" < "warning"
 
 
 def _of_nodes(nodes: list[Half]) -> Iterator[Finding]:
     for half in nodes:
         for rule, ask in PARSER.items():
-            if (said := ask(half)) is not None:
-                yield Finding("error", half.name, rule, *said)
+            if (answer := ask(half)) is not None:
+                yield Finding("error", half.name, rule, *answer)
         for rule, ask in DIALECT.items():
-            if (said := ask(half)) is not None:
-                yield Finding("warning", half.name, rule, *said)
+            if (answer := ask(half)) is not None:
+                yield Finding("warning", half.name, rule, *answer)
 
 
 __all__ = ["TARGETS", "check"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from intact.placement.checks.records import SCALE, ZERO_POINT, Half
-from intact.placement.view import shape_of
+from intact.placement.placement_graph import shape_of
 
 Said = tuple[str, str]
 
@@ -46,7 +46,7 @@ def code_type(half: Half) -> Said | None:
 
 def output_dtype(half: Half) -> Said | None:
     """output_dtype and the zero point name the same type."""
-    given, zero_point = half.said.output_dtype, half.input(ZERO_POINT)
+    given, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
     if not half.quantizes or not given or zero_point is None or zero_point.dtype is None:
         return None
     if given == int(zero_point.dtype):
@@ -130,7 +130,7 @@ def channel_count(half: Half) -> Said | None:
 
 def block_dimensions(half: Half) -> Said | None:
     """One axis is cut into blocks."""
-    blocked = _blocked(half)
+    blocked = _blocked_axes(half)
     if blocked is None or len(blocked) <= 1:
         return None
     return "Only a single blocking dimension is allowed", "keep a scale for each index of all axes but one"
@@ -139,7 +139,7 @@ def block_dimensions(half: Half) -> Said | None:
 def block_size(half: Half) -> Said | None:
     """Blocks are all of one size."""
     scale, shape = half.array(SCALE), half.shape
-    for axis in _blocked(half) or ():
+    for axis in _blocked_axes(half) or ():
         assert scale is not None and shape is not None
         size = shape[axis]
         if size is not None and scale.shape[axis] and size % scale.shape[axis]:
@@ -178,7 +178,7 @@ def scale_type(half: Half) -> Said | None:
 _REALS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 
 
-def _blocked(half: Half) -> list[int] | None:
+def _blocked_axes(half: Half) -> list[int] | None:
     """The axes that have fewer scales than entries, where the scale has the data's rank."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or shape is None or scale.ndim != len(shape) or scale.ndim < 2:
@@ -217,7 +217,7 @@ def missing_axis(half: Half) -> Said | None:
 
 def missing_type(half: Half) -> Said | None:
     """The parser and ONNX fill in another type."""
-    if not half.quantizes or half.input(ZERO_POINT) is not None or half.said.output_dtype:
+    if not half.quantizes or half.input(ZERO_POINT) is not None or half.form.output_dtype:
         return None
     message = "The zero point is missing: TensorRT takes INT8, ONNX takes UINT8"
     return message, "give it a zero point of int8"

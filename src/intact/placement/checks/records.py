@@ -1,4 +1,4 @@
-"""One half of a pair, as the checks ask about it."""
+"""One QuantizeLinear or DequantizeLinear, as the checks read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value
 from intact.graph.ops import DequantizeLinear, QuantizeLinear
-from intact.placement.view import is_pair, is_quantize, shape_of
+from intact.placement.placement_graph import is_pair, is_quantize, shape_of
 
 SCALE, ZERO_POINT = 1, 2
 
@@ -57,7 +57,7 @@ class Half:
     def codes(self) -> str | None:
         """Type of the codes: "INT8", ...; None where the graph does not tell."""
         value = self.node.outputs[0] if self.quantizes else self.input(0)
-        given = self.said.output_dtype if self.quantizes else 0
+        given = self.form.output_dtype if self.quantizes else 0
         zero_point = self.input(ZERO_POINT)
         for source in (zero_point, value):
             if source is not None and source.dtype is not None:
@@ -65,19 +65,19 @@ class Half:
         return _TYPE_NAMES.get(given) if given else None
 
     @cached_property
-    def said(self) -> QuantizeLinear | DequantizeLinear:
+    def form(self) -> QuantizeLinear | DequantizeLinear:
         """What the node says."""
         return (QuantizeLinear if self.quantizes else DequantizeLinear).of(self.node)
 
     @property
     def has_axis(self) -> bool:
         """Whether the file says the axis."""
-        return self.said.axis is not None
+        return self.form.axis is not None
 
     @property
     def axis(self) -> int:
         """The axis, counted from the front where the rank is known."""
-        axis = 1 if self.said.axis is None else self.said.axis
+        axis = 1 if self.form.axis is None else self.form.axis
         return axis % len(self.shape) if self.shape and axis < 0 else axis
 
     @property

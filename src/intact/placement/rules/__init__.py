@@ -5,17 +5,8 @@ A new rule is a file with a `RULE`, and one line here.
 
 from __future__ import annotations
 
-from intact.placement.rules import (
-    elementwise,
-    moves,
-    norms,
-    pools,
-    products,
-    recurrent,
-    residual,
-    tables,
-    weighted,
-)
+from intact.placement.rules import elementwise, moves, norms, pools, products, recurrent, residual, weighted
+from intact.placement.rules import function_tables as tables
 from intact.placement.rules.base import Context, Int8, Kind, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -33,7 +24,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def rules_of(op_type: str, domain: str) -> list[Rule]:
-    """The rules that are asked about an operator."""
+    """Return the rules that are asked about an operator."""
     return [rule for rule in RULES if domain == "" and op_type in rule.op_types]
 
 

@@ -1,4 +1,4 @@
-"""What a rule is, and what it may ask while pairs are being placed."""
+"""`Rule` and `Context`: what a placement rule is, and what it may read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 
 from intact.graph import Value
 from intact.placement.activations import activation_behind
-from intact.placement.logarithms import before_logarithms
+from intact.placement.log_products import before_logarithms
+from intact.placement.placement_graph import Op, Reader, View, may_be_float
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
-from intact.placement.view import Op, Reader, View, may_be_float
 
 Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 
@@ -76,21 +76,21 @@ class Context:
         """Who reads `value` in float; None where all its readers read it quantized and there is one."""
         if self.view.is_output(value):
             return "a graph output"
-        if value in self.view.captured:
-            return f"'{self.view.captured[value]}' in a subgraph"
+        if value in self.view.read_by_subgraphs:
+            return f"'{self.view.read_by_subgraphs[value]}' in a subgraph"
         readers = self.view.readers(value)
         if not readers:
             return "nobody"
         return next((str(reader[0]) for reader in readers if reader not in self.wanted), None)
 
     def has_int8_reader(self, value: Value) -> bool:
-        """Whether some reader of `value` reads it quantized."""
+        """Return whether some reader of `value` reads it quantized."""
         return any(reader in self.wanted for reader in self.view.readers(value))
 
     def behind_activation(self, value: Value) -> Value:
         """`value`, or what the activation that fuses behind it makes."""
-        found = activation_behind(self.view, self.profile, value)
-        return value if found is None else found.output
+        activation = activation_behind(self.view, self.profile, value)
+        return value if activation is None else activation.output
 
     def float_outputs(self, op: Op) -> Kept | None:
         """Why the outputs of `op`, its activation included, cannot all be written in int8."""

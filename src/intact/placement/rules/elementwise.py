@@ -1,11 +1,11 @@
-"""Add and Mul of two tensors, where no layer takes them in."""
+"""Rule for Add and Mul of two tensors that no layer fuses."""
 
 from __future__ import annotations
 
+from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.rules.sources import float_source
-from intact.placement.view import Op, View
+from intact.placement.rules.int8_sources import float_source
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
@@ -21,8 +21,8 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
     if op.op_type == "Mul" and not ctx.profile.multiply:
         return Kept(f"{ctx.profile.name} has no int8 Mul")
-    if (kept := ctx.float_outputs(op)) is not None:
-        return kept
+    if (refusal := ctx.float_outputs(op)) is not None:
+        return refusal
     sources = [float_source(ctx, op.inputs[i]) for i in inputs]
     if all(sources):
         return Kept(f"both operands come in float, from {' and '.join(map(str, sources))}")

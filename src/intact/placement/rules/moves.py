@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from intact.graph import ops
+from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data; of a Concat all inputs. `make_sites` says which of them share its scale.
+    """Return the data; of a Concat all inputs. `make_sites` says which of them share its scale.
 
     Before: ``x -> MaxPool -> Q/DQ -> Conv``.  After: ``x -> Q/DQ -> MaxPool -> Conv``.
     Before: ``a, b -> Concat -> Q/DQ -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Concat -> Conv``, one scale;

@@ -1,16 +1,16 @@
-"""A normalization behind a convolution, where an engine wants the convolution to write int8."""
+"""Rule for a normalization behind a convolution, where the engine wants int8 from the convolution."""
 
 from __future__ import annotations
 
 from intact.graph.ops import CONVOLUTIONS
+from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.rules.floats import float_reason
-from intact.placement.view import Op, View
+from intact.placement.rules.float_reasons import float_reason
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data; the normalization itself stays in float and reads the convolution's codes.
+    """Return the data; the normalization itself stays in float and reads the convolution's codes.
 
     Before: ``Conv -> LayerNormalization``.  After: ``Conv -> Q/DQ -> LayerNormalization``.
     """

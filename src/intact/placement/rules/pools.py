@@ -1,15 +1,15 @@
-"""Average pooling: its input is quantized, its output too."""
+"""Rule for average pooling: input and output are quantized."""
 
 from __future__ import annotations
 
 from intact.graph.ops import ReduceMean
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data.
+    """Return the data.
 
     Before: ``x -> GlobalAveragePool -> Gemm``.  After: ``Q/DQ(x) -> GlobalAveragePool -> Q/DQ -> Gemm``.
 

@@ -1,12 +1,12 @@
-"""Products of two activations: attention's scores and its weighted sums."""
+"""Rule for products of two activations: attention's scores and weighted sums."""
 
 from __future__ import annotations
 
-from intact.placement import logarithms
+from intact.placement import log_products as logarithms
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.rules.weighted import small_product
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -1,28 +1,28 @@
-"""Recurrent layers: what multiplies their inputs, before the first step, is a product like any other."""
+"""Rule for recurrent layers: the product with their inputs runs in int8, before the first step."""
 
 from __future__ import annotations
 
 from intact.graph import ops
 from intact.graph.ops.recurrent import Recurrent
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data and its weight; the weight of states stays float, as states do (decision 25).
+    """Return the data and its weight; the weight of states stays float, as states do (decision 25).
 
     Before: ``x, w, r -> LSTM``.  After: ``Q/DQ(x), Q/DQ(w), r -> LSTM``.
 
     Guards: the weights are constants, and the form is one that kernels know.
     """
-    said = ops.read(op.node)
-    assert isinstance(said, Recurrent)
+    form = ops.read(op.node)
+    assert isinstance(form, Recurrent)
     if len(op.inputs) < 3 or not all(map(view.is_constant, op.inputs[1:3])):
         return Kept("its weights are not constants: codes and scales cannot be stored")
     if view.is_constant(op.inputs[0]):
         return Kept("its data is a constant")
-    why = said.unusual(op.node)
+    why = form.unusual(op.node)
     return Kept(f"{why}, and its inputs and states are multiplied in float") if why else (0, 1)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intact.graph import Value
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
@@ -49,7 +49,7 @@ def _value(op: Op, index: int) -> Value:
 
 
 def _longer_branch(view: View, op: Op) -> int:
-    """The input with the longer way from where both branches part; the shorter one is the residual.
+    """Return the input with the longer way from where both branches part; the shorter one is the residual.
 
     A downsampling block: ``x -> Conv -> Conv -> Add <- Conv <- x`` fuses the second Conv of the left side.
     """
@@ -62,18 +62,18 @@ def _longer_branch(view: View, op: Op) -> int:
 
 
 def _distances(view: View, value: Value) -> dict[Value, int]:
-    """The number of nodes from each value above `value`, on the shortest way."""
-    found, front = {value: 0}, [value]
+    """Return the number of nodes from each value above `value`, on the shortest way."""
+    distances, front = {value: 0}, [value]
     while front:
         above: list[Value] = []
         for below in front:
             producer = view.producer(below)
             for source in producer.inputs if producer is not None else ():
-                if source is not None and source not in found and not view.is_constant(source):
-                    found[source] = found[below] + 1
+                if source is not None and source not in distances and not view.is_constant(source):
+                    distances[source] = distances[below] + 1
                     above.append(source)
         front = above
-    return found
+    return distances
 
 
 RULE = Rule("residual", frozenset({"Add"}), "joins", _reads, _wants)

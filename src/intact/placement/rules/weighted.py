@@ -1,17 +1,17 @@
-"""Convolutions and products with a weight: all their inputs are quantized."""
+"""Rule for convolutions and products with a weight: all inputs are quantized."""
 
 from __future__ import annotations
 
 from intact.graph import Value, ops
 from intact.graph.ops import CONVOLUTIONS, RECURRENT, Conv, ConvTranspose
-from intact.placement import logarithms
+from intact.placement import log_products as logarithms
+from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.view import Op, View, shape_of
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data and the weight; the bias stays float: it is added to the accumulator.
+    """Return the data and the weight; the bias stays float: it is added to the accumulator.
 
     Before: ``x, w -> Conv``.  After: ``Q/DQ(x), Q/DQ(w) -> Conv``.
 
@@ -69,7 +69,7 @@ def _sizes(op: Op) -> tuple[int | None, int | None]:
 
 
 def weight_axis(op: Op, index: int, value: Value) -> int | None:
-    """The axis of output channels of a constant input; None: one scale for all of it.
+    """Return the axis of output channels of a constant input; None: one scale for all of it.
 
     Conv: 0. ConvTranspose: 1; with groups its scales would repeat per group, and builders refuse them.
     Gemm: 0 where transB, else 1. MatMul with a matrix on the right: 1. LSTM and its kind: 1, that of gates,

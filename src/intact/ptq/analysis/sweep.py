@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from numpy.typing import NDArray
 
-from intact.graph import Model, Parcel, Session
+from intact.graph import Model, PicklableModel, Session
 from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
@@ -155,7 +155,7 @@ class SweepJobs:
         model, grids, runs: As for `Sweep`.
     """
 
-    model: Parcel
+    model: PicklableModel
     grids: QuantizedReads
     runs: Sequence[Held]
 

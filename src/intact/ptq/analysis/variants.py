@@ -92,7 +92,7 @@ def with_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Re
     model = source.clone()
     opset = max(grids.opset for grids, _ in parts)
     if opset > model.opset_imports[""]:
-        graph.raise_opset(model, opset)
+        graph.upgrade_opset(model, opset)
     marks = Marks(model)
     for grids, on in parts:
         for target, spec, ends in grids.activations:

@@ -126,7 +126,7 @@ class Evaluator:
 
     def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
         """The errors of each of `runs`, in their order."""
-        bound = self._session.bound(overrides)
+        bound = self._session.bind_inputs(overrides)
         return in_order(lambda held: self._of_run(bound, held), runs)
 
     def _of_run(self, bound: BoundInputs, held: Held) -> Errors:

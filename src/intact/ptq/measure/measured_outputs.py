@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from intact.graph import Model, Node, Value, ops, own_graphs, part, size_inputs
+from intact.graph import Model, Node, Value, ops, part, size_inputs, subgraphs
 
 _SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
 _INDEXED = "Gather"  # and GatherElements, GatherND
@@ -168,7 +168,7 @@ def _read_by(node: Node) -> Iterator[Value]:
 
 
 def _inner_nodes(node: Node) -> Iterator[Node]:
-    for graph in own_graphs(node):
+    for graph in subgraphs(node):
         yield from graph.all_nodes()
 
 

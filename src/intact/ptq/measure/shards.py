@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from intact.calib import Calibration
-from intact.graph import Parcel, Session
+from intact.graph import PicklableModel, Session
 from intact.pool import JobPool
 from intact.ptq.measure.answers import Margins
 from intact.ptq.measure.channels import ChannelEnds
@@ -70,7 +70,7 @@ class PartCounter:
         threads: Of ONNX Runtime, and of counting.
     """
 
-    model: Parcel
+    model: PicklableModel
     asked: Asked
     threads: int
 

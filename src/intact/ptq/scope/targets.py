@@ -9,7 +9,6 @@ from itertools import count
 
 from intact.errors import UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
-from intact.graph.ops.attributes import integer
 from intact.placement import Layer, Placement, Site
 from intact.ptq.scope.given_grids import GivenGrid
 from intact.ptq.scope.settings import (
@@ -258,8 +257,8 @@ def summed_axis(node: Node, index: int) -> int | None:
     """The axis of input `index` that a MatMul or Gemm sums over, counted from the end; None for others."""
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
-    name = "transB" if index else "transA"
-    transposed = node.op_type == "Gemm" and integer(node, name, 0)
+    form = ops.Gemm.of(node)
+    transposed = node.op_type == "Gemm" and (form.transB if index else form.transA)
     return -1 if bool(transposed) == bool(index) else -2
 
 
@@ -267,7 +266,7 @@ def channel_axis(node: Node) -> int | None:
     """The axis of a layer's second input that counts output channels; None for any other node."""
     if node.domain or len(node.inputs) < 2:
         return None
-    transposed = integer(node, "transB", 0)
+    transposed = ops.Gemm.of(node).transB
     axes = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0 if transposed else 1, "MatMul": -1}
     return axes.get(node.op_type)
 

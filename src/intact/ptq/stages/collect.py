@@ -9,7 +9,7 @@ from math import prod
 
 from intact.calib import Calibration
 from intact.errors import CalibrationError
-from intact.graph import Model, Node, Parcel, is_op, ops
+from intact.graph import Model, Node, PicklableModel, is_op, ops
 from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.data.batches import Source, open_data
@@ -167,7 +167,7 @@ def collect(
             counter = Counter(model, session, asked, THREADS)
             found = counted(counter, in_order(counter.run, runs))
         else:
-            found = counted_by(pool, PartCounter(Parcel(model), asked, pool.threads or THREADS), runs)
+            found = counted_by(pool, PartCounter(PicklableModel(model), asked, pool.threads or THREADS), runs)
     if cutter.stacks:
         found.sample.stack()
     _require_all(found.calibration, wanted)

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Model, Node, Value, set_initializer
-from intact.graph.ops.attributes import integer
+from intact.graph import Constants, Model, Node, Value, ops, set_initializer
 from intact.ptq.measure.state import State
 from intact.ptq.stages.smoothing import smooths_images
 
@@ -198,4 +197,4 @@ def _weight(node: Node, constants: Constants) -> NDArray:
 
 
 def _groups(node: Node) -> int:
-    return integer(node, "group", 1)
+    return ops.Conv.of(node).group

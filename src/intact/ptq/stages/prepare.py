@@ -44,8 +44,8 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
             _require_tensors(model, settings.ranges)
         grids |= grids_of_ranges(settings.ranges)
     opset = file_opset(settings, model.opset_imports.get("", 13))
-    graph.raise_opset(model, opset)
-    graph.check_after(model, "raise_opset")
+    graph.upgrade_opset(model, opset)
+    graph.check_after(model, "upgrade_opset")
     notes += graph.run_stages(model, pipelines.KNOWN_FORMS)
     names = ResolvedNames(settings)  # in a branch, patterns of the whole file may fit nothing
     if not checked:

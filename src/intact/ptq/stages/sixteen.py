@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from intact.graph import FORMAT_OPSETS, REASON_KEY, Constants, Model, Node, ops, raise_opset
+from intact.graph import FORMAT_OPSETS, REASON_KEY, Constants, Model, Node, ops, upgrade_opset
 from intact.placement import Layer
 from intact.ptq.measure.state import State
 from intact.ptq.scope.ranges import QuantizedWeight, weight_of
@@ -129,7 +129,7 @@ def raised(state: State) -> State:
     if state.opset >= _OPSET:
         return state
     model = state.model.clone()
-    raise_opset(model, _OPSET)
+    upgrade_opset(model, _OPSET)
     return replace(state, model=model, opset=_OPSET)
 
 

@@ -92,7 +92,7 @@ def analyse(
     traced = trace(model, args, kwargs)
     read = _read(traced.model, traced.edges)
     placed = traced.model.clone()
-    same = onnx_graph.join_equals(placed)
+    same = onnx_graph.merge_common_subexpressions(placed)
     labels = {name: call.label for name, call in read.owners.items()}
     wanted, unwanted = (
         _inside(_with_paths(argument, patterns, placed.graph, labels))

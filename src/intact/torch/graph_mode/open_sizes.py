@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from intact.graph import Constants, Model, Node, Value
 from intact.placement import Placement
-from intact.placement.view import may_be_float, shape_of
+from intact.placement.placement_graph import may_be_float, shape_of
 from intact.torch.graph_mode.calls import ModelCall
 
 __all__ = ["Calls", "place_by_fixed_sizes"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
-from intact.graph import Seen, Tagged
+from intact.graph import NamedPair, QuantizerCall
 from intact.torch.models.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
 
 __all__ = ["Runner"]
@@ -40,7 +40,7 @@ class Runner:
         QuantValueError: It is no module.
     """
 
-    def __init__(self, model: nn.Module, pairs: Sequence[Tagged] = ()) -> None:
+    def __init__(self, model: nn.Module, pairs: Sequence[NamedPair] = ()) -> None:
         if not isinstance(model, nn.Module):
             raise QuantValueError("module", f"a {type(model).__name__}", "a torch.nn.Module", "return one")
         self._model, self.pairs = model.eval(), tuple(pairs)
@@ -53,7 +53,7 @@ class Runner:
 
     def trace(
         self, feeds: Mapping[str, NDArray], given: Mapping[str, NDArray] | None = None
-    ) -> tuple[list[NDArray], list[Seen]]:
+    ) -> tuple[list[NDArray], list[QuantizerCall]]:
         """Run once, and keep what every quantizer saw and made.
 
         Args:
@@ -69,7 +69,9 @@ class Runner:
             instead = [None if pair is None else given.get(pair.real) for pair in pairs]
             outputs, calls = self._calls(feeds, instead.__getitem__)
         seen = [
-            Seen(path_of(self._model, call.module) if pair is None else pair.quantizer, pair, call.x, call.y)
+            QuantizerCall(
+                path_of(self._model, call.module) if pair is None else pair.quantizer, pair, call.x, call.y
+            )
             for call, pair in zip(calls, pairs, strict=True)
         ]
         return outputs, seen
@@ -87,9 +89,9 @@ class Runner:
         with StableSorts(), watching(self._model, answer):  # rows that experts share lie as in the file
             return self(feeds), calls
 
-    def _matched(self, calls: Sequence[_Call]) -> list[Tagged | None]:
+    def _matched(self, calls: Sequence[_Call]) -> list[NamedPair | None]:
         """The pair of each call: of its own quantizer, in order, or of another that quantizes the same."""
-        waiting: dict[nn.Module, list[Tagged]] = defaultdict(list)
+        waiting: dict[nn.Module, list[NamedPair]] = defaultdict(list)
         for pair in self.pairs:
             waiting[module_at(self._model, pair.quantizer)].append(pair)
         found = [waiting[call.module].pop(0) if waiting[call.module] else None for call in calls]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from intact import graph
 from intact.errors import UnsupportedError
-from intact.graph.rewrites.chosen import CHOSEN
+from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
@@ -152,9 +152,9 @@ def _traced_instead(
 
 def _lowered(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
-        CHOSEN(model)  # or a scale for each column of each matrix has no axis
+        GATHERED_MATMUL(model)  # or a scale for each column of each matrix has no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
-        graph.raise_opset(model, opset)
+        graph.upgrade_opset(model, opset)
     graph.emit_qdq(model, opset, fold_weights=False, share=False)
     if opset >= graph.MIN_OPSET:  # an older one is what the model has
         graph.set_opset(model, opset)

@@ -126,7 +126,7 @@ class IConvolutionLayer(WindowLayer):
         n, made = Nodes(c, self.name), c.fresh(f"{self.name}.rows")
         rows = n("Reshape", x[0], n.ints(-1, *shape[-kept:]))
         c.node(op_type, [rows, *x[1:]], [made], name=made, group=self.num_groups, **given)
-        sizes = [int(size) for size in (c.known([made])[made][1] or ())[1:] if size is not None]
+        sizes = [int(size) for size in (c.types_of([made])[made][1] or ())[1:] if size is not None]
         n("Reshape", made, n.ints(*batches, *sizes), to=y[0])
         return None
 

@@ -198,7 +198,7 @@ class NetworkModel(Reporting):
 
 def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
     """Types and shapes of values; where ONNX's inference loses sizes that are computed, as we follow them."""
-    known = composer.known(names)
+    known = composer.types_of(names)
     lost = [name for name, (_, shape) in known.items() if shape is None or any(map(_is_unknown, shape))]
     if not lost:
         return known

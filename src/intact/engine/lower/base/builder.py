@@ -16,7 +16,7 @@ from intact.engine.steps import STRING, Codes, Dequantize, Dim, Reinterpret, Res
 from intact.engine.steps.base.dims import names_in
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Node, Value, decided_by_values, is_op, ops
+from intact.graph import Constants, Model, Node, Value, find_data_dependent_shapes, is_op, ops
 
 MOST_RANK = 6
 """Axes that native steps walk."""
@@ -291,7 +291,7 @@ class PlanBuilder:
     @cached_property
     def decided(self) -> set[Node]:
         """Nodes of which values of the inputs say how large their outputs are."""
-        return decided_by_values(self.model).nodes
+        return find_data_dependent_shapes(self.model).nodes
 
     @cached_property
     def _values(self) -> set[str]:

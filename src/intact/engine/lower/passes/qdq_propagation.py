@@ -1,6 +1,6 @@
 """Q moves up and DQ moves down through what only moves data, so that codes pass; pairs that meet vanish.
 
-Every function rewrites a valid model into a valid model that means the same, code by code.
+Every rewrite makes of a valid model one that means the same, code by code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.grids import FloatGrid, Grid, Grids
-from intact.graph import Constants, Inserter, Model, Namer, Node, Note, Value, is_op, ops, replace
+from intact.graph import Model, Node, Note, Outcome, Rewrite, Scene, Value, is_op, ops
 from intact.numerics import dequantize, quantize
 
 STAYS = "intact.stays"
@@ -19,27 +19,21 @@ STAYS = "intact.stays"
 class Propagation:
     """One graph while Q and DQ are moved in it."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.names = Namer(model.graph)
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Look at the constants again."""
-        self.constants = Constants(self.model.graph)
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.constants = scene, scene.constants
         self.grids = Grids(self.constants)
 
     def grid(self, node: Node | None) -> Grid | None:
-        """The grid of a Q or DQ whose codes kernels know; None for anything else."""
-        found = self.any_grid(node)
-        return found if isinstance(found, Grid) else None
+        """Return the grid of a Q or DQ whose codes kernels know; None for anything else."""
+        grid = self.any_grid(node)
+        return grid if isinstance(grid, Grid) else None
 
     def any_grid(self, node: Node | None) -> Grid | FloatGrid | None:
-        """The grid of a Q or DQ; None for anything else."""
+        """Return the grid of a Q or DQ; None for anything else."""
         return self.grids.any_of(node) if node is not None and is_op(node, *_PAIR) else None
 
     def data(self, node: Node, *, fills: bool = False) -> list[int] | None:
-        """The inputs that `node` moves; None where it does more than that, unless it `fills` a rim."""
+        """Return the inputs that `node` moves; None where it does more than that, unless it `fills` a rim."""
         if not ops.may_move(node) or STAYS in node.meta:
             return None
         indices = list(ops.data_inputs(node))
@@ -50,12 +44,12 @@ class Propagation:
         return None if ops.quantized_before(node, self.constants) else indices
 
     def fill(self, node: Node) -> np.float32 | None:
-        """The number, other than 0, that a Pad fills with; None for others."""
+        """Return the number, other than 0, that a Pad fills with; None for others."""
         number = ops.Pad.of(node).fill(node, self.constants) if is_op(node, "Pad") else None
         return None if not number or np.isnan(number) else np.float32(number)
 
     def fill_code(self, node: Node, grid: Grid, *, exact: bool) -> NDArray[np.generic] | None:
-        """The code of that number on a grid; None where there is none, or not of it `exact`ly."""
+        """Return the code of that number on a grid; None where there is none, or not of it `exact`ly."""
         number = self.fill(node)
         if number is None:
             return None
@@ -66,7 +60,7 @@ class Propagation:
 
 
 def moves_codes(node: Node) -> bool:
-    """Whether codes pass through `node`, which only moves data."""
+    """Return whether codes pass through `node`, which only moves data."""
     types = {value.dtype.name for value in node.outputs if value.dtype is not None}
     return ops.may_move(node) and bool(types & {"INT8", "UINT8"})
 
@@ -79,7 +73,7 @@ def share_pairs(model: Model) -> list[Note]:
 
     Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
     """
-    walk, found = Propagation(model), 0
+    walk, count = Propagation(Scene(model.graph)), 0
     seen: dict[tuple[Value | None, str, Grid | FloatGrid], Value] = {}
     for node in list(model.graph):
         grid = walk.any_grid(node)
@@ -87,30 +81,28 @@ def share_pairs(model: Model) -> list[Note]:
             continue
         first = seen.setdefault((node.inputs[0], node.op_type, grid), node.outputs[0])
         if first is not node.outputs[0] and not node.outputs[0].is_graph_output():
-            replace(node, first, walk.names)
-            found += 1
-    return [Note("", f"{found} Q or DQ were doubles of others")] if found else []
+            walk.scene.replace(node, first)
+            count += 1
+    return [Note("", f"{count} Q or DQ were doubles of others")] if count else []
 
 
-def raise_quantizers(model: Model) -> list[Note]:
+def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
     """Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
 
     Guards: nobody reads the floats; all readers want one grid; the operator only moves data, or is a Pad,
     whose fill is quantized as well.
     """
-    walk, notes = Propagation(model), list[Note]()
-    for node in reversed(list(model.graph)):
-        indices = walk.data(node, fills=True)
-        if indices is None or not (quantizers := _quantizers(walk, node)):
-            continue
-        _raise(walk, node, indices, quantizers)
-        notes.append(Note(node.name or node.op_type, "moves codes, Q stands before it"))
-    return notes
+    walk = Propagation(scene)
+    indices = walk.data(node, fills=True)
+    if indices is None or not (quantizers := _quantizers(walk, node)):
+        return None
+    _raise(walk, node, indices, quantizers)
+    return "moves codes, Q stands before it"
 
 
 def _quantizers(walk: Propagation, node: Node) -> list[Node]:
-    """The Q behind each used output, where they are all that reads them and have one grid."""
-    found: list[Node] = []
+    """Return the Q behind each used output, where they are all that reads them and have one grid."""
+    quantizers: list[Node] = []
     for output in node.outputs:
         if output.is_graph_output():
             return []
@@ -119,33 +111,33 @@ def _quantizers(walk: Propagation, node: Node) -> list[Node]:
             continue
         if len(readers) != 1 or readers[0].idx or not is_op(readers[0].node, "QuantizeLinear"):
             return []
-        if readers[0].node.graph is not walk.model.graph:
+        if readers[0].node.graph is not walk.scene.graph:
             return []
-        found.append(readers[0].node)
-    grids = {walk.grid(q) for q in found}
-    return found if len(grids) == 1 and None not in grids else []
+        quantizers.append(readers[0].node)
+    grids = {walk.grid(q) for q in quantizers}
+    return quantizers if len(grids) == 1 and None not in grids else []
 
 
 def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[Node]) -> None:
     model, first = quantizers[0].outputs[0], quantizers[0]
-    insert = Inserter(walk.model.graph, node, walk.names)
-    made: dict[Value, Value] = {}
+    insert = walk.scene.inserter(node)
+    quantized: dict[Value, Value] = {}
     for index in indices:
         x = node.inputs[index]
         assert x is not None
-        if x not in made:
-            made[x] = insert.node(
+        if x not in quantized:
+            quantized[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
                 dtype=model.dtype, shape=x.shape, **ops.copied(first),
             )  # fmt: skip
-        node.replace_input_with(index, made[x])
+        node.replace_input_with(index, quantized[x])
     _fill_with_code(walk, node, first)
     for output in node.outputs:  # those too that nobody reads
         output.type = model.type
     for quantizer in quantizers:
         floats = quantizer.inputs[0]
         assert floats is not None
-        replace(quantizer, floats, walk.names)
+        walk.scene.replace(quantizer, floats)
 
 
 def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
@@ -157,34 +149,32 @@ def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
     code = walk.fill_code(node, grid, exact=False)
     node.resize_inputs(max(3, len(node.inputs)))
     if code is not None:
-        insert = Inserter(walk.model.graph, node, walk.names)
+        insert = walk.scene.inserter(node)
         node.replace_input_with(2, insert.constant(f"{node.name}.fill", code))
         return
     zero = pair.inputs[2] if len(pair.inputs) > 2 else None
     node.replace_input_with(2, zero)
 
 
-def lower_dequantizers(model: Model) -> list[Note]:
+def _lower_dequantizers(node: Node, scene: Scene) -> Outcome:
     """Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
 
     Guards: everything that is moved has one grid; the operator only moves data, or is a Pad whose fill lies
     on that grid.
     """
-    walk, notes = Propagation(model), list[Note]()
-    for node in list(model.graph):
-        indices = walk.data(node, fills=True)
-        if indices is None:
-            continue
-        pairs = [value.producer() for i in indices if (value := node.inputs[i]) is not None]
-        grids = {walk.grid(p) if p is not None and p.op_type == _PAIR[1] else None for p in pairs}
-        grid = grids.pop()
-        if grids or grid is None or pairs[0] is None:
-            continue
-        if walk.fill(node) is not None and walk.fill_code(node, grid, exact=True) is None:
-            continue
-        _lower(walk, node, indices, pairs[0])
-        notes.append(Note(node.name or node.op_type, "moves codes, DQ stands behind it"))
-    return notes
+    walk = Propagation(scene)
+    indices = walk.data(node, fills=True)
+    if indices is None:
+        return None
+    pairs = [value.producer() for i in indices if (value := node.inputs[i]) is not None]
+    grids = {walk.grid(p) if p is not None and p.op_type == _PAIR[1] else None for p in pairs}
+    grid = grids.pop()
+    if grids or grid is None or pairs[0] is None:
+        return None
+    if walk.fill(node) is not None and walk.fill_code(node, grid, exact=True) is None:
+        return None
+    _lower(walk, node, indices, pairs[0])
+    return "moves codes, DQ stands behind it"
 
 
 def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> None:
@@ -200,7 +190,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         if not output.uses() and not output.is_graph_output():
             output.type = codes.type
             continue
-        insert = Inserter(walk.model.graph, node, walk.names, after=True)
+        insert = walk.scene.inserter(node, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
             dtype=output.dtype, shape=output.shape, **ops.copied(pair),
@@ -210,23 +200,20 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         output.replace_all_uses_with(real, replace_graph_outputs=True)
         producer.replace_input_with(0, output)
         output.type = codes.type
-        output.name, real.name = walk.names(f"{output.name}.codes"), output.name
+        output.name, real.name = walk.scene.names(f"{output.name}.codes"), output.name
 
 
-def cancel_pairs(model: Model) -> list[Note]:
+def _cancel_pair(node: Node, scene: Scene) -> Outcome:
     """Before: ``Q(DQ(q, s), s)``.  After: ``q``: quantizing what a code means gives that code back."""
-    walk, notes = Propagation(model), list[Note]()
-    for node in list(model.graph):
-        x = node.inputs[0] if is_op(node, "QuantizeLinear") else None
-        above = x.producer() if x is not None else None
-        if above is None or not is_op(above, "DequantizeLinear") or above.inputs[0] is None:
-            continue
-        grid = walk.any_grid(node)
-        if grid is None or grid != walk.any_grid(above):
-            continue
-        replace(node, above.inputs[0], walk.names)
-        notes.append(Note(node.name or node.op_type, "vanishes, for its codes are there already"))
-    return notes
+    walk, x = Propagation(scene), node.inputs[0]
+    above = x.producer() if x is not None else None
+    if above is None or not is_op(above, "DequantizeLinear") or above.inputs[0] is None:
+        return None
+    grid = walk.any_grid(node)
+    if grid is None or grid != walk.any_grid(above):
+        return None
+    scene.replace(node, above.inputs[0])
+    return "vanishes, for its codes are there already"
 
 
 def drop_repeats(model: Model) -> list[Note]:
@@ -235,14 +222,14 @@ def drop_repeats(model: Model) -> list[Note]:
     Floats that lie on a grid stay as they are when they are brought to it once more (N13). Codes of 8 bits
     pass through such operators themselves.
     """
-    walk, notes = Propagation(model), list[Note]()
+    walk, notes = Propagation(Scene(model.graph)), list[Note]()
     on: dict[Value | None, FloatGrid] = {}  # what lies on which grid
     for node in list(model.graph):
         if is_op(node, _PAIR[1]):
             grid, x = walk.any_grid(node), _source(walk, node)
             if isinstance(grid, FloatGrid) and on.get(x) == grid and not node.outputs[0].is_graph_output():
                 assert x is not None
-                replace(node, x, walk.names)
+                walk.scene.replace(node, x)
                 notes.append(
                     Note(node.name or node.op_type, "vanishes, for its floats lie on its grid already")
                 )
@@ -256,9 +243,14 @@ def drop_repeats(model: Model) -> list[Note]:
 
 
 def _source(walk: Propagation, node: Node) -> Value | None:
-    """What the Q in front of a DQ brings to its grid, which is the DQ's."""
+    """Return what the Q in front of a DQ brings to its grid, which is the DQ's."""
     codes = node.inputs[0]
     above = codes.producer() if codes is not None else None
     if above is None or not is_op(above, _PAIR[0]) or walk.any_grid(above) != walk.any_grid(node):
         return None
     return above.inputs[0]
+
+
+RAISE_QUANTIZERS = Rewrite("raise Q", _raise_quantizers, (), matches=ops.may_move, backwards=True)
+LOWER_DEQUANTIZERS = Rewrite("lower DQ", _lower_dequantizers, (), matches=ops.may_move)
+CANCEL_PAIRS = Rewrite("cancel pairs", _cancel_pair, ("QuantizeLinear",))

@@ -1,4 +1,4 @@
-"""Constants that several steps hold: layers that share weights in the file share them in the plan."""
+"""Share equal constants between the steps of a plan."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def share_constants(plan: Plan) -> Plan:
     for several in alike.values():
         first: dict[bytes, str] = {}
         for name in several if len(several) > 1 else ():
-            kept = first.setdefault(_digest(plan.constants[name]), name)
-            if kept != name:
-                names[name] = kept
+            first_name = first.setdefault(_digest(plan.constants[name]), name)
+            if first_name != name:
+                names[name] = first_name
     if not names:
         return plan
     steps = tuple(renamed(step, names) for step in plan.steps)

@@ -1,4 +1,4 @@
-"""Before placement reads the graph: nodes that do nothing go, and norms in pieces become one node."""
+"""Simplify a graph before placement: drop identities, fuse bounds, norms and NaN guards."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ def _join_norm(node: Node, scene: Scene) -> Outcome:
     Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
     """
-    found = _norm(node, scene.constants)
-    if found is None:
+    norm = _norm(node, scene.constants)
+    if norm is None:
         return None
-    x, epsilon, size = found
+    x, epsilon, size = norm
     last, scale, bias = _affine(node, scene.constants, size)
     insert = Inserter(scene.graph, last, scene.names)
     weight = insert.constant(f"{node.name}.scale", scale)
@@ -152,7 +152,7 @@ def _norm(div: Node, constants: Constants) -> tuple[Value, float, int] | None:
         return None
     variance, epsilon = _with_constant(shifted, constants)
     square = _mean_of(variance, constants)
-    x = _centred(centred, constants)
+    x = _mean_shifted_source(centred, constants)
     if x is None or epsilon is None or square is None or not _is_square(square, x, constants):
         return None
     size = x.shape[-1] if x.shape is not None and len(x.shape) else None
@@ -165,7 +165,7 @@ def _above(value: Value | None, *op_types: str) -> Node | None:
 
 
 def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, float | None]:
-    """The other operand, and the one number that `node` combines it with."""
+    """Return the other operand, and the one number that `node` combines it with."""
     for i in (0, 1):
         array = constants(node.inputs[1 - i])
         if array is not None and array.size == 1:
@@ -174,7 +174,7 @@ def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, floa
 
 
 def _mean_of(value: Value | None, constants: Constants) -> Value | None:
-    """What `value` is the mean of, over the last axis, which stays with size 1."""
+    """Return what `value` is the mean of, over the last axis, which stays with size 1."""
     node = _above(value, "ReduceMean")
     if node is None or node.inputs[0] is None or not ops.ReduceMean.of(node).keepdims:
         return None
@@ -183,7 +183,7 @@ def _mean_of(value: Value | None, constants: Constants) -> Value | None:
     return node.inputs[0] if axes in ((-1,), (rank - 1,)) else None
 
 
-def _centred(value: Value | None, constants: Constants) -> Value | None:
+def _mean_shifted_source(value: Value | None, constants: Constants) -> Value | None:
     """x, where `value` is x less its mean."""
     node = _above(value, "Sub")
     x = node.inputs[0] if node is not None else None
@@ -191,12 +191,12 @@ def _centred(value: Value | None, constants: Constants) -> Value | None:
 
 
 def _is_square(value: Value, x: Value, constants: Constants) -> bool:
-    """Whether `value` is the square of x less its mean."""
+    """Return whether `value` is the square of x less its mean."""
     node = _above(value, "Mul", "Pow")
-    if node is None or _centred(node.inputs[0], constants) is not x:
+    if node is None or _mean_shifted_source(node.inputs[0], constants) is not x:
         return False
     if node.op_type == "Mul":
-        return _centred(node.inputs[1], constants) is x
+        return _mean_shifted_source(node.inputs[1], constants) is x
     array = constants(node.inputs[1])
     return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == 2
 
@@ -205,7 +205,7 @@ _Vector = NDArray[np.float32]
 
 
 def _affine(div: Node, constants: Constants, size: int) -> tuple[Node, _Vector, _Vector]:
-    """The last node of the norm, its scale and its bias."""
+    """Return the last node of the norm, its scale and its bias."""
     parts, last = [np.ones(size, np.float32), np.zeros(size, np.float32)], div
     for i, op_type in enumerate(("Mul", "Add")):
         uses = list(last.outputs[0].uses())

@@ -1,4 +1,4 @@
-"""Which float32 constants of a plan are the codes of the model, dequantized: a plan file holds the codes."""
+"""Find float32 constants of a plan that are dequantized codes of the model, so that a file holds codes."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def store_codes(plan: Plan, model: Model) -> Plan:
     for name, array in plan.constants.items():
         if array.dtype == np.float32 and array.size >= LEAST:
             by_size[array.size][name] = array
-    found = dict[str, Stored]()
+    stored_weights = dict[str, Stored]()
     constants = Constants(model.graph)
     for node in model.graph if by_size else ():
         size = _constant_size(node)
-        if size in by_size and (stored := _stored(node, constants)) is not None:
+        if size in by_size and (stored := _read_stored_weight(node, constants)) is not None:
             for name, form in _matches(stored, by_size[size]):
-                found[name] = replace(stored, form=form)
+                stored_weights[name] = replace(stored, form=form)
                 del by_size[size][name]
-    return replace(plan, stored=found)
+    return replace(plan, stored=stored_weights)
 
 
 def _constant_size(node: Node) -> int:
@@ -53,23 +53,23 @@ def _constant_size(node: Node) -> int:
     return int(np.prod(sizes)) if shape is not None and len(sizes) == len(shape) else 0
 
 
-def _stored(node: Node, constants: Constants) -> Stored | None:
+def _read_stored_weight(node: Node, constants: Constants) -> Stored | None:
     codes, scale, zero = (constants(value) for value in (*node.inputs, None)[:3])
     dtype = None if codes is None else _BYTES.get(codes.dtype.name)
     if codes is None or dtype is None or scale is None or not codes.ndim:
         return None
     if len(node.inputs) > 2 and node.inputs[2] is not None and zero is None:
         return None
-    said = DequantizeLinear.of(node)
-    axis = 0 if scale.size == 1 else 1 if said.axis is None else said.axis
-    return stored_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, said.block_size)
+    form = DequantizeLinear.of(node)
+    axis = 0 if scale.size == 1 else 1 if form.axis is None else form.axis
+    return stored_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, form.block_size)
 
 
 _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8}
 
 
 def _matches(stored: Stored, candidates: dict[str, NDArray[Any]]) -> Iterator[tuple[str, Any]]:
-    """The constants that `stored` is, and the form that it has for each."""
+    """Yield the constants that `stored` is, and the form that it has for each."""
     codes_shape = stored.form.shape
     values = stored.widened(codes_shape)
     is_few = len(codes_shape) <= _MOST_AXES
@@ -84,5 +84,5 @@ def _matches(stored: Stored, candidates: dict[str, NDArray[Any]]) -> Iterator[tu
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays of float32 have the same bits."""
+    """Return whether two arrays of float32 have the same bits."""
     return np.array_equal(np.ascontiguousarray(a).view(np.uint32), np.ascontiguousarray(b).view(np.uint32))

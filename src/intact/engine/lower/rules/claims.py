@@ -20,7 +20,7 @@ from intact.engine.lower.rules.table import LAYERS, lower_layer_in_codes, lower_
 from intact.graph import Node, Value, is_op
 from intact.placement import PROFILES, Fusion
 from intact.placement.activations import Activation, activation_behind
-from intact.placement.view import View
+from intact.placement.placement_graph import View
 
 
 @dataclass(frozen=True)

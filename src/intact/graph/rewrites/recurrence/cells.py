@@ -1,4 +1,4 @@
-"""Cells of LSTM, GRU and simple networks, found in the arithmetic of one step."""
+"""Match LSTM, GRU and RNN cells in the body of a loop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.graph import ops
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
-from intact.graph.ops.attributes import floating, integer
-from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, numbers_of
+from intact.graph.core.quantization_view import is_op
+from intact.graph.rewrites.recurrence.loop_bodies import Carried, Repeat, constant_array, numbers_of
 
 Reals = NDArray[np.float64]
 _Sum = dict["ir.Value | None", Reals]
@@ -63,12 +63,12 @@ class RecurrentCell:
 
 
 def find_cell(repeat: Repeat, constants: Constants) -> RecurrentCell | None:
-    """The cell that a body is; None where it is none, or more than one."""
+    """Return the cell that a body is; None where it is none, or more than one."""
     return _Finder(repeat, constants).find()
 
 
-def chosen(repeat: Repeat, constants: Constants, value: ir.Value) -> Masked:
-    """What a mask chooses where `value` is made; the value itself, where it is no choice."""
+def match_mask(repeat: Repeat, constants: Constants, value: ir.Value) -> Masked:
+    """Return what a mask chooses where `value` is made; the value itself, where it is no choice."""
     return _Finder(repeat, constants).choice(value)
 
 
@@ -97,31 +97,31 @@ class _Finder:
         node = value.producer() if value is not None else None
         return node if node is not None and is_op(node, *op_types) else None
 
-    def _known(self, value: ir.Value | None) -> NDArray | None:
-        return known(self._repeat.source(value), self._constants)
+    def _constant(self, value: ir.Value | None) -> NDArray | None:
+        return constant_array(self._repeat.source(value), self._constants)
 
     def _number(self, value: ir.Value | None) -> float | None:
-        array = self._known(value)
+        array = self._constant(value)
         return float(array.item()) if array is not None and array.size == 1 else None
 
     def _operands(self, value: ir.Value | None, *op_types: str) -> Iterator[Sequence[ir.Value]]:
         """Both operands, in both orders."""
         node = self._at(value, *op_types)
-        if node is not None and all(one is not None for one in node.inputs):
-            both = [one for one in map(self._repeat.source, node.inputs) if one is not None]
+        if node is not None and all(operand is not None for operand in node.inputs):
+            both = [operand for operand in map(self._repeat.source, node.inputs) if operand is not None]
             yield both
             yield both[::-1]
 
     def choice(self, value: ir.Value | None) -> Masked:
-        """What a mask chooses: a Where, or products with the mask and with what it leaves."""
+        """Return what a mask chooses: a Where, or products with the mask and with what it leaves."""
         value = self._repeat.source(value)
         assert value is not None
         node = self._at(value, "Where")
-        if node is not None and (found := self._mask(node.inputs[0])) is not None:
-            mask, kept = found
-            new, old = (self._repeat.source(one) for one in node.inputs[1:])
+        if node is not None and (mask_and_side := self._mask(node.inputs[0])) is not None:
+            mask, keeps_old = mask_and_side
+            new, old = (self._repeat.source(operand) for operand in node.inputs[1:])
             if new is not None and old is not None:
-                return Masked(mask, new, old) if kept else Masked(mask, old, new)
+                return Masked(mask, new, old) if keeps_old else Masked(mask, old, new)
         for a, b in self._operands(value, "Add"):
             for first, new in self._operands(a, "Mul"):
                 for second, old in self._operands(b, "Mul"):
@@ -140,8 +140,12 @@ class _Finder:
             return None
         if node.op_type == "Sub" and self._number(node.inputs[0]) != 1:
             return None
-        found = self._mask(node.inputs[-1])
-        return found if found is None or node.op_type == "Cast" else (found[0], not found[1])
+        mask_and_side = self._mask(node.inputs[-1])
+        return (
+            mask_and_side
+            if mask_and_side is None or node.op_type == "Cast"
+            else (mask_and_side[0], not mask_and_side[1])
+        )
 
     def _is_truth(self, value: ir.Value) -> bool:
         return self._repeat.rows[value].dtype == ir.DataType.BOOL
@@ -149,38 +153,38 @@ class _Finder:
     def _sum(self, value: ir.Value | None) -> _Sum | None:
         """A sum of products of vectors with constant weights, and of constants; None for anything else."""
         value = self._repeat.source(value)
-        held = self._known(value)
-        if held is not None:
-            return {None: np.asarray(held, np.float64).reshape(-1)}
+        array = self._constant(value)
+        if array is not None:
+            return {None: np.asarray(array, np.float64).reshape(-1)}
         node = self._at(value, "Add", "MatMul", "Gemm", "Split", "Slice")
         if node is None or value is None:
             return None
         return _SUMS[node.op_type](self, node, value)
 
-    def _added(self, node: ir.Node, value: ir.Value) -> _Sum | None:
-        return _joined([self._sum(one) for one in node.inputs])
+    def _sum_of_add(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+        return _add_sums([self._sum(operand) for operand in node.inputs])
 
     def _product(self, node: ir.Node, value: ir.Value) -> _Sum | None:
-        x, weight = self._repeat.source(node.inputs[0]), self._known(node.inputs[1])
+        x, weight = self._repeat.source(node.inputs[0]), self._constant(node.inputs[1])
         if weight is None or weight.ndim != 2 or x is None:
             return None
         return {x: weight.astype(np.float64)}
 
     def _gemm(self, node: ir.Node, value: ir.Value) -> _Sum | None:
-        factors = [floating(node, name, 1.0) for name in ("alpha", "beta")]
-        made = self._product(node, value)
-        if made is None or factors != [1.0, 1.0] or integer(node, "transA", 0):
+        form = ops.Gemm.of(node)
+        product = self._product(node, value)
+        if product is None or (form.alpha, form.beta) != (1.0, 1.0) or form.transA:
             return None
-        if integer(node, "transB", 0):
-            made = {x: weight.T for x, weight in made.items()}
-        return _joined([made, *(self._sum(one) for one in node.inputs[2:] if one is not None)])
+        if form.transB:
+            product = {x: weight.T for x, weight in product.items()}
+        return _add_sums([product, *(self._sum(one) for one in node.inputs[2:] if one is not None)])
 
-    def _split(self, node: ir.Node, value: ir.Value) -> _Sum | None:
+    def _sum_of_split(self, node: ir.Node, value: ir.Value) -> _Sum | None:
         whole = self._sum(node.inputs[0])
-        if whole is None or integer(node, "axis", 0) not in (1, -1):
+        if whole is None or ops.Split.of(node).axis not in (1, -1):
             return None
         place, width = list(node.outputs).index(value), _width(whole)
-        sizes = self._known(node.inputs[1]) if len(node.inputs) > 1 else None
+        sizes = self._constant(node.inputs[1]) if len(node.inputs) > 1 else None
         if sizes is None:
             sizes = np.full(len(node.outputs), width // len(node.outputs))
         start = int(sizes[:place].sum())
@@ -188,7 +192,7 @@ class _Finder:
 
     def _slice(self, node: ir.Node, value: ir.Value) -> _Sum | None:
         whole = self._sum(node.inputs[0])
-        sources = [self._repeat.source(one) for one in node.inputs[1:]]
+        sources = [self._repeat.source(operand) for operand in node.inputs[1:]]
         start, end, axis, step = [*numbers_of(sources, self._constants), None, None][:4]
         if whole is None or start is None or end is None or axis is None or start.size != 1:
             return None
@@ -200,7 +204,7 @@ class _Finder:
 
     def _lstm(self, h: Carried, c: Carried) -> RecurrentCell | None:
         """``c' = sigmoid(f) * c + sigmoid(i) * tanh(g); h' = sigmoid(o) * tanh(c')``."""
-        next_h, next_c = self._masked(h), self._masked(c)
+        next_h, next_c = self._match_update(h), self._match_update(c)
         if next_h is None or next_c is None or next_h.mask is not next_c.mask:
             return None
         for gate, bent in self._operands(next_h.new, "Mul"):
@@ -208,12 +212,12 @@ class _Finder:
             if output is None or tanh is None or self._repeat.source(tanh.inputs[0]) is not next_c.new:
                 continue
             for a, b in self._operands(next_c.new, "Add"):
-                kept, taken = self._gated(a, c.read), self._taken(b)
-                if kept is not None and taken is not None:
-                    return self._cell("LSTM", h, c, next_h, [taken[0], output.inputs[0], kept, taken[1]])
+                forget, update = self._match_gate_times_state(a, c.read), self._match_gate_times_candidate(b)
+                if forget is not None and update is not None:
+                    return self._cell("LSTM", h, c, next_h, [update[0], output.inputs[0], forget, update[1]])
         return None
 
-    def _gated(self, value: ir.Value, state: ir.Value) -> ir.Value | None:
+    def _match_gate_times_state(self, value: ir.Value, state: ir.Value) -> ir.Value | None:
         """x, where `value` is ``sigmoid(x) * state``."""
         for gate, other in self._operands(value, "Mul"):
             node = self._at(gate, "Sigmoid")
@@ -221,7 +225,7 @@ class _Finder:
                 return node.inputs[0]
         return None
 
-    def _taken(self, value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
+    def _match_gate_times_candidate(self, value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
         """x and y, where `value` is ``sigmoid(x) * tanh(y)``."""
         for gate, other in self._operands(value, "Mul"):
             node, candidate = self._at(gate, "Sigmoid"), self._at(other, "Tanh")
@@ -231,9 +235,9 @@ class _Finder:
 
     def _gru(self, h: Carried) -> RecurrentCell | None:
         """``h' = z * h + (1 - z) * g``, g as ``tanh(x + r * h)`` or ``tanh(x + (r * h) w)``."""
-        following = self._masked(h)
+        following = self._match_update(h)
         for a, b in self._operands(following.new if following else None, "Add"):
-            update = self._gated(a, h.read)
+            update = self._match_gate_times_state(a, h.read)
             for rest, other in self._operands(b, "Mul"):
                 less, candidate = self._at(rest, "Sub"), self._at(other, "Tanh")
                 if update is None or less is None or candidate is None or following is None:
@@ -248,9 +252,9 @@ class _Finder:
     ) -> RecurrentCell | None:
         whole = self._sum(candidate)
         for x in whole or ():  # the state is reset before it is multiplied
-            reset = self._gated(x, h.read) if x is not None else None
+            reset = self._match_gate_times_state(x, h.read) if x is not None else None
             if reset is not None and whole is not None:
-                swapped = {h.read if one is x else one: array for one, array in whole.items()}
+                swapped = {h.read if source is x else source: array for source, array in whole.items()}
                 return self._cell("GRU", h, None, following, [update, reset], swapped)
         for over_x, product in self._operands(candidate, "Add"):
             for gate, over_h in self._operands(product, "Mul"):
@@ -261,14 +265,14 @@ class _Finder:
 
     def _simple(self, h: Carried) -> RecurrentCell | None:
         """``h' = tanh(x)`` or ``relu(x)``."""
-        following = self._masked(h)
+        following = self._match_update(h)
         node = self._at(following.new, "Tanh", "Relu") if following is not None else None
         if node is None or following is None:
             return None
         return self._cell("RNN", h, None, following, [node.inputs[0]], activations=[node.op_type])
 
-    def _masked(self, state: Carried) -> Masked | None:
-        """What becomes of a state, which stays where the mask says so."""
+    def _match_update(self, state: Carried) -> Masked | None:
+        """Return what becomes of a state, which stays where the mask says so."""
         choice = self.choice(state.made)
         return choice if choice.old is None or choice.old is state.read else None
 
@@ -278,21 +282,21 @@ class _Finder:
         **attributes: Any,
     ) -> RecurrentCell | None:  # fmt: skip
         """The cell of these sums, in ONNX's order; `last` behind `gates`, its part over the state apart."""
-        found = [self._sum(gate) for gate in gates]
-        found += [] if last is None else [_joined([last, apart]) if apart is not None else last]
-        sums = [one for one in found if one is not None]
-        inputs = {x for one in sums for x in one if x is not None and x is not h.read}
-        if len(sums) < len(found) or len(inputs) != 1 or not inputs <= self._repeat.rows.keys():
+        gate_sums = [self._sum(gate) for gate in gates]
+        gate_sums += [] if last is None else [_add_sums([last, apart]) if apart is not None else last]
+        sums = [addend for addend in gate_sums if addend is not None]
+        inputs = {x for addend in sums for x in addend if x is not None and x is not h.read}
+        if len(sums) < len(gate_sums) or len(inputs) != 1 or not inputs <= self._repeat.rows.keys():
             return None
         (x,) = inputs
         if apart is not None and (last is None or h.read in last or {*apart} - {h.read, None}):
             return None
-        widths = {_width(one) for one in sums}
-        read, states = (_stacked(sums, value, widths) for value in (x, h.read))
+        widths = {_width(addend) for addend in sums}
+        read, states = (_stack_weights(sums, value, widths) for value in (x, h.read))
         if read is None or states is None or states.shape[-1] not in widths or len(widths) > 1:
             return None
-        bias = [np.broadcast_to(one.get(None, np.zeros(1)), _width(one)) for one in sums]
-        second = [np.zeros_like(one) for one in bias]
+        bias = [np.broadcast_to(addend.get(None, np.zeros(1)), _width(addend)) for addend in sums]
+        second = [np.zeros_like(addend) for addend in bias]
         if apart is not None and last is not None:
             bias[-1] = np.broadcast_to(last.get(None, np.zeros(1)), bias[-1].shape)
             second[-1] = np.broadcast_to(apart.get(None, np.zeros(1)), bias[-1].shape)
@@ -304,14 +308,14 @@ class _Finder:
         )  # fmt: skip
 
 
-def _joined(sums: Sequence[_Sum | None]) -> _Sum | None:
-    made: _Sum = {}
-    for one in sums:
-        if one is None:
+def _add_sums(sums: Sequence[_Sum | None]) -> _Sum | None:
+    total: _Sum = {}
+    for addend in sums:
+        if addend is None:
             return None
-        for x, array in one.items():
-            made[x] = made[x] + array if x in made else array
-    return made
+        for x, array in addend.items():
+            total[x] = total[x] + array if x in total else array
+    return total
 
 
 def _width(whole: _Sum) -> int:
@@ -324,17 +328,17 @@ def _columns(whole: _Sum, start: int, end: int) -> _Sum:
     return {x: array[..., start:end] for x, array in wide.items()}
 
 
-def _stacked(sums: Sequence[_Sum], x: ir.Value, widths: set[int]) -> Reals | None:
+def _stack_weights(sums: Sequence[_Sum], x: ir.Value, widths: set[int]) -> Reals | None:
     """Weights of one vector [1, gates * out, in]; a gate that does not read it has zeros."""
-    there = [one[x] for one in sums if x in one]
+    there = [gate[x] for gate in sums if x in gate]
     if not there or len({len(array) for array in there}) > 1 or len(widths) > 1:
         return None
     size = (len(there[0]), *widths)
-    parts = [one[x] if x in one else np.zeros(size) for one in sums]
+    parts = [gate[x] if x in gate else np.zeros(size) for gate in sums]
     return np.concatenate([part.T for part in parts])[None]
 
 
 _SUMS: dict[str, Callable[[_Finder, ir.Node, ir.Value], _Sum | None]] = {
-    "Add": _Finder._added, "Gemm": _Finder._gemm, "MatMul": _Finder._product, "Slice": _Finder._slice,
-    "Split": _Finder._split,
+    "Add": _Finder._sum_of_add, "Gemm": _Finder._gemm, "MatMul": _Finder._product, "Slice": _Finder._slice,
+    "Split": _Finder._sum_of_split,
 }  # fmt: skip

@@ -1,22 +1,23 @@
-"""Loops and Scans whose body is a recurrent cell, as the operator of that cell."""
+"""Rewrite Loop and Scan over a recurrent cell as LSTM, GRU or RNN."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.build import Namer, Writer, hand_over, is_read
 from intact.graph.core.constants import Constants
-from intact.graph.core.view import is_op
-from intact.graph.rewrites.recurrence.cells import RecurrentCell, chosen, find_cell
-from intact.graph.rewrites.recurrence.repeats import Carried, Repeat, known, read_repeat
-from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
+from intact.graph.core.quantization_view import is_op
+from intact.graph.rewrites.recurrence.cells import RecurrentCell, find_cell, match_mask
+from intact.graph.rewrites.recurrence.loop_bodies import Carried, Repeat, constant_array, read_repeat
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 _FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
 _MASKED_RANK = 3  # [steps, batch, 1]
 
 
-def _open_loop(node: ir.Node, scene: Scene) -> Outcome:
+def _replace_loop(node: ir.Node, scene: Scene) -> Outcome:
     """Write a Loop or Scan that walks a recurrent cell over rows as that cell's operator.
 
     Before: ``Loop(i < n, h, c: x[i] -> MatMul, MatMul, Add, Split, Sigmoid, Tanh, ...)``.
@@ -53,46 +54,45 @@ class _Opener:
     # -- what is asked for
 
     def fits(self) -> bool:
-        """Whether everything that is read of the node is what the cell makes."""
+        """Return whether everything that is read of the node is what the cell makes."""
         repeat, cell = self._repeat, self._cell
         carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
         others = [state.last for state in repeat.states if state.last not in carried]
         if any(map(is_read, (*others, *repeat.counted))):
             return False
-        if any(is_read(tensor) and self._kept(value) is None for value, tensor in repeat.made):
+        if any(is_read(tensor) and self._shows_state(value) is None for value, tensor in repeat.made):
             return False
         if cell.mask is None:
             return True
         shape = repeat.rows[cell.mask].shape
         return shape is not None and len(shape) == _MASKED_RANK and shape[-1] == 1
 
-    def _kept(self, value: ir.Value) -> bool | None:
+    def _shows_state(self, value: ir.Value) -> bool | None:
         """Whether hidden steps show the state as it stays (True) or 0; None where `value` is neither."""
         repeat, cell = self._repeat, self._cell
         source = repeat.source(value)
         if source is repeat.source(self._h):
             return True if cell.mask is None or not repeat.backwards else None
-        shown = chosen(repeat, self._constants, value)
+        shown = match_mask(repeat, self._constants, value)
         if cell.mask is None or shown.mask is not cell.mask or shown.new is not cell.new_h:
             return True if cell.mask is None and source is cell.new_h else None
         old = shown.old
         state = next((s for s in repeat.states if s.read is old), None)
         if state is not None:  # what was shown last: the state, where both began as 0
-            echo = chosen(repeat, self._constants, state.made)
+            echo = match_mask(repeat, self._constants, state.made)
             same = echo.mask is cell.mask and echo.new is cell.new_h and echo.old is state.read
             begun = self._is_zero(state.first) and self._is_zero(cell.h.first)
             return True if same and begun and not repeat.backwards else None
         return False if self._is_zero(repeat.source(old)) else None
 
     def _is_zero(self, value: ir.Value | None) -> bool:
-        """Whether `value` is 0 everywhere, whatever its sizes."""
-        array = known(value, self._constants)
+        """Return whether `value` is 0 everywhere, whatever its sizes."""
+        array = constant_array(value, self._constants)
         if array is not None:
             return not array.any()
         node = value.producer() if value is not None else None
         if is_op(node, "ConstantOfShape") and node is not None:
-            fill = node.attributes.get("value")
-            return fill is None or not fill.as_tensor().numpy().any()
+            return ops.ConstantOfShape.fill(node) == 0
         return is_op(node, "Expand", "Identity") and node is not None and self._is_zero(node.inputs[0])
 
     # -- what is written
@@ -107,7 +107,7 @@ class _Opener:
             total = self._write("ReduceSum", counted, self._write.sizes(0), dtype=_INT64, keepdims=0)
             each = self._write("Expand", total, self._sizes(x, 1, 2), dtype=_INT64)
             lengths = self._write("Cast", each, dtype=_INT32, to=int(_INT32))
-            x = self._sorted(x, mask)
+            x = self._sort_rows(x, mask)
             places = counted
         y, last_h, last_c = self._operator(x, lengths)
         nothing = self._write.sizes(1)
@@ -115,8 +115,12 @@ class _Opener:
         graph_node = repeat.node
         for value, tensor in repeat.made:
             if is_read(tensor):
-                kept = self._kept(value)
-                shown = every if places is None else self._placed(every, places, kept=bool(kept))
+                shows_state = self._shows_state(value)
+                shown = (
+                    every
+                    if places is None
+                    else self._restore_order(every, places, shows_state=bool(shows_state))
+                )
                 hand_over(graph_node, tensor, shown, self._names)
         for state, last in ((cell.h, last_h), (cell.c, last_c)):
             if state is not None and last is not None and is_read(state.last):
@@ -129,11 +133,11 @@ class _Opener:
 
     def _operator(self, x: ir.Value, lengths: ir.Value | None) -> tuple[ir.Value, ir.Value, ir.Value | None]:
         cell = self._cell
-        held = [self._write.constant(array) for array in (cell.weights, cell.states, cell.bias)]
+        parameters = [self._write.constant(array) for array in (cell.weights, cell.states, cell.bias)]
         first = [self._first(state, x) for state in (cell.h, cell.c) if state is not None]
         count = 3 if cell.c is not None else 2
         y = self._write(
-            cell.op_type, x, *held, lengths, *first, hidden_size=cell.states.shape[-1],
+            cell.op_type, x, *parameters, lengths, *first, hidden_size=cell.states.shape[-1],
             direction="reverse" if self._repeat.backwards else "forward", **cell.attributes,
         )  # fmt: skip
         node = y.producer()
@@ -144,7 +148,7 @@ class _Opener:
         return y, node.outputs[1], node.outputs[2] if count > 2 else None
 
     def _first(self, state: Carried, x: ir.Value) -> ir.Value:
-        """The first state [1, batch, hidden]: one row may stand for the whole batch."""
+        """Return the first state [1, batch, hidden]: one row may stand for the whole batch."""
         hidden = self._cell.states.shape[-1]
         sizes = self._write("Concat", self._sizes(x, 1, 2), self._write.sizes(hidden), dtype=_INT64, axis=0)
         return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
@@ -167,14 +171,14 @@ class _Opener:
         """As many rows of a tensor as there are steps."""
         for limit in self._repeat.limits:
             if not _counts(limit, tensor, self._constants):
-                one = self._write("Cast", limit, dtype=_INT64, to=int(_INT64))
-                end = self._write("Reshape", one, self._write.sizes(1), dtype=_INT64)
+                count = self._write("Cast", limit, dtype=_INT64, to=int(_INT64))
+                end = self._write("Reshape", count, self._write.sizes(1), dtype=_INT64)
                 tensor = self._write(
                     "Slice", tensor, self._write.sizes(0), end, self._write.sizes(0), dtype=tensor.dtype
                 )
         return tensor
 
-    def _sorted(self, x: ir.Value, mask: ir.Value) -> ir.Value:
+    def _sort_rows(self, x: ir.Value, mask: ir.Value) -> ir.Value:
         """Rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
         real = self._write("Cast", mask, to=int(_FLOAT))
         top = self._write("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
@@ -182,19 +186,19 @@ class _Opener:
         top.resize_outputs(2)
         order = top.outputs[1]
         order.name, order.type = self._names(f"{self._base}.order"), ir.TensorType(_INT64)
-        return self._gathered(x, order)
+        return self._gather_rows(x, order)
 
-    def _placed(self, y: ir.Value, shown: ir.Value, *, kept: bool) -> ir.Value:
+    def _restore_order(self, y: ir.Value, shown: ir.Value, *, shows_state: bool) -> ir.Value:
         """Rows back in their places; hidden ones as the row before, or 0: a row behind the end of all."""
         axis = self._write.constant(0, np.int64)
         counted = self._write("CumSum", shown, axis, dtype=_INT64)
-        if kept:
+        if shows_state:
             first = self._first(self._cell.h, y)
-            return self._gathered(self._write("Concat", first, y, axis=0), counted)
+            return self._gather_rows(self._write("Concat", first, y, axis=0), counted)
         placed = self._write("Mul", counted, shown, dtype=_INT64)
-        return self._gathered(y, self._write("Sub", placed, self._write.sizes(1), dtype=_INT64))
+        return self._gather_rows(y, self._write("Sub", placed, self._write.sizes(1), dtype=_INT64))
 
-    def _gathered(self, x: ir.Value, order: ir.Value) -> ir.Value:
+    def _gather_rows(self, x: ir.Value, order: ir.Value) -> ir.Value:
         """x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its own."""
         places = self._write("Unsqueeze", order, self._write.sizes(2), dtype=_INT64)
         sizes = self._write("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
@@ -203,16 +207,16 @@ class _Opener:
 
 
 def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
-    """Whether `limit` is the number of rows of `tensor`, as read of its shape."""
+    """Return whether `limit` is the number of rows of `tensor`, as read of its shape."""
     value: ir.Value | None = limit
     while value is not None:
         node = value.producer()
         if node is None or not is_op(node, "Cast", "Gather", "Identity", "Shape", "Slice", "Squeeze"):
             return False
         if node.op_type == "Shape":
-            return node.inputs[0] is tensor and not node.attributes
+            return node.inputs[0] is tensor and ops.Shape.of(node) == ops.Shape()
         if node.op_type in ("Gather", "Slice"):
-            place = known(node.inputs[1], constants)
+            place = constant_array(node.inputs[1], constants)
             if place is None or place.size != 1 or place.item() != 0:
                 return False
         value = node.inputs[0]
@@ -220,5 +224,9 @@ def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:
 
 
 LOOPS = Rewrite(
-    "write loops over cells as layers", _open_loop, ("Loop", "Scan"), opset=13, infers=True, prunes=True
+    "write loops over cells as layers",
+    _replace_loop,
+    ("Loop", "Scan"),
+    requires=Requires(opset=13),
+    ensures=Ensures(shapes=True, read=True),
 )

@@ -38,7 +38,7 @@ def lower_function_alone(builder: PlanBuilder, node: Node) -> None:
     variable = [v for v in node.inputs if v is not None and v not in builder.constants]
     if len(set(variable)) != 1:
         raise NoMatch("it reads more than one tensor")
-    lower_function(builder, [node], ops.called(node), variable[0], node.outputs[0])
+    lower_function(builder, [node], ops.display_name(node), variable[0], node.outputs[0])
 
 
 def function_rule(function: str) -> Rule:

@@ -1,0 +1,62 @@
+"""Drop rows of products that later steps discard."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from intact.engine.plan import Plan
+from intact.engine.steps import ChosenLinear, GatherRows, Linear, Reshape, Step
+from intact.engine.steps.base.wiring import reads, writes
+
+
+def choose_rows(plan: Plan) -> Plan:
+    """Before: ``Linear -> Reshape -> GatherRows``, of each row the columns of one of several matrices.
+
+    After: ``ChosenLinear``, which multiplies rows by those alone.
+
+    Guards: nobody else reads what stands in between; a tuple is one index, which counts the matrices; there
+    are fewer of them for each row than matrices, where that is known; codes are bytes, and nothing is added.
+    """
+    readers = Counter(name for step in plan.steps for name in reads(step)) + Counter(plan.outputs)
+    makers = {name: step for step in plan.steps for name in writes(step)}
+
+    def only(name: str) -> Step | None:
+        return makers.get(name) if readers[name] == 1 else None
+
+    steps, gone, notes = list[Step](), set[str](), list(plan.notes)
+    for step in plan.steps:
+        above = _above(step, only)
+        if isinstance(step, GatherRows) and above is not None and _chooses(plan, above[0], step):
+            layer, moved = above
+            notes.append(f"choose rows: {layer.name} multiplies by the matrices that {step.name} keeps")
+            nodes = tuple(dict.fromkeys(layer.nodes + moved.nodes + step.nodes))
+            chosen = layer.x, step.index, step.y, layer.weight, step.sizes[0], layer.epilogue
+            steps.append(ChosenLinear(layer.name, nodes, *chosen))
+            gone.update((step.x, layer.y))
+        else:
+            steps.append(step)
+    remaining = tuple(step for step in steps if not gone.intersection(writes(step)))
+    tensors = {name: tensor for name, tensor in plan.tensors.items() if name not in gone}
+    return replace(plan, steps=remaining, tensors=tensors, notes=tuple(notes))
+
+
+def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[Linear, Reshape] | None:
+    """Return the layer whose output is laid out for `step` alone."""
+    moved = only(step.x) if isinstance(step, GatherRows) else None
+    layer = only(moved.x) if isinstance(moved, Reshape) else None
+    return (layer, moved) if isinstance(layer, Linear) and isinstance(moved, Reshape) else None
+
+
+def _chooses(plan: Plan, layer: Linear, step: GatherRows) -> bool:
+    out, width = len(plan.constants[layer.weight]), plan.tensors[step.x].shape[1]
+    if len(step.sizes) != 1 or not isinstance(width, int) or step.sizes[0] * width != out:
+        return False
+    rows, index = plan.tensors[layer.x].shape[:-1], plan.tensors.get(step.index)
+    sizes = [n for n in rows if isinstance(n, int)]
+    many = index.shape[0] if index is not None else len(plan.constants[step.index])
+    if len(sizes) == len(rows) and isinstance(many, int) and many > prod(sizes) * step.sizes[0]:
+        return False
+    return not (layer.low or layer.epilogue.residual)

@@ -1,0 +1,46 @@
+"""`Scene`: a graph while it is rewritten, with free names, its constants and added values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+
+import onnx_ir as ir
+
+from intact.graph.core.build import Inserter, Namer, replace
+from intact.graph.core.constants import Constants
+
+
+class Scene:
+    """A graph while it is rewritten.
+
+    Attributes:
+        graph: Main graph of a model.
+        added: Values that were added for several nodes, by what tells them apart.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph = graph
+        self.added: dict[Hashable, ir.Value] = {}
+
+    @cached_property
+    def names(self) -> Namer:
+        """Gives out free names, each once."""
+        return Namer(self.graph)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """The constants of the graph as it was at the first access, or the first since `forget_constants`."""
+        return Constants(self.graph)
+
+    def forget_constants(self) -> None:
+        """Find constants anew at the next access: nodes that were none became some."""
+        self.__dict__.pop("constants", None)
+
+    def inserter(self, node: ir.Node, *, after: bool = False) -> Inserter:
+        """Adds nodes in front of `node`, or behind it."""
+        return Inserter(self.graph, node, self.names, after=after)
+
+    def replace(self, node: ir.Node, value: ir.Value) -> None:
+        """Let every reader of the only output of `node` read `value`, and remove `node`."""
+        replace(node, value, self.names)

@@ -1,0 +1,397 @@
+"""Rewrite dynamically quantized layers, and layers with quantized weights alone, as float layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph import ops
+from intact.graph.core.constants import Constants
+from intact.graph.core.quantization_view import is_op
+from intact.graph.ops import MICROSOFT
+from intact.graph.ops.attributes import copied
+from intact.graph.qdq.packed_weights import unpack_weight
+from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
+
+_FLOAT = ir.DataType.FLOAT
+
+
+def is_dynamic(node: ir.Node) -> bool:
+    """Return whether `DYNAMIC` is for a node: it quantizes dynamically, or its weight has codes."""
+    if is_op(node, "DequantizeLinear"):
+        producer = _source_of_codes(node.inputs[0]).producer() if node.inputs[0] is not None else None
+        return producer is not None and is_op(producer, "DynamicQuantizeLinear")
+    return (node.domain, node.op_type) in _RULES
+
+
+def has_stored_codes(node: ir.Node) -> bool:
+    """Return whether a com.microsoft operator reads a quantized weight, without dynamic quantization."""
+    return node.domain == MICROSOFT and node.op_type in _OF_CODES
+
+
+_OF_CODES = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
+
+
+class _Obstacle(Exception):
+    """Why a node is left as it is."""
+
+
+def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
+    """Replace what is quantized while it runs, and what has quantized weights alone, by floats.
+
+    Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
+    After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
+    much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
+    QEmbedLayerNormalization, MatMulNBits. Both operands may be dynamic. What moved codes moves floats.
+
+    The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
+    """
+    if is_op(node, "DynamicQuantizeLinear"):
+        return None  # it goes with its readers
+    try:
+        replacement = _RULES[node.domain, node.op_type](_Floats(scene), node)
+    except _Obstacle as reason:
+        return Stays(f"{node.op_type} stays: {reason}")
+    return f"{node.op_type} became {replacement}"
+
+
+class _Floats:
+    """The floats of codes in a graph that is rewritten."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.constants = scene, scene.constants
+
+    def array(self, value: ir.Value | None, what: str) -> NDArray[Any]:
+        """A constant of the graph."""
+        array = self.constants(value) if value is not None else None
+        if array is None:
+            raise _Obstacle(f"its {what} is not constant")
+        return array
+
+    def real(
+        self, node: ir.Node, codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None
+    ) -> ir.Value:
+        """Return the floats whose codes `node` reads, where scale and zero point are those that they got."""
+        assert codes is not None
+        producer = _source_of_codes(codes).producer()
+        if producer is not None and is_op(producer, "DynamicQuantizeLinear"):
+            if scale is not producer.outputs[1] or zero is not producer.outputs[2]:
+                raise _Obstacle("it reads codes with the scale or zero point of others")
+            return self._above(codes)
+        if scale is None or self.constants(codes) is not None:
+            raise _Obstacle("no DynamicQuantizeLinear makes its codes")
+        inputs = [codes, scale] if zero is None else [codes, scale, zero]
+        return self.scene.inserter(node).node(
+            "DequantizeLinear", inputs, f"{codes.name}.real", dtype=_FLOAT, shape=codes.shape
+        )
+
+    def _above(self, codes: ir.Value) -> ir.Value:
+        """Return what codes are, or would be, where what moved them moved floats."""
+        mover = codes.producer()
+        assert mover is not None and mover.inputs[0] is not None
+        if is_op(mover, "DynamicQuantizeLinear"):
+            return mover.inputs[0]
+        added = self.scene.added
+        if codes not in added:
+            inputs = [self._above(mover.inputs[0]), *mover.inputs[1:]]
+            (added[codes],) = self.scene.inserter(mover, after=True).copy(mover, inputs)
+            added[codes].type = ir.TensorType(_FLOAT)
+        return added[codes]
+
+    def store_floats(
+        self, node: ir.Node, codes: ir.Value | None, factor: NDArray[np.float32], zero: NDArray[Any],
+        turned: Sequence[int] = (),
+    ) -> ir.Value:  # fmt: skip
+        """``(codes - zero) * factor`` as an initializer, its axes in the order `turned`."""
+        key = (codes, factor.tobytes(), factor.shape, zero.tobytes(), tuple(turned))
+        if key not in self.scene.added:
+            whole = self.array(codes, "weight").astype(np.int32) - zero.astype(np.int32)
+            floats = (whole.astype(np.float32) * factor).astype(np.float32)
+            name = (codes.name if codes is not None else "") or "weight"
+            array = np.ascontiguousarray(floats.transpose(turned) if turned else floats)
+            self.scene.added[key] = self.scene.inserter(node).constant(_name_before_quantization(name), array)
+        return self.scene.added[key]
+
+    def weight(
+        self, node: ir.Node, codes: int, scale: int, zero: int, turned: Sequence[int] = ()
+    ) -> ir.Value:
+        """The floats of the weight at an input, whose scales and zero points lie along its last axis."""
+        stored = self.array(_input(node, codes), "weight")
+        factor = self.array(_input(node, scale), "weight's scale").astype(np.float32)
+        return self.store_floats(
+            node, _input(node, codes), _along_last(factor, stored),
+            _along_last(self.zero(node, zero), stored), turned,
+        )  # fmt: skip
+
+    def zero(self, node: ir.Node, index: int) -> NDArray[Any]:
+        """A zero point, by default 0."""
+        value = _input(node, index)
+        return np.zeros((), np.int32) if value is None else self.array(value, "weight's zero point")
+
+    def replace_layer(
+        self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], bias: ir.Value | None = None,
+        last: ir.Node | None = None, **attributes: Any,
+    ) -> None:  # fmt: skip
+        """`op_type`, and an Add of `bias`, in the place of `node` up to `last`."""
+        last = node if last is None else last
+        output, name = last.outputs[0], node.name or node.op_type
+        insert, shape = self.scene.inserter(last), output.shape
+        base = _name_before_quantization(name) if _name_before_quantization(name) != name else f"{name}.real"
+        domain = attributes.pop("domain", "")
+        y = insert.node(op_type, inputs, base, dtype=_FLOAT, shape=shape, domain=domain, **attributes)
+        if bias is not None:
+            y = insert.node("Add", [y, bias], f"{name}.biased", dtype=_FLOAT, shape=shape)
+        output_name, output.name = output.name, None
+        self.scene.replace(last, y)
+        y.name = output_name
+
+    def swap(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], domain: str) -> None:
+        """Let another operator make all outputs of `node`."""
+        new_outputs = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
+        new = ir.node(op_type, inputs, copied(node), domain=domain, outputs=new_outputs, name=node.name)
+        self.scene.graph.insert_before(node, new)
+        for old, new_output in zip(node.outputs, new_outputs, strict=True):
+            old.name = None
+            old.replace_all_uses_with(new_output, replace_graph_outputs=True)
+        self.scene.graph.remove(node, safe=True)
+
+
+def _input(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _name_before_quantization(name: str) -> str:
+    """Return what a weight or node was called before ONNX Runtime quantized it."""
+    return name.removesuffix("_quantized").removesuffix("_quant")
+
+
+def _source_of_codes(codes: ir.Value) -> ir.Value:
+    """Return the codes as they were before operators moved them."""
+    while (node := codes.producer()) is not None and node.inputs and node.inputs[0] is not None:
+        if not ops.may_move(node) or tuple(ops.data_inputs(node)) != (0,) or len(node.outputs) != 1:
+            break
+        codes = node.inputs[0]
+    return codes
+
+
+def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
+    """Parameters for each column of a weight, or for each of its matrices, so that they broadcast."""
+    if array.size == 1:
+        return array.reshape(())
+    if weight.ndim < 2:
+        raise _Obstacle("its weight is no matrix")
+    if array.ndim == 1 and array.size == weight.shape[-1]:
+        return array
+    if array.ndim == weight.ndim - 1 and weight.shape[-1] == array.shape[-1]:
+        return np.expand_dims(array, -2)
+    if weight.ndim > 2 and array.shape == weight.shape[:1]:
+        return array.reshape(-1, *[1] * (weight.ndim - 1))
+    if array.ndim == weight.ndim and array.shape[-2] == 1:
+        return array
+    raise _Obstacle("its scales do not belong to its output channels")
+
+
+def _integer_layer(floats: _Floats, node: ir.Node) -> str:
+    """MatMulInteger or ConvInteger, the Cast behind it, and the Mul of the scales.
+
+    An operand may have codes of one constant scale, too: rows of a table that a Gather took.
+    """
+    op_type, constants = node.op_type.removesuffix("Integer"), floats.constants
+    stored = constants(node.inputs[1]) is not None
+    operands = [0] if stored else [0, 1]
+    dynamic = {
+        index: scale for index in operands if (scale := _dynamic_scale(node.inputs[index])) is not None
+    }
+    static = len(operands) - len(dynamic) + stored
+    last, factors = _find_scale(node, list(dynamic.values()), static, constants)
+    values = []
+    for index in operands:
+        codes, scale = node.inputs[index], dynamic.get(index)
+        if scale is None:
+            scale = _static_scale(codes, factors, constants)
+            factors.remove(scale)
+        values.append(floats.real(node, codes, scale, _input(node, 2 + index)))
+    factor = np.ones((), np.float32)
+    for value in factors:
+        factor = np.asarray(factor * floats.array(value, "factor").astype(np.float32), np.float32)
+    if stored:
+        values.append(_integer_weight(floats, node, factor))
+    elif factors:
+        raise _Obstacle("its sum is multiplied by more than the two scales")
+    floats.replace_layer(node, op_type, values, last=last, **copied(node))
+    return op_type
+
+
+def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
+    """Return the scale that a DynamicQuantizeLinear gave some codes."""
+    producer = _source_of_codes(codes).producer() if codes is not None else None
+    return producer.outputs[1] if producer is not None and is_op(producer, "DynamicQuantizeLinear") else None
+
+
+def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Constants) -> ir.Value:
+    """Which of the factors is the scale of codes: what reads them with it says so, else the first of two."""
+    assert codes is not None
+    numbers = [value for value in factors if (array := constants(value)) is not None and array.size == 1]
+    dequantizer_scales = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]
+    scale = next((value for value in numbers if value in dequantizer_scales), None)
+    if scale is None and len(factors) > 1 and numbers:
+        scale = numbers[0]
+    if scale is None:
+        raise _Obstacle("no DynamicQuantizeLinear makes its codes")
+    return scale
+
+
+def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32]) -> ir.Value:
+    """Return the floats of a weight; `factor` broadcasts over the outputs of its layer."""
+    weight = node.inputs[1]
+    stored, zero = floats.array(weight, "weight"), floats.zero(node, 3)
+    if is_op(node, "MatMulInteger"):
+        columns = stored.shape[-1]
+        if factor.size not in (1, columns) or (factor.size > 1 and factor.shape[-1] != columns):
+            raise _Obstacle("the factors of its sum do not belong to its output channels")
+        factor = factor.reshape(-1) if factor.size > 1 else factor.reshape(())
+        return floats.store_floats(node, weight, factor, _along_last(zero, stored))
+    channels = (-1, *[1] * (stored.ndim - 1))
+    if factor.size > 1 and (factor.ndim < stored.ndim - 1 or factor.shape[-stored.ndim + 1] != factor.size):
+        raise _Obstacle("the factors of its sum do not belong to its output channels")
+    factor, zero = (a.reshape(channels) if a.size > 1 else a.reshape(()) for a in (factor, zero))
+    return floats.store_floats(node, weight, factor, zero)
+
+
+def _find_scale(
+    node: ir.Node, scales: list[ir.Value], static: int, constants: Constants
+) -> tuple[ir.Node, list[ir.Value]]:
+    """The last Mul that gives a sum its scale, and what it multiplies by beside the scales of dynamic codes.
+
+    Args:
+        scales: Those of the codes of dynamic operands: each must be among the factors.
+        static: How many operands have constant scales, which are factors of their own.
+    """
+    cast = _only_reader(node, "Cast")
+    if cast is None or ops.Cast.of(cast).to != _FLOAT:
+        raise _Obstacle("no Cast to float32 and Mul that give its sum a scale")
+    last, missing, others = cast, list(scales), list[ir.Value]()
+    while missing or len(others) < static:
+        product = _only_reader(last, "Mul")
+        if product is None:
+            break
+        leaves = _leaves(product.inputs[1 if product.inputs[0] is last.outputs[0] else 0])
+        if not missing and not all(leaf in constants for leaf in leaves):
+            break
+        for leaf in leaves:
+            (missing.remove if leaf in missing else others.append)(leaf)
+        last = product
+    if missing:
+        raise _Obstacle("its sum is not multiplied by the scale of its codes")
+    return last, others
+
+
+def _leaves(value: ir.Value | None) -> list[ir.Value]:
+    """Return the factors of a product."""
+    assert value is not None
+    node = value.producer()
+    if node is not None and is_op(node, "Mul"):
+        return [leaf for factor in node.inputs for leaf in _leaves(factor)]
+    return [value]
+
+
+def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
+    output = node.outputs[0]
+    uses = list(output.uses())
+    if output.is_graph_output() or len(uses) != 1 or not is_op(uses[0].node, op_type):
+        return None
+    return uses[0].node
+
+
+def _dequantize(floats: _Floats, node: ir.Node) -> str:
+    """Return the codes of a DynamicQuantizeLinear made floats again."""
+    codes, scale, zero = (_input(node, at) for at in (0, 1, 2))
+    real = floats.real(node, codes, scale, zero)
+    floats.scene.replace(node, real)
+    return "what its codes were made of"
+
+
+def _dynamic_product(floats: _Floats, node: ir.Node) -> str:
+    floats.replace_layer(node, "MatMul", [node.inputs[0], floats.weight(node, 1, 2, 3)], _input(node, 4))
+    return "MatMul"
+
+
+def _product_of_codes(floats: _Floats, node: ir.Node) -> str:
+    weight = floats.weight(node, 1, 3, 5)
+    real = floats.real(node, node.inputs[0], _input(node, 2), _input(node, 4))
+    floats.replace_layer(node, "MatMul", [real, weight], _input(node, 6))
+    return "MatMul"
+
+
+def _lstm(floats: _Floats, node: ir.Node) -> str:
+    """Its weights lie as [directions, inputs, 4 * hidden], those of LSTM the other way round."""
+    w, r = floats.weight(node, 1, 8, 9, (0, 2, 1)), floats.weight(node, 2, 10, 11, (0, 2, 1))
+    inputs = [node.inputs[0], w, r, *(_input(node, at) for at in range(3, 8))]
+    floats.swap(node, "LSTM", inputs, "")
+    return "LSTM"
+
+
+def _attention(floats: _Floats, node: ir.Node) -> str:
+    weight = floats.weight(node, 1, 4, 7)
+    real = floats.real(node, node.inputs[0], _input(node, 3), _input(node, 6))
+    floats.swap(node, "Attention", [real, weight, *(_input(node, at) for at in (2, 5, 8))], MICROSOFT)
+    return "Attention"
+
+
+def _embedding(floats: _Floats, node: ir.Node) -> str:
+    """Inputs: ids, segments; five tables and weights; the mask; five scales; five zero points."""
+    tables = [
+        None if _input(node, at) is None else floats.weight(node, at, at + 6, at + 11) for at in range(2, 7)
+    ]
+    floats.swap(
+        node,
+        "EmbedLayerNormalization",
+        [node.inputs[0], _input(node, 1), *tables, _input(node, 7)],
+        MICROSOFT,
+    )
+    return "EmbedLayerNormalization"
+
+
+def _few_bits(floats: _Floats, node: ir.Node) -> str:
+    """Return the weight of a MatMulNBits as floats; its columns lie behind each other."""
+    if _input(node, 4) is not None:
+        raise _Obstacle("its blocks are in an order of their own")
+    zero = _input(node, 3)
+    codes, scale = floats.array(node.inputs[1], "weight"), floats.array(node.inputs[2], "weight's scale")
+    zeros = None if zero is None else floats.array(zero, "weight's zero point")
+    if scale.dtype != np.float32:
+        raise _Obstacle("it does not compute in float32")
+    array = unpack_weight(node, codes, scale, zeros)
+    if array is None:
+        raise _Obstacle("its codes are of a layout that is not known here")
+    stored = node.inputs[1]
+    name = _name_before_quantization((stored.name if stored is not None else "") or "weight")
+    weight = floats.scene.inserter(node).constant(name, array)
+    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], _input(node, 5))
+    return "MatMul"
+
+
+Rule = Callable[[_Floats, ir.Node], str]
+
+_RULES: dict[tuple[str, str], Rule] = {
+    ("", "DynamicQuantizeLinear"): _dequantize,
+    ("", "MatMulInteger"): _integer_layer,
+    ("", "ConvInteger"): _integer_layer,
+    ("", "DequantizeLinear"): _dequantize,
+    (MICROSOFT, "DynamicQuantizeMatMul"): _dynamic_product,
+    (MICROSOFT, "MatMulIntegerToFloat"): _product_of_codes,
+    (MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
+    (MICROSOFT, "QAttention"): _attention,
+    (MICROSOFT, "QEmbedLayerNormalization"): _embedding,
+    (MICROSOFT, "MatMulNBits"): _few_bits,
+}
+"""(domain, operator) -> what makes floats of it, and says what it became."""
+
+DYNAMIC = Rewrite(
+    "make layers that quantize as they run float", _write_on_floats, tuple(name for _, name in _RULES),
+    ("", MICROSOFT), is_dynamic, ensures=Ensures(read=True, domains=False),
+)  # fmt: skip

@@ -1,0 +1,240 @@
+"""Decompose GroupQueryAttention of com.microsoft, as builders of language models write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from math import sqrt
+
+import onnx_ir as ir
+
+from intact.graph import ops
+from intact.graph.core.build import Writer
+from intact.graph.core.edit import last_size, rank_of
+from intact.graph.rewrites.contrib_attention import Inputs
+from intact.graph.rewrites.decompose_attention import (
+    attention_scores,
+    count_to,
+    join_heads,
+    repeat_heads,
+    size_of,
+    split_heads,
+    zero_where,
+)
+from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
+
+_T = ir.DataType
+_INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
+
+
+def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Attention of the newest places to all, with keys and values of the past; these with the new ones.
+
+    A row b of the batch has ``seqlens_k[b] + 1`` places, the last of which are new. The new keys stand behind
+    those places of the past that the row has, not behind the last of the buffer: so rows of different lengths
+    share one, and a buffer may be longer than what it holds. What stands behind a row's places is open.
+
+    Args:
+        write: Puts the nodes into a graph.
+        node: A GroupQueryAttention.
+        inputs: What it reads, padded with None.
+    Returns:
+        What it makes, keys and values; None, and no node, where there is no exact form: sinks, quantized
+        caches, norms, chunks with padding, windows as caches, and sizes that are not known.
+    """
+    form = _Form.of(node, inputs)
+    q, _, _, old_keys, old_values, lengths, total, cos, sin, ids, addend = inputs[:_INPUTS]
+    if form is None or q is None or lengths is None or total is None:
+        return None
+    steps = _Steps(write, q, lengths, total, old_keys)
+    q, k, v = form.heads(write, inputs)
+    if cos is not None and sin is not None and form.pairs:
+        at = steps.at if ids is None else steps.positions_from_input(ids)
+        angles = angles_at(write, cos, sin, at, form.pairs, form.side_by_side)
+        q, k = (rotate_pairs(write, x, angles, form.size) for x in (q, k))
+    keys, values = (steps.behind(old, x, form) for old, x in ((old_keys, k), (old_values, v)))
+    bias = zero_where(write, steps.in_reach(form.window))
+    if addend is not None:
+        bias = write("Add", addend, bias)
+    read = [steps.used_part(x) for x in (keys, values)]
+    if form.queries > form.keys:
+        group = form.queries // form.keys
+        read = [repeat_heads(write, x, group, form.queries, form.size) for x in read]
+    _, weights = attention_scores(write, q, read[0], form.scale, bias, softcap=form.softcap)
+    return [join_heads(write, write.names(write("MatMul", weights, read[1]))), keys, values]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What a node says.
+
+    Attributes:
+        queries, keys: How many heads.
+        size: Of a query, a key and a value.
+        packed: Keys and values stand behind the queries in one tensor.
+        pairs: Elements of a query and a key that are turned, by twos; 0: none are.
+        side_by_side: See `Angles`.
+        window: So many places, up to its own, each query attends to; 0: to all of them.
+        scale, softcap: See `attention_scores`.
+    """
+
+    queries: int
+    keys: int
+    size: int
+    packed: bool
+    pairs: int
+    side_by_side: bool
+    window: int
+    scale: float
+    softcap: float
+
+    @classmethod
+    def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
+        """None where a form is not known, or a size."""
+        q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
+        form = ops.GroupQueryAttention.of(node)
+        queries, keys = form.num_heads, form.kv_num_heads
+        turns, packed, wide = form.do_rotary, k is None, last_size(q)
+        floats = [x.dtype for x in (q, old_keys, cos) if x is not None and x.dtype is not None]
+        if any(inputs[_INPUTS:]) or not form.is_plain or any(kind != _float_type(q) for kind in floats):
+            return None
+        if rank_of(q) != 3 or keys < 1 or queries < 1 or queries % keys or packed != (v is None):
+            return None
+        if (old_keys is None) != (old_values is None) or (turns and (cos is None or sin is None)):
+            return None
+        heads = queries + 2 * keys if packed else queries
+        size = wide // heads if wide is not None and wide % heads == 0 else last_size(old_keys)
+        pairs = (last_size(cos) or 0) if turns else 0
+        if size is None or (turns and not 0 < 2 * pairs <= size):
+            return None
+        return cls(
+            queries, keys, size, packed, pairs, bool(form.rotary_interleaved),
+            max(form.local_window_size, 0),
+            form.scale or 1 / sqrt(size), form.softcap,
+        )  # fmt: skip
+
+    def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
+        """Queries, keys and values, [batch, heads, places, size]."""
+        counts = [self.queries, self.keys, self.keys]
+        given = [x for x in inputs[:3] if x is not None]
+        if self.packed:
+            ends = [sum(counts[:at]) * self.size for at in range(4)]
+            given = [
+                write("Slice", given[0], write.sizes(start), write.sizes(end), write.sizes(2))
+                for start, end in pairwise(ends)
+            ]
+        return [split_heads(write, x, count) for x, count in zip(given, counts, strict=True)]
+
+
+def _float_type(x: ir.Value | None) -> ir.DataType:
+    return _T.DOUBLE if x is not None and x.dtype == _T.DOUBLE else _T.FLOAT
+
+
+class _Steps:
+    """Which places of each row are new, and where their keys go; all of it int64.
+
+    Args:
+        write: Puts the nodes into a graph.
+        q: [batch, new, ...].
+        lengths: Places of each row without its last, one for each row.
+        total: The most places of a row, one number.
+        past: Keys [batch, heads, room, size]; None: all places are new.
+    """
+
+    def __init__(
+        self, write: Writer, q: ir.Value, lengths: ir.Value, total: ir.Value, past: ir.Value | None
+    ) -> None:
+        self._write, self._q, self._past = write, q, past
+        self._ints: Callable[..., ir.Value] = partial(write, dtype=_T.INT64)
+        self._lengths, self._total = lengths, total
+        self._rows: ir.Value | None = None
+
+    # -- numbers
+
+    @cached_property
+    def _new(self) -> ir.Value:
+        return size_of(self._write, self._q, 1)
+
+    @cached_property
+    def _most(self) -> ir.Value:
+        total = self._ints("Cast", self._total, to=int(_T.INT64))
+        return self._ints("Reshape", total, self._write.sizes(1))
+
+    @cached_property
+    def _room(self) -> ir.Value:
+        assert self._past is not None
+        return size_of(self._write, self._past, 2)
+
+    @cached_property
+    def _before(self) -> ir.Value:
+        """Places of the past that each row has, [batch, 1]; a prompt, which may end in padding, has none."""
+        rows = self._ints("Cast", self._lengths, to=int(_T.INT64))
+        rows = self._ints("Reshape", rows, self._write.sizes(-1, 1))
+        behind = self._ints("Sub", self._ints("Add", rows, self._write.sizes(1)), self._new)
+        return self._ints("Max", behind, self._write.sizes(0))
+
+    @cached_property
+    def at(self) -> ir.Value:
+        """The place of each new one in its row, [batch, new]."""
+        return self._ints("Add", self._before, count_to(self._write, self._new))
+
+    def positions_from_input(self, ids: ir.Value) -> ir.Value:
+        """Places as an input says them: of a prompt the kernels read the first one alone, and count on."""
+        if ids.dtype != _T.INT64:
+            ids = self._ints("Cast", ids, to=int(_T.INT64))
+        flat = self._ints("Reshape", ids, self._write.sizes(-1))
+        first = self._ints("Slice", flat, *map(self._write.sizes, (0, 1)))
+        counted = self._ints("Add", first, count_to(self._write, self._new))
+        prompt = self._write("Equal", self._most, self._new, dtype=_T.BOOL)
+        return self._ints("Where", prompt, counted, ids)
+
+    # -- keys and values
+
+    def behind(self, old: ir.Value | None, new: ir.Value, form: _Form) -> ir.Value:
+        """All rows of a buffer [batch, heads, as long as it must be, size], each one's new ones in place."""
+        if old is None:
+            return new
+        rows = self._write(
+            "Reshape", self._write("Concat", old, new, axis=2), self._write.sizes(-1, form.size)
+        )
+        return self._write("Gather", rows, self._buffer_rows(form.keys), axis=0)
+
+    @cached_property
+    def _ends(self) -> ir.Value:
+        """How long buffers become: as long as the longest row, and no shorter than they were; no axes."""
+        most = self._ints("Max", self._most, self._room)
+        return self._ints("Squeeze", most, self._write.sizes(0))
+
+    def _buffer_rows(self, heads: int) -> ir.Value:
+        """Row of past and new ones, one sample and head after the other, for each of a buffer's places."""
+        if self._rows is None:
+            fresh = self._ints("Sub", count_to(self._write, self._ends), self._before)
+            last = self._ints("Sub", self._new, self._write.sizes(1))
+            added = self._ints("Add", self._ints("Min", fresh, last), self._room)
+            is_old = self._write("Less", fresh, self._write.sizes(0), dtype=_T.BOOL)
+            own = self._ints("Where", is_old, count_to(self._write, self._ends), added)
+            count = self._ints("Mul", size_of(self._write, self._q, 0), self._write.constant(heads, "int64"))
+            each = self._ints("Add", self._room, self._new)
+            begins = self._ints("Mul", count_to(self._write, count), each)
+            begins = self._ints("Reshape", begins, self._write.sizes(-1, heads, 1))
+            self._rows = self._ints("Add", begins, self._ints("Unsqueeze", own, self._write.sizes(1)))
+        return self._rows
+
+    def used_part(self, x: ir.Value) -> ir.Value:
+        """As much of a buffer as the longest row has."""
+        if self._past is None:
+            return x
+        return self._write("Slice", x, self._write.sizes(0), self._most, self._write.sizes(2))
+
+    def in_reach(self, window: int) -> ir.Value:
+        """Return which places each new one may attend to, bool [batch, 1, new, the most places of a row]."""
+        most = self._new if self._past is None else self._ints("Squeeze", self._most, self._write.sizes(0))
+        own = self._ints("Unsqueeze", self.at, self._write.sizes(1, 3))
+        ahead = self._ints("Sub", count_to(self._write, most), own)
+        allowed = self._write("LessOrEqual", ahead, self._write.sizes(0), dtype=_T.BOOL)
+        if window:
+            near = self._write("Greater", ahead, self._write.sizes(-window), dtype=_T.BOOL)
+            allowed = self._write("And", allowed, near, dtype=_T.BOOL)
+        return allowed

@@ -1,0 +1,172 @@
+"""Convert float16 and bfloat16 models to float32, with float16 at inputs and outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph import ops
+from intact.graph.core.notes import Note
+from intact.graph.core.proto import values_of, with_subgraphs
+from intact.graph.core.quantization_view import is_op
+from intact.graph.core.scene import Scene
+from intact.graph.ops import attributes
+
+_HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
+_ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
+_TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision")
+"""Attributes that say what a node makes, or computes in."""
+
+_WIDENED = "intact.bfloat16"
+"""In a model's meta: whether it held bfloat16 before it was loaded."""
+
+
+def widen_float16(model: ir.Model) -> list[Note]:
+    """Convert float16 to float32 between inputs and outputs, in place.
+
+    Before: ``x: float16 -> Conv(float16 weights) -> y: float16``.
+    After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
+    what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
+
+    Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay.
+
+    Returns:
+        One note where something was widened, and one where `widen_bfloat16` did before.
+    """
+    notes = []
+    if model.meta.get(_WIDENED):
+        notes.append(Note("model", "bfloat16 is computed in float32; inputs and outputs are float32"))
+    outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
+    inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
+    if not _widen(model, _HALF):
+        return notes
+    scene = Scene(model.graph)
+    for value in inputs:
+        _read(scene, value)
+    for value in dict.fromkeys(outputs):
+        _write(scene, value)
+    notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
+    return notes
+
+
+def widen_bfloat16(model: ir.Model) -> bool:
+    """Let everything be float32 where it is bfloat16, inputs and outputs too, in place.
+
+    NumPy has no bfloat16, ONNX Runtime takes none from Python, and before opset 22 few operators do. Casts of
+    float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`.
+
+    Returns:
+        Whether something was.
+    """
+    if not _widen(model, _BRAIN):
+        return False
+    model.meta[_WIDENED] = True
+    return True
+
+
+def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
+    """Let values, constants and attributes of the type `narrow` be float32; whether there were any."""
+    graphs, is_any = with_subgraphs(model.graph), False
+    rounded = _roundings(graphs, narrow)
+    for value in (value for graph in graphs for value in values_of(graph)):
+        if value.dtype == narrow and value not in rounded:
+            is_any = True
+            value.type = ir.TensorType(_SINGLE)
+            if value.const_value is not None:
+                value.const_value = _single(value.const_value)
+    bodies = [inner for function in model.functions.values() for inner in with_subgraphs(function.graph)]
+    for node in (node for graph in (*graphs, *bodies) for node in graph):
+        if rounded.isdisjoint(node.outputs):
+            is_any |= _widen_attributes(node, narrow)
+    return is_any
+
+
+def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
+    """Return the values between Casts of float32 to `narrow` and back, with moves of all elements between.
+
+    Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
+    values may not be known yet.
+    """
+    rounded = set[ir.Value]()
+    for graph in graphs:
+        for node in graph:
+            source = node.inputs[0] if is_op(node, "Cast") else None
+            if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
+                continue
+            rounded |= _only_rounded(node.outputs[0])
+    return rounded
+
+
+def _cast_type(node: ir.Node) -> int:
+    """Return what a Cast makes; 0 of the oldest ones, which say it in words."""
+    to = attributes.values(node).get("to")
+    return to if isinstance(to, int) else 0
+
+
+def _only_rounded(value: ir.Value) -> set[ir.Value]:
+    """`value` and what moves make of it, where Casts to wider floats alone read them; else nothing."""
+    waiting, rounded = [value], set[ir.Value]()
+    while waiting:
+        current = waiting.pop()
+        rounded.add(current)
+        uses = list(current.uses())
+        if current.is_graph_output() or not uses:
+            return set()
+        for node, index in uses:
+            if is_op(node, "Cast") and _cast_type(node) in _ROUNDED:
+                continue
+            if index or not ops.may_move(node, keeps_all=True):
+                return set()
+            waiting += node.outputs
+    return rounded
+
+
+def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
+    return ir.Tensor(tensor.numpy().astype(np.float32), name=tensor.name)
+
+
+def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
+    """Let what attributes say, or hold, be float32; whether one was of the type `narrow`."""
+    is_any = False
+    for name, tensor in attributes.tensors(node).items():
+        if tensor.dtype == narrow:
+            attributes.put(node, name, ir.AttrTensor(name, _single(tensor)))
+            is_any = True
+    for name, value in attributes.values(node).items():
+        if name in _TYPES and isinstance(value, int) and value == narrow:
+            attributes.put(node, name, int(_SINGLE))
+            is_any = True
+    return is_any
+
+
+def _read(scene: Scene, value: ir.Value) -> None:
+    """Let the readers of an input read its float32."""
+    value.type = ir.TensorType(_HALF)
+    uses = list(value.uses())
+    first = next(iter(scene.graph), None)
+    if first is None or not uses:
+        return
+    insert = scene.inserter(first)
+    wide = insert.node(
+        "Cast", [value], f"{value.name}.float32", dtype=_SINGLE, shape=value.shape, to=int(_SINGLE)
+    )
+    for node, index in uses:
+        node.replace_input_with(index, wide)
+
+
+def _write(scene: Scene, value: ir.Value) -> None:
+    """Let an output be the float16 of what is made, under its own name."""
+    node = value.producer()
+    if node is None:  # an input, or a constant: it is handed on as it is
+        value.type = ir.TensorType(_HALF)
+        if value.const_value is not None:
+            value.const_value = ir.Tensor(value.const_value.numpy().astype(np.float16), name=value.name)
+        return
+    name = value.name or ""
+    value.name = scene.names(f"{name}.float32")
+    insert = scene.inserter(node, after=True)
+    narrow = insert.node("Cast", [value], f"{name}.narrow", dtype=_HALF, shape=value.shape, to=int(_HALF))
+    narrow.name = name
+    for index, output in enumerate(scene.graph.outputs):
+        if output is value:
+            scene.graph.outputs[index] = narrow
