@@ -62,7 +62,7 @@ def test_an_index_out_of_range_fails_and_stays_within_the_rows(runner: Any) -> N
     x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
     run = runner()
     step = moves.gather(run.input(x), run.input(index), run.output((5, 3)))
-    with pytest.raises(IndexError, match=r"step 0 \(pick\)"):
+    with pytest.raises(IndexError, match=r"step 0 \(gather\)"):
         run.run(step)
     np.testing.assert_array_equal(run.result(0), x[[0, 0, 0, 0, 3]])
 
