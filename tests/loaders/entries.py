@@ -153,7 +153,7 @@ def overrides(data: bytes) -> None:
 
 def _feed(path: Path) -> None:
     from intact.ptq.data.batches import open_data
-    from intact.ptq.data.inputs import Input
+    from intact.ptq.data.model_inputs import Input
 
     inputs = [Input("x", np.dtype(np.float32), ("n", 3, 8, 8))]
 

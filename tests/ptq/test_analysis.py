@@ -19,9 +19,9 @@ from intact.graph import Session, load
 from intact.kernels import fake_quantize
 from intact.numerics import scale_from_amax
 from intact.ptq import calibrate, quantize
-from intact.ptq.analysis import SensitivityAnalysis, analyze, sweep
-from intact.ptq.analysis.segments import segments_of
-from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.ptq.analysis import SensitivityAnalysis, analyze, sensitivity_trials
+from intact.ptq.analysis.model_segments import segments_of
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.spec import QuantSpec
 
 PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "rounding": False,
@@ -106,7 +106,7 @@ def test_a_layer_alone_is_a_model_in_which_all_others_are_excluded(cnn, images) 
 @pytest.mark.parametrize("by", ["tensor", "layer"])
 def test_cutting_the_model_changes_nothing(cnn, images, by, monkeypatch) -> None:
     cut = analyze(cnn, images, by=by, progress=False)
-    monkeypatch.setattr(sweep, "segments_of", partial(segments_of, most=1))
+    monkeypatch.setattr(sensitivity_trials, "segments_of", partial(segments_of, most=1))
     whole = analyze(cnn, images, by=by, progress=False)
     assert (cut.segments, whole.segments) == (3, 1)
     for name, figures in by_name(cut).items():

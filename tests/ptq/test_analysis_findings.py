@@ -7,8 +7,8 @@ import pytest
 
 from intact.graph import load
 from intact.ptq.analysis import analyze
-from intact.ptq.analysis.channels import Observed, channel_axis_of
-from intact.ptq.analysis.findings import Look, findings_of
+from intact.ptq.analysis.accuracy_findings import Look, findings_of
+from intact.ptq.analysis.tensor_observations import Observed, channel_axis_of
 from intact.spec import QuantSpec
 
 INT8, UINT8 = QuantSpec("int8"), QuantSpec("uint8", symmetric=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from intact.ptq.analysis.screening import screened
+from intact.ptq.analysis.group_screening import screened
 
 
 class Additive:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from intact.ptq.measure.answers import Answers, Margins, WantedAnswers, keeps_largest
+from intact.ptq.measure.top1_margin import Answers, Margins, WantedAnswers, keeps_largest
 
 NAME = "scores"
 

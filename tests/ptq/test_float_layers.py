@@ -16,10 +16,19 @@ from intact.errors import QuantValueError
 from intact.graph import load
 from intact.placement import explain, place, read_placement
 from intact.ptq import POOR_DB, QuantizedModel, quantize
+from intact.ptq.mixed.precision_search import (
+    Cost,
+    Form,
+    Raise,
+    UnitGroup,
+    UnitTrials,
+    is_hopeless,
+    raises,
+    worth,
+)
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
-from intact.ptq.mixed.unit_groups import Cost, Form, Raise, UnitGroup, UnitTrials, is_hopeless, raises, worth
 from intact.ptq.scope.settings import FLOAT_BUDGET, Settings
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.stages.int16_activations import Unit
 
 
 def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:

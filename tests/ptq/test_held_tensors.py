@@ -12,17 +12,17 @@ import pytest
 
 from intact import graph
 from intact.ptq import quantize
-from intact.ptq.measure import counting, evaluator, layer_inputs, sample
+from intact.ptq.measure import holdout_samples, layer_inputs, output_errors, tensor_counter
 from intact.ptq.measure.input_means import _Mean, mean_readers, weight_shapes
-from intact.ptq.measure.state import State
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages import collect, smoothing
+from intact.ptq.stages import collect_statistics, smoothing
 from intact.ptq.stages.bias_correction import with_bias_errors
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.emit import with_weights
-from intact.ptq.stages.prepare import prepared
-from intact.ptq.stages.sequence import STAGES, run
+from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.insert_qdq import with_weights
+from intact.ptq.stages.prepare_model import prepared
 from intact.ptq.stages.smoothing import smoothed
+from intact.ptq.stages.stage_list import STAGES, run
 
 
 def collected(model: onnx.ModelProto, data: Any) -> State:
@@ -41,7 +41,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             made.append([node.op_type for node in model.graph])
             super().__init__(model, **more)
 
-    for module in (counting, layer_inputs, smoothing, evaluator):
+    for module in (tensor_counter, layer_inputs, smoothing, output_errors):
         monkeypatch.setattr(module, "Session", Watched)
     return made
 
@@ -86,10 +86,10 @@ def test_a_whole_quantization_makes_a_session_for_counting_and_one_for_ranges(
     cnn: onnx.ModelProto, images: np.ndarray, sessions: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = [image[None] for image in images]
-    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
     plain = quantize(cnn, data, progress=False)
     before = sum("Conv" in operators for operators in sessions)
-    monkeypatch.setattr(counting, "INNER_BYTES", sample.INNER_BYTES)
+    monkeypatch.setattr(tensor_counter, "INNER_BYTES", holdout_samples.INNER_BYTES)
     sessions.clear()
     held = quantize(cnn, data, progress=False)
     assert sum("Conv" in operators for operators in sessions) == before
@@ -101,11 +101,11 @@ def test_moments_noted_while_runs_are_counted_round_weights_as_others_do(
 ) -> None:
     """No run of the model is made for them; where they are not known one is, and the file is the same."""
     data = [image[None] for image in images]
-    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
     noted = quantize(cnn, data, progress=False)
     few = sum("Conv" in operators for operators in sessions)
     sessions.clear()
-    monkeypatch.setattr(collect, "narrow_layers", lambda *_: {})
+    monkeypatch.setattr(collect_statistics, "narrow_layers", lambda *_: {})
     again = quantize(cnn, data, progress=False)
     assert sum("Conv" in operators for operators in sessions) == few + 1
     assert graph.to_bytes(noted.model) == graph.to_bytes(again.model)
@@ -115,8 +115,8 @@ def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
     cnn: onnx.ModelProto, images: np.ndarray, sessions: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither means of biases nor squares of channels take another run of the model, in whatever order."""
-    monkeypatch.setattr(counting, "INNER_BYTES", 0)
-    monkeypatch.setattr(sample, "HELD_MOST", sample.HELD_LEAST)
+    monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
+    monkeypatch.setattr(holdout_samples, "HELD_MOST", holdout_samples.HELD_LEAST)
     data = [image[None] for image in images]
     state, turned = collected(cnn, data), collected(cnn, data[::-1])
     sessions.clear()
@@ -134,7 +134,7 @@ def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
 def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
     build: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
     rng, gain = np.random.default_rng(0), np.ones(32, np.float32)
     gain[3] = 40
     model = build(
@@ -163,7 +163,7 @@ def test_large_tensors_are_let_go(steps: onnx.ModelProto, sounds: list[np.ndarra
 
 def collected_with_room(model: onnx.ModelProto, data: Any, room: int) -> State:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "INNER_BYTES", room)
+        patch.setattr(tensor_counter, "INNER_BYTES", room)
         return collected(model, data)
 
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 import intact
 from intact import graph
 from intact.ptq.analysis import analyze
-from intact.ptq.measure.evaluator import WantedOutput
-from intact.ptq.measure.matched_rows import with_rows_of
+from intact.ptq.measure.match_rows import with_rows_of
 from intact.ptq.measure.measured_outputs import measured_outputs
+from intact.ptq.measure.output_errors import WantedOutput
 
 _INT = TensorProto.INT64
 _TYPES = {"sel": _INT, "where": _INT, "order": _INT}

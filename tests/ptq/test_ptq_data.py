@@ -14,7 +14,7 @@ from PIL import Image
 
 from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError
 from intact.ptq import Images, open_data, quantize
-from intact.ptq.data.inputs import Feeds, Input
+from intact.ptq.data.model_inputs import Feeds, Input
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 IMAGE = [Input("x", F32, ("N", 3, 4, 6))]

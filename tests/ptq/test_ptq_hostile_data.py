@@ -19,7 +19,7 @@ from PIL import Image
 
 from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError
 from intact.ptq import Images, calibrate, open_data
-from intact.ptq.data.inputs import Feeds, Input
+from intact.ptq.data.model_inputs import Feeds, Input
 
 F32 = np.dtype(np.float32)
 IMAGE = [Input("x", F32, ("N", 3, 4, 6))]

@@ -14,13 +14,13 @@ from intact import graph
 from intact.engine.reference import evaluate
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
-from intact.ptq.measure.sample import Held
-from intact.ptq.scope.ranges import QuantizedWeight, weight_ends
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_ends
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages.bias_correction import mean_errors
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.equalization import equalize, find_pairs
-from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.cross_layer_equalization import equalize, find_pairs
+from intact.ptq.stages.prepare_model import prepared
 from intact.ptq.stages.smoothing import smoothed_images
 from intact.spec import QuantSpec
 

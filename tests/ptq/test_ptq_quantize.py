@@ -16,8 +16,8 @@ from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
-from intact.ptq.measure.evaluator import Errors, Evaluator, parts_of, relative, sqnr
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.output_errors import Errors, Evaluator, parts_of, relative, sqnr
 
 
 def run(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:

@@ -14,11 +14,11 @@ import intact
 from intact.graph import Session, load
 from intact.placement import place
 from intact.ptq import POOR_DB, QuantizedModel, quantize
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.holdout_samples import Held
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
-from intact.ptq.scope.ranges import QuantizedWeight, weight_ends
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_ends
 from intact.ptq.stages.bias_correction import mean_errors
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.stages.int16_activations import Unit
 from intact.spec import Format, QuantSpec
 
 STEPS, IN, HIDDEN = 12, 48, 96

@@ -13,13 +13,13 @@ import pytest
 from intact import graph
 from intact.graph import ops
 from intact.ptq import quantize
-from intact.ptq.measure import columns
-from intact.ptq.measure.columns import InputsMet, as_rows, from_rows
+from intact.ptq.measure import weight_rows
+from intact.ptq.measure.weight_rows import InputsMet, as_rows, from_rows
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare import prepared
-from intact.ptq.stages.rounding import _Grid, with_all_weights_rounded, with_rounded_weights
-from intact.ptq.stages.sequence import STAGES, run
-from intact.ptq.stages.trial import error_of_weights
+from intact.ptq.stages.prepare_model import prepared
+from intact.ptq.stages.proposal_scores import error_of_weights
+from intact.ptq.stages.stage_list import STAGES, run
+from intact.ptq.stages.weight_rounding import _Grid, with_all_weights_rounded, with_rounded_weights
 
 _ALL = [stage.name for stage in STAGES].index("round all weights")
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}
@@ -71,7 +71,7 @@ def test_rows_times_inputs_are_the_layer(build: Any, name: str, monkeypatch: pyt
     assert np.array_equal(from_rows(node, rows, weight.shape), weight)
     few = np.concatenate([*InputsMet(node, weight.shape[2:], 7)(x)])
     assert few.shape == (*met.shape[:1], 7, met.shape[2])
-    monkeypatch.setattr(columns, "_PART_BYTES", 1)
+    monkeypatch.setattr(weight_rows, "_PART_BYTES", 1)
     by_group = list(InputsMet(node, weight.shape[2:], 10**6)(x))
     assert len(by_group) == len(met) and np.array_equal(np.concatenate(by_group), met)
 

@@ -10,8 +10,8 @@ import pytest
 
 from intact import graph
 from intact.graph import Parcel
-from intact.ptq.measure.sample import Sample
-from intact.ptq.measure.shards import MOST_BYTES, MOST_RUNS, parts_of
+from intact.ptq.measure.holdout_samples import Sample
+from intact.ptq.measure.sharded_calibration import MOST_BYTES, MOST_RUNS, parts_of
 
 
 def runs(sizes: list[int]) -> list[dict[str, np.ndarray]]:

@@ -12,11 +12,11 @@ import pytest
 from intact import graph
 from intact.calib import METHODS
 from intact.ptq import quantize
-from intact.ptq.measure.state import State
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages import smoothing
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.prepare import prepared
+from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.prepare_model import prepared
 from intact.ptq.stages.smoothing import smoothed
 
 WIDTH = 64

@@ -13,11 +13,11 @@ from intact import graph, progress
 from intact.errors import QuantValueError
 from intact.placement.float_steps import AGREEMENT_KEY
 from intact.ptq import quantize
-from intact.ptq.measure.evaluator import relative
-from intact.ptq.measure.state import State
+from intact.ptq.measure.output_errors import relative
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare import prepared
-from intact.ptq.stages.sequence import STAGES, Stage, run
+from intact.ptq.stages.prepare_model import prepared
+from intact.ptq.stages.stage_list import STAGES, Stage, run
 
 
 @pytest.fixture

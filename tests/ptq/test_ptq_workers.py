@@ -15,10 +15,10 @@ from intact import graph
 from intact.calib import Calibration
 from intact.errors import CalibrationError
 from intact.graph.core.edit import settle
-from intact.ptq.data.workers import WORKERS, in_order
-from intact.ptq.measure.counting import Asked, Counter, session_of
-from intact.ptq.measure.evaluator import Errors, Evaluator
-from intact.ptq.measure.sample import Held
+from intact.ptq.data.parallel_runs import WORKERS, in_order
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.output_errors import Errors, Evaluator
+from intact.ptq.measure.tensor_counter import Asked, Counter, session_of
 
 
 def compute(seconds: float) -> None:

@@ -15,8 +15,8 @@ import intact
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import load, to_bytes
 from intact.ptq import GOOD_DB, POOR_DB, QuantizedModel, quantize
-from intact.ptq.mixed.unit_groups import Cost, Raise, UnitGroup, raises
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.mixed.precision_search import Cost, Raise, UnitGroup, raises
+from intact.ptq.stages.int16_activations import Unit
 
 
 @pytest.fixture

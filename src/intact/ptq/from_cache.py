@@ -17,7 +17,7 @@ from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
 from intact.ptq.quantize import quantize
 from intact.ptq.result import QuantizedModel
-from intact.ptq.stages.prepare import nothing_to_quantize
+from intact.ptq.stages.prepare_model import nothing_to_quantize
 
 
 @dataclass(frozen=True)

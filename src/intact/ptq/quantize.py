@@ -16,17 +16,17 @@ from intact.errors import QuantValueError
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.pool import JobPool
 from intact.progress import waiting
-from intact.ptq.branches import Handed, kept
-from intact.ptq.measure.evaluator import relative, sqnr, worst
+from intact.ptq.branch_data import Handed, kept
 from intact.ptq.measure.measured_outputs import measured_outputs
-from intact.ptq.measure.state import State
-from intact.ptq.mixed.budget import quantized
+from intact.ptq.measure.output_errors import relative, sqnr, worst
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.float_budget import quantized
 from intact.ptq.result import QuantizedModel
 from intact.ptq.scope.settings import Bits16, Overrides, Settings, Switch
-from intact.ptq.stages.choose import label
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.prepare import nothing_to_quantize, prepared
-from intact.ptq.stages.sixteen import asked_of
+from intact.ptq.stages.choose_ranges import label
+from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.int16_activations import asked_of
+from intact.ptq.stages.prepare_model import nothing_to_quantize, prepared
 
 
 def quantize(

@@ -35,7 +35,7 @@ class QuantizedModel:
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
             held runs, which are some of the calibration data.
         top1_expected: The share of rows, 0 to 1, whose largest value is expected to stay there in data like
-            those of calibration, by their margins (`intact.ptq.measure.answers`); of outputs with 16 rows or
+            those of calibration, by their margins (`intact.ptq.measure.top1_margin`); of outputs with 16 rows or
             more.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.

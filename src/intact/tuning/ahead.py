@@ -11,7 +11,7 @@ from intact.graph import Model, Parcel
 from intact.pool import JobPool
 from intact.ptq.quantize import quantize
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare import NothingToQuantizeError
+from intact.ptq.stages.prepare_model import NothingToQuantizeError
 from intact.tuning.program import Choice
 from intact.tuning.score import Score, checked
 

@@ -14,11 +14,11 @@ from intact.placement import Layer
 from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.analyze import quantized_with_before
-from intact.ptq.analysis.segments import Read
-from intact.ptq.analysis.sweep import Sweep, SweepJobs, Trial, measured_by
-from intact.ptq.analysis.units import SweepUnit, units_of
-from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
-from intact.ptq.measure.state import State
+from intact.ptq.analysis.model_segments import Read
+from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of, with_reads
+from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, measured_by
+from intact.ptq.analysis.sensitivity_units import SweepUnit, units_of
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings, with_override
 from intact.tuning.clock import Remembered
 from intact.tuning.formats import FLOAT, LayerFormat

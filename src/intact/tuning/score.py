@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.ptq.measure.answers import has_answers, keeps_largest
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.top1_margin import has_answers, keeps_largest
 
 Score = Callable[[Engine], float]
 """Of a model that runs: the larger the better."""

@@ -18,10 +18,10 @@ from intact.graph import Model, Parcel
 from intact.placement import Layer
 from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
-from intact.ptq.branches import kept, opened
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.data.runs import Cutter
-from intact.ptq.scope.asked_weights import quantized_names
+from intact.ptq.branch_data import kept, opened
+from intact.ptq.data.batch_splitting import Cutter
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.scope.override_weights import quantized_names
 from intact.ptq.scope.settings import Settings
 from intact.spec import is_whole
 from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by

@@ -157,7 +157,7 @@ def read(
     """
     from intact.graph import is_op, load, pipelines, raise_opset, run_stages
     from intact.placement import place, read_placement
-    from intact.ptq.scope.asked_names import NameResolver, node_names
+    from intact.ptq.scope.name_patterns import NameResolver, node_names
 
     graph = load(model)
     before = node_names(graph)

@@ -96,7 +96,7 @@ def run(
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:
     """Batches of `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
     from intact.ptq.data.batches import open_data
-    from intact.ptq.data.inputs import Input
+    from intact.ptq.data.model_inputs import Input
 
     inputs = [Input(port.name, np.dtype(port.dtype), port.shape) for port in engine.inputs]
     fixed = inputs[0].shape[0] if inputs and inputs[0].shape else None

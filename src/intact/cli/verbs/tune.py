@@ -139,14 +139,16 @@ def run(
 
 def _scripts(evaluate: Path | None, benchmark: Path | None) -> dict[str, Any]:
     """What the user's scripts measure, as `tune` takes it."""
-    from intact.ptq.data import scripts
+    from intact.ptq.data import user_scripts
     from intact.tuning import FileClock
 
     found: dict[str, Any] = {}
     if evaluate is not None:
-        found["evaluate"] = scripts.function(evaluate, "evaluate(engine)", "a number, the larger the better")
+        found["evaluate"] = user_scripts.function(
+            evaluate, "evaluate(engine)", "a number, the larger the better"
+        )
     if benchmark is not None:
-        latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
+        latency = user_scripts.function(benchmark, "latency(path)", "the seconds of a run")
         found["clock"] = FileClock(latency, latency.key)
     return found
 

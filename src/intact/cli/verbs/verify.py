@@ -221,10 +221,10 @@ def _module(name: str, graph: Model) -> Module:
 
 def _loaded(name: str) -> Any:
     """What load_module() of a .py file returns; or an importable attribute, called where it makes one."""
-    from intact.ptq.data import scripts
+    from intact.ptq.data import user_scripts
 
     if Path(name).is_file():
-        return scripts.call(Path(name), "load_module", "the module")
+        return user_scripts.call(Path(name), "load_module", "the module")
     (package, _, attribute), here = name.partition(":"), str(Path.cwd())
     sys.path.insert(0, here)  # as `python -m` has it, and a console script does not
     try:
@@ -238,5 +238,5 @@ def _loaded(name: str) -> Any:
     finally:
         sys.path.remove(here)
     makes = isinstance(found, type) or not hasattr(found, "named_modules")  # a module is callable too
-    with scripts.blamed(f"--module '{name}'"):
+    with user_scripts.blamed(f"--module '{name}'"):
         return found() if makes and callable(found) else found

@@ -12,20 +12,20 @@ from intact import graph, placement
 from intact.calib import Histogram
 from intact.errors import IntactError, QuantValueError
 from intact.progress import Progress
-from intact.ptq.analysis.channels import Observed, observe
-from intact.ptq.analysis.findings import Look, findings_of
-from intact.ptq.analysis.records import Drawn, Sensitivity, SensitivityAnalysis
-from intact.ptq.analysis.sweep import Sweep
-from intact.ptq.analysis.units import By, measured, units_of
-from intact.ptq.analysis.variants import QuantizedReads, grids_of
+from intact.ptq.analysis.accuracy_findings import Look, findings_of
+from intact.ptq.analysis.analysis_records import Drawn, Sensitivity, SensitivityAnalysis
+from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of
+from intact.ptq.analysis.sensitivity_trials import Sweep
+from intact.ptq.analysis.sensitivity_units import By, measured, units_of
+from intact.ptq.analysis.tensor_observations import Observed, observe
+from intact.ptq.data.batch_splitting import Cutter
 from intact.ptq.data.batches import open_data
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.data.runs import Cutter
-from intact.ptq.measure.evaluator import relative, sqnr
-from intact.ptq.measure.state import State
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.measure.output_errors import relative, sqnr
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare import nothing_to_quantize, prepared
-from intact.ptq.stages.sequence import STAGES, run
+from intact.ptq.stages.prepare_model import nothing_to_quantize, prepared
+from intact.ptq.stages.stage_list import STAGES, run
 from intact.spec import is_whole
 
 BUDGET = 256

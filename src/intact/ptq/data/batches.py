@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, FileFormatError, QuantValueError
-from intact.ptq.data import scripts
-from intact.ptq.data.arrays import Npz, read_npy
+from intact.ptq.data import user_scripts
 from intact.ptq.data.images import Images
-from intact.ptq.data.inputs import Feeds, Input, as_array, feeds_of
+from intact.ptq.data.model_inputs import Feeds, Input, as_array, feeds_of
+from intact.ptq.data.npy_files import Npz, read_npy
 from intact.spec import is_whole
 from intact.terminal import printable
 
@@ -133,14 +133,14 @@ def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
 
 def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
     where = f"load_data() of '{path}'"
-    data = scripts.call(path, "load_data", "the data")
+    data = user_scripts.call(path, "load_data", "the data")
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".py":
         raise QuantValueError(where, f"'{data}'", "the data, or where they are", "return them")
     whole = isinstance(data, (Images, str, os.PathLike, Mapping)) or _is_array(data, inputs)
     whole = whole or _is_by_position(data, inputs)
     if not whole and isinstance(data, Iterable):
         total = len(data) if isinstance(data, Sized) else None
-        return _batches(scripts.blamed_over(data, where, path), inputs, total, path.name, f"{where}: ")
+        return _batches(user_scripts.blamed_over(data, where, path), inputs, total, path.name, f"{where}: ")
     try:
         return _opened(data, inputs, size)
     except QuantValueError as error:

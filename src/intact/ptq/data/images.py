@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, QuantValueError
 from intact.limits import IMAGE_PIXELS
-from intact.ptq.data.inputs import Feeds, Input
-from intact.ptq.data.pixels import decoded
+from intact.ptq.data.image_decoding import decoded
+from intact.ptq.data.model_inputs import Feeds, Input
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from intact import kernels
 from intact.graph import Constants, Model, Node, is_op, ops
 from intact.numerics import to_float32
+from intact.ptq.measure.holdout_samples import RunMeans
 from intact.ptq.measure.layer_inputs import Readers
-from intact.ptq.measure.sample import RunMeans
-from intact.ptq.scope.ranges import QuantizedWeight
+from intact.ptq.scope.quantization_ranges import QuantizedWeight
 
 Means = dict[str, NDArray[np.float64]]
 """By layer: for every weight element of one output channel, [C, *kernel], or [K] of products and recurrent

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from intact.graph import Model, Session, part
-from intact.ptq.data.inputs import Feeds
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.measure.sample import Held
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.measure.holdout_samples import Held
 
 Found = TypeVar("Found")
 Readers: TypeAlias = Mapping[str, Mapping[str, Callable[[NDArray], Found]]]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Model
-from intact.ptq.measure.columns import InputsMet, as_rows
 from intact.ptq.measure.layer_inputs import Readers
-from intact.ptq.measure.moments import Moments
+from intact.ptq.measure.second_moments import Moments
+from intact.ptq.measure.weight_rows import InputsMet, as_rows
 
 FEW_COLUMNS = 32
 """Of the layers that "auto" rounds so: windows of one channel, 3x3 ones of three."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from intact.ptq.measure.state import State
-from intact.ptq.scope.ranges import QuantizedWeight
-from intact.ptq.scope.targets import Target
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import QuantizedWeight
+from intact.ptq.scope.quantization_targets import Target
 from intact.ptq.stages.bias_correction import drop_added
-from intact.ptq.stages.sixteen import Unit, note_reasons, said_of
+from intact.ptq.stages.int16_activations import Unit, note_reasons, said_of
 
 
 def in_float(state: State, why: Mapping[Unit, str]) -> State:

@@ -11,9 +11,9 @@ from math import prod
 from intact.graph import Constants, Model, Node, Session, Value, is_op, ops
 from intact.layer import Layer
 from intact.placement import Placement
-from intact.ptq.data.inputs import Feeds
-from intact.ptq.data.workers import THREADS
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.data.parallel_runs import THREADS
+from intact.ptq.stages.int16_activations import Unit
 
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).

@@ -15,8 +15,8 @@ from intact.numerics import SHORT_BITS
 from intact.patterns import checked_patterns, no_option
 from intact.placement import Profile, profile_of
 from intact.pool import JobPool
-from intact.ptq.scope.given_grids import KEYS as GRID_KEYS
-from intact.ptq.scope.given_grids import GivenGrid, grid_by_hand
+from intact.ptq.scope.preset_grids import KEYS as GRID_KEYS
+from intact.ptq.scope.preset_grids import GivenGrid, grid_by_hand
 from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32

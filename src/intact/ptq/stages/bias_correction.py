@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, prune, set_initializer
+from intact.ptq.measure.holdout_samples import Held
 from intact.ptq.measure.input_means import Means, MeanSums, layers_of, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import measured
-from intact.ptq.measure.sample import Held
-from intact.ptq.measure.state import BiasError, State
-from intact.ptq.scope.ranges import QuantizedWeight
+from intact.ptq.measure.quantization_state import BiasError, State
+from intact.ptq.scope.quantization_ranges import QuantizedWeight
 
 
 def with_bias_errors(state: State) -> State | None:

@@ -24,12 +24,12 @@ from intact import numerics
 from intact.calib import Calibration, Histogram
 from intact.graph import Constants, Model, Node, Session, ops, part
 from intact.placement import profile_of
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.measure.channels import ChannelEnds, ChannelSquares
-from intact.ptq.measure.sample import Held
-from intact.ptq.measure.state import InputMeans, State
-from intact.ptq.scope.ranges import weight_spec
-from intact.ptq.scope.targets import Target, channel_axis, summed_axis
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.scope.quantization_ranges import weight_spec
+from intact.ptq.scope.quantization_targets import Target, channel_axis, summed_axis
 from intact.ptq.stages.smoothing_edits import SmoothableTensor, WeightProduct, apply, passed_on
 from intact.spec import Format
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Namer, Node, Value, set_initializer
 from intact.placement import Layer, Placement
-from intact.ptq.measure.state import State
-from intact.ptq.scope.targets import Target
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_targets import Target
 from intact.spec import QuantSpec
 
 _PASSING = ("Relu", "LeakyRelu")

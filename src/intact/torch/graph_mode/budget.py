@@ -1,6 +1,6 @@
 """16 bits, or floats, for what loses most: where 8 bits leave an output of a calibrated module poor.
 
-The same search as for files (`intact.ptq.mixed.budget`), with the module as what runs: units are
+The same search as for files (`intact.ptq.mixed.float_budget`), with the module as what runs: units are
 quantized alone by their switches, on the batches that calibration has held, and times are predicted for the
 exported graph.
 """
@@ -19,12 +19,12 @@ from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
-from intact.ptq.measure.evaluator import Errors, relative, worst
-from intact.ptq.mixed.budget import GOOD_DB, is_recurrent
+from intact.ptq.measure.output_errors import Errors, relative, worst
+from intact.ptq.mixed.float_budget import GOOD_DB, is_recurrent
+from intact.ptq.mixed.precision_search import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
 from intact.ptq.mixed.predicted_time import PredictedTime
-from intact.ptq.mixed.unit_groups import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
 from intact.ptq.scope.settings import FLOAT_BUDGET
-from intact.ptq.stages.sixteen import Unit, said_of
+from intact.ptq.stages.int16_activations import Unit, said_of
 from intact.torch.exact import torch_functions
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.plan import QuantizerPlan

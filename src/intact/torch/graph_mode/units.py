@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from intact.graph import Model, ops
-from intact.ptq.stages.sixteen import Unit, behind
+from intact.ptq.stages.int16_activations import Unit, behind
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.plan import QuantizerPlan

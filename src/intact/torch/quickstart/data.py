@@ -15,8 +15,8 @@ import numpy as np
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError
 from intact.limits import NPZ_BYTES
-from intact.ptq.data.arrays import Npz
-from intact.ptq.data.pixels import decoded
+from intact.ptq.data.image_decoding import decoded
+from intact.ptq.data.npy_files import Npz
 
 FOLDER_SIZE = 32
 MIN_PER_CLASS = 10

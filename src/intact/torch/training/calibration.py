@@ -18,7 +18,7 @@ from intact.calib.choice import Candidates, Ranged, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
-from intact.ptq.measure.matched_rows import with_rows_of
+from intact.ptq.measure.match_rows import with_rows_of
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions

@@ -12,20 +12,20 @@ from intact.errors import CalibrationError
 from intact.graph import Model, Node, Parcel, is_op, ops
 from intact.pool import JobPool
 from intact.progress import Progress
+from intact.ptq.data.batch_splitting import Cutter
 from intact.ptq.data.batches import Source, open_data
-from intact.ptq.data.inputs import Feeds, Input, inputs_of
-from intact.ptq.data.runs import Cutter
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.measure.answers import Margins
-from intact.ptq.measure.channels import ChannelEnds
-from intact.ptq.measure.counting import Asked, Counter, session_of
+from intact.ptq.data.model_inputs import Feeds, Input, inputs_of
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.measure.channel_statistics import ChannelEnds
+from intact.ptq.measure.holdout_samples import HELD_BYTES, HELD_LEAST, HELD_MOST, Held, Sample
 from intact.ptq.measure.input_means import MeanSums, constant_shapes
 from intact.ptq.measure.measured_outputs import measured_outputs
 from intact.ptq.measure.moment_readers import narrow_layers, rows_of_run
-from intact.ptq.measure.sample import HELD_BYTES, HELD_LEAST, HELD_MOST, Held, Sample
-from intact.ptq.measure.shards import PartCounter, counted, counted_by
-from intact.ptq.measure.state import InputMeans, State
-from intact.ptq.scope.targets import channel_axis
+from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.measure.sharded_calibration import PartCounter, counted, counted_by
+from intact.ptq.measure.tensor_counter import Asked, Counter, session_of
+from intact.ptq.measure.top1_margin import Margins
+from intact.ptq.scope.quantization_targets import channel_axis
 from intact.ptq.stages.smoothing import smoothable
 
 _MEANS_BYTES = 2**26

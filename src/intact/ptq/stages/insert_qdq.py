@@ -12,9 +12,9 @@ from intact import graph
 from intact.calib.choice import Ends
 from intact.graph import Constants, Inserter, Mark, Model, Namer, Pair, set_initializer
 from intact.numerics import store
-from intact.ptq.measure.state import State, StoredScale
-from intact.ptq.scope.ranges import QuantizedWeight, Ranges, grid_of, make_mark, weight_of
-from intact.ptq.scope.targets import Target
+from intact.ptq.measure.quantization_state import State, StoredScale
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, Ranges, grid_of, make_mark, weight_of
+from intact.ptq.scope.quantization_targets import Target
 from intact.spec import QuantSpec
 
 

@@ -15,11 +15,11 @@ from math import inf
 
 from intact.errors import UnsupportedError
 from intact.graph import Model, is_op, ops
-from intact.ptq.measure.evaluator import relative, worst
-from intact.ptq.measure.state import State
+from intact.ptq.measure.output_errors import relative, worst
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.float_layers import in_float
-from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
-from intact.ptq.mixed.unit_groups import (
+from intact.ptq.mixed.int16_inputs import WideUnits, with_wide_inputs
+from intact.ptq.mixed.precision_search import (
     TRIALS,
     FileTrials,
     Form,
@@ -30,11 +30,11 @@ from intact.ptq.mixed.unit_groups import (
     raises,
     within,
 )
-from intact.ptq.mixed.wide_layers import WideUnits, with_wide_inputs
-from intact.ptq.stages.bias_room import with_room_for_biases
-from intact.ptq.stages.choose import label, with_candidates
-from intact.ptq.stages.sequence import STAGES, run
-from intact.ptq.stages.sixteen import Unit, raised, units_of
+from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
+from intact.ptq.stages.bias_overflow import with_room_for_biases
+from intact.ptq.stages.choose_ranges import label, with_candidates
+from intact.ptq.stages.int16_activations import Unit, raised, units_of
+from intact.ptq.stages.stage_list import STAGES, run
 
 GOOD_DB = 40.0
 """Signal to quantization noise that 16 bits that are asked for bring every output to: an error of 1%."""

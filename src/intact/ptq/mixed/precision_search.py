@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import Literal
 
-from intact.ptq.analysis.screening import screened
-from intact.ptq.analysis.segments import Read
-from intact.ptq.analysis.sweep import Sweep, Trial
-from intact.ptq.analysis.variants import grids_of
-from intact.ptq.measure.state import State
+from intact.ptq.analysis.group_screening import screened
+from intact.ptq.analysis.model_segments import Read
+from intact.ptq.analysis.partial_quantization import grids_of
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.int16_inputs import WideUnits
 from intact.ptq.mixed.predicted_time import PredictedTime
-from intact.ptq.mixed.wide_layers import WideUnits
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.stages.int16_activations import Unit
 
 Form = Literal["16 bits", "float"]
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
-from intact.ptq.measure.answers import Margins
-from intact.ptq.measure.channels import ChannelEnds
-from intact.ptq.measure.evaluator import Errors
+from intact.ptq.measure.channel_statistics import ChannelEnds
+from intact.ptq.measure.holdout_samples import Held
 from intact.ptq.measure.input_means import Means
-from intact.ptq.measure.sample import Held
-from intact.ptq.scope.ranges import Activations, Known, QuantizedWeight, Ranges
+from intact.ptq.measure.output_errors import Errors
+from intact.ptq.measure.top1_margin import Margins
+from intact.ptq.scope.quantization_ranges import Activations, Known, QuantizedWeight, Ranges
+from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import Settings
-from intact.ptq.scope.targets import Key, Target
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class InputMeans:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A model on its way; `intact.ptq.stages.sequence` lists the stages in the order in which they run.
+    """A model on its way; `intact.ptq.stages.stage_list` lists the stages in the order in which they run.
 
     A stage returns another state (`dataclasses.replace`) and changes a clone of the model, so that a proposal
     can be dropped, and two states be compared.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import Session
-from intact.ptq.data.inputs import Feeds, Input
+from intact.ptq.data.model_inputs import Feeds, Input
 
 Kind = Literal["rows", "whole", "probe"]
 _TOLERANCE = 1e-3

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intact.graph import set_initializer
-from intact.ptq.measure.evaluator import Evaluator, relative
-from intact.ptq.measure.state import State
-from intact.ptq.scope.ranges import Activations
+from intact.ptq.measure.output_errors import Evaluator, relative
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import Activations
 from intact.ptq.stages.bias_correction import corrected
-from intact.ptq.stages.emit import feeds_of_ranges
+from intact.ptq.stages.insert_qdq import feeds_of_ranges
 
 UNCORRECTED = "without corrected biases"
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from intact.graph import Inserter, Namer, prune
 from intact.ptq.data.batches import Source
-from intact.ptq.data.inputs import inputs_of
-from intact.ptq.measure.evaluator import Evaluator, relative
-from intact.ptq.measure.state import State
-from intact.ptq.scope.ranges import Activations
+from intact.ptq.data.model_inputs import inputs_of
+from intact.ptq.measure.output_errors import Evaluator, relative
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import Activations
 from intact.ptq.stages.bias_correction import put_corrected, with_bias_errors
-from intact.ptq.stages.collect import collect
-from intact.ptq.stages.emit import with_pairs, with_weights
+from intact.ptq.stages.collect_statistics import collect
+from intact.ptq.stages.insert_qdq import with_pairs, with_weights
 
 TRIED = 8
 """Of the held runs, at most."""

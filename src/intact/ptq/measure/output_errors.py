@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import BoundInputs, Model, Session, ops
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.measure.answers import Answers, answers_of
-from intact.ptq.measure.matched_rows import with_rows_of
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.match_rows import with_rows_of
 from intact.ptq.measure.measured_outputs import measured_outputs
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.top1_margin import Answers, answers_of
 
 OutputParts = tuple[int, tuple[int, ...]]
 """(axis, sizes along it) of the parts of an output."""

@@ -15,9 +15,9 @@ from intact.calib import Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
-from intact.ptq.scope.given_grids import GivenCandidates
+from intact.ptq.scope.preset_grids import GivenCandidates
+from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import WEIGHT_ONLY
-from intact.ptq.scope.targets import Key, Target
 from intact.spec import Format, QuantSpec
 
 Ranges = dict[Key, Ranged]

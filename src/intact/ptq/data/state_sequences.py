@@ -9,7 +9,7 @@ import numpy as np
 
 from intact import graph
 from intact.errors import QuantValueError
-from intact.ptq.data.inputs import Feeds, Input, feeds_of, inputs_of
+from intact.ptq.data.model_inputs import Feeds, Input, feeds_of, inputs_of
 
 
 def streamed(

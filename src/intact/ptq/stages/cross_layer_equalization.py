@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value, set_initializer
 from intact.graph.ops.attributes import integer
-from intact.ptq.measure.state import State
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.stages.smoothing import smooths_images
 
 _PASSING = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")

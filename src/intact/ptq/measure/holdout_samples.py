@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.ptq.data.inputs import Feeds
-from intact.ptq.measure.channels import ChannelSquares
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.measure.channel_statistics import ChannelSquares
 
 if TYPE_CHECKING:
-    from intact.ptq.measure.moments import Moments
+    from intact.ptq.measure.second_moments import Moments
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
@@ -39,7 +39,7 @@ class Held:
             (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
         means: Of what layers read, by layer, where inner tensors were let go.
         squares: Of channels, by tensor, likewise.
-        moments: Of what layers read, by layer and `intact.ptq.measure.moments.rows_of_run`, likewise.
+        moments: Of what layers read, by layer and `intact.ptq.measure.second_moments.rows_of_run`, likewise.
     """
 
     digest: bytes

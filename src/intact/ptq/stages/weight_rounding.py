@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.graph import Node
-from intact.ptq.measure.columns import as_rows, from_rows
+from intact.ptq.measure.holdout_samples import Held
 from intact.ptq.measure.input_means import Means, MeanSums, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import measured
 from intact.ptq.measure.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
-from intact.ptq.measure.moments import Moments, blocks_of
-from intact.ptq.measure.sample import Held
-from intact.ptq.measure.state import InputMeans, State
-from intact.ptq.scope.ranges import QuantizedWeight
-from intact.ptq.stages.trial import error_by_statistics, error_of_weights
+from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.measure.second_moments import Moments, blocks_of
+from intact.ptq.measure.weight_rows import as_rows, from_rows
+from intact.ptq.scope.quantization_ranges import QuantizedWeight
+from intact.ptq.stages.proposal_scores import error_by_statistics, error_of_weights
 
 _LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are left as they are
 _HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance

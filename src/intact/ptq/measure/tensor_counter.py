@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.errors import IntactError
 from intact.graph import Model, Session
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.measure.channels import ChannelEnds, ChannelSquares
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
+from intact.ptq.measure.holdout_samples import INNER_BYTES, RunMeans, Sample, digest_of
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
-from intact.ptq.measure.moments import Moments
-from intact.ptq.measure.sample import INNER_BYTES, RunMeans, Sample, digest_of
+from intact.ptq.measure.second_moments import Moments
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""
@@ -33,7 +33,7 @@ class Ran:
         feeds, outputs: What went in and came out.
         inner: The wanted tensors, where they are small; None: they were let go.
         digest: Of the feeds.
-        means, squares, moments: See `intact.ptq.measure.sample.Held`; none of a run that is not held,
+        means, squares, moments: See `intact.ptq.measure.holdout_samples.Held`; none of a run that is not held,
             or whose inner tensors tell them.
     """
 
@@ -73,7 +73,7 @@ class Asked:
         channels: The axis of those of `wanted` whose channels are looked at one by one.
         layers: Whose inputs' means held runs have: shapes of their weights, by name.
         narrow: Whose inputs' moments they have, likewise.
-        rows: Of the inputs of these, see `intact.ptq.measure.moments.rows_of_run`.
+        rows: Of the inputs of these, see `intact.ptq.measure.second_moments.rows_of_run`.
     """
 
     wanted: Sequence[str]

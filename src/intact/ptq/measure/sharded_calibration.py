@@ -10,10 +10,10 @@ from functools import cached_property
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
 from intact.pool import JobPool
-from intact.ptq.measure.answers import Margins
-from intact.ptq.measure.channels import ChannelEnds
-from intact.ptq.measure.counting import Asked, Counter, Ran, Run, session_of
-from intact.ptq.measure.sample import Sample
+from intact.ptq.measure.channel_statistics import ChannelEnds
+from intact.ptq.measure.holdout_samples import Sample
+from intact.ptq.measure.tensor_counter import Asked, Counter, Ran, Run, session_of
+from intact.ptq.measure.top1_margin import Margins
 
 MOST_RUNS, MOST_BYTES = 32, 2**24
 """Of one part: enough to be worth the way, and few enough for many workers and for memory."""

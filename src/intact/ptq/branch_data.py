@@ -8,8 +8,8 @@ from typing import Any
 
 from intact.graph import Branch, Model, Session, inputs_behind, part
 from intact.ptq.data.batches import open_data
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.data.workers import THREADS
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.data.parallel_runs import THREADS
 from intact.ptq.scope.settings import Settings
 
 KEPT_BYTES = 2**26

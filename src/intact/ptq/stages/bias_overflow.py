@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import Constants, Node
-from intact.ptq.measure.state import State
-from intact.ptq.scope.ranges import QuantizedWeight, grid_of
-from intact.ptq.scope.targets import Target, channel_axis
-from intact.ptq.stages.sixteen import behind, readers_of
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, grid_of
+from intact.ptq.scope.quantization_targets import Target, channel_axis
+from intact.ptq.stages.int16_activations import behind, readers_of
 from intact.spec import Format
 
 _STEPS = 2.0**30

@@ -22,8 +22,8 @@ from intact.graph import (
     quantization_of,
     set_initializer,
 )
-from intact.ptq.measure.state import State
-from intact.ptq.scope.targets import channel_axis
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_targets import channel_axis
 
 
 def with_cleared_boundaries(state: State) -> State | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.ptq.analysis.channels import Observed
-from intact.ptq.analysis.records import AccuracyFinding
+from intact.ptq.analysis.analysis_records import AccuracyFinding
+from intact.ptq.analysis.tensor_observations import Observed
 
 DOMINANT = 0.2
 """Of the error of the whole: from there on a tensor is worth a treatment of its own."""

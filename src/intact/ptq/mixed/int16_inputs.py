@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from intact.calib import Calibration
 from intact.calib.amax import Stats
 from intact.graph import Node, is_op, ops
-from intact.ptq.measure.state import State
-from intact.ptq.scope.targets import Target
-from intact.ptq.stages.sixteen import Unit, note_reasons, said_of, wide_activation
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.stages.int16_activations import Unit, note_reasons, said_of, wide_activation
 
 
 @dataclass

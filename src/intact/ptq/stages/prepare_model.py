@@ -12,13 +12,13 @@ from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
 from intact.graph import pipelines
-from intact.ptq.measure.state import State
-from intact.ptq.scope.asked_names import ResolvedNames, node_names, with_resolved_names
-from intact.ptq.scope.asked_weights import idle_overrides, table_sites, with_table_reasons
-from intact.ptq.scope.given_grids import grids_of_pairs, grids_of_ranges
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.name_patterns import ResolvedNames, node_names, with_resolved_names
+from intact.ptq.scope.override_weights import idle_overrides, table_sites, with_table_reasons
+from intact.ptq.scope.preset_grids import grids_of_pairs, grids_of_ranges
+from intact.ptq.scope.quantization_targets import Rules, file_opset
 from intact.ptq.scope.settings import Settings
-from intact.ptq.scope.targets import Rules, file_opset
-from intact.ptq.stages.sixteen import widened_by_name
+from intact.ptq.stages.int16_activations import widened_by_name
 
 
 def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:

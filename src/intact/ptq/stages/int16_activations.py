@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 
 from intact.graph import FORMAT_OPSETS, REASON_KEY, Constants, Model, Node, ops, raise_opset
 from intact.placement import Layer
-from intact.ptq.measure.state import State
-from intact.ptq.scope.ranges import QuantizedWeight, weight_of
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_of
+from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import Bits16
-from intact.ptq.scope.targets import Key, Target
 
 _WIDE = {"int8": "int16", "uint8": "uint16"}
 """What can be widened: other formats were asked for."""

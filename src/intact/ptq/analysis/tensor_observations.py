@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from intact import kernels
 from intact.calib.choice import Ends
 from intact.graph import Model, Session, Value, ops
-from intact.ptq.data.inputs import Feeds
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.scope.ranges import grid_of
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.scope.quantization_ranges import grid_of
 from intact.spec import QuantSpec
 
 _LOW, _HIGH, _ERROR, _SQUARE = range(4)

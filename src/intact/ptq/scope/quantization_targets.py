@@ -11,7 +11,7 @@ from intact.errors import UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
 from intact.graph.ops.attributes import integer
 from intact.placement import Layer, Placement, Site
-from intact.ptq.scope.given_grids import GivenGrid
+from intact.ptq.scope.preset_grids import GivenGrid
 from intact.ptq.scope.settings import (
     BLOCK,
     WEIGHT_ONLY,
@@ -80,7 +80,7 @@ class Rules:
         model: Its nodes and tensors are what patterns fit.
         base: The defaults.
         overrides: By pattern (``*`` and ``?`` as in file names) over node names, operator types or tensors,
-            see `intact.ptq.scope.asked_names`.
+            see `intact.ptq.scope.name_patterns`.
         grids: That tensors have already, where no override says otherwise.
     Raises:
         QuantValueError: Settings are wrong.

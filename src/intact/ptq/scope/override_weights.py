@@ -10,8 +10,8 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, is_op, ops
 from intact.placement import Layer, Placement, Site
+from intact.ptq.scope.quantization_targets import Target
 from intact.ptq.scope.settings import Overrides
-from intact.ptq.scope.targets import Target
 
 TABLE = "overrides store its table in codes; what it looks up is float"
 

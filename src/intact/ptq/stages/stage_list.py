@@ -14,17 +14,21 @@ from dataclasses import dataclass, replace
 
 from intact.graph import check_after
 from intact.progress import Progress
-from intact.ptq.measure.state import State
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.stages.bias_correction import with_bias_errors, with_corrected_biases, with_settled_biases
-from intact.ptq.stages.bias_room import with_room_for_biases
-from intact.ptq.stages.boundaries import with_cleared_boundaries
-from intact.ptq.stages.choose import measured_error, with_best_ranges, with_candidates
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.emit import with_pairs, with_weights
-from intact.ptq.stages.equalization import equalized_as_asked, equalized_where_it_matters, read_once
-from intact.ptq.stages.rounding import with_all_weights_rounded, with_rounded_weights
+from intact.ptq.stages.bias_overflow import with_room_for_biases
+from intact.ptq.stages.choose_ranges import measured_error, with_best_ranges, with_candidates
+from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.cross_layer_equalization import (
+    equalized_as_asked,
+    equalized_where_it_matters,
+    read_once,
+)
+from intact.ptq.stages.insert_qdq import with_pairs, with_weights
+from intact.ptq.stages.proposal_scores import error_by_held_runs, error_by_statistics
+from intact.ptq.stages.rounding_boundaries import with_cleared_boundaries
 from intact.ptq.stages.smoothing import smoothed, smoothed_images
-from intact.ptq.stages.trial import error_by_held_runs, error_by_statistics
+from intact.ptq.stages.weight_rounding import with_all_weights_rounded, with_rounded_weights
 
 _CLEARLY = 0.95
 """Of the error before: below that a change is worth a second pass over the data, or new operators."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from intact.progress import Progress
-from intact.ptq.analysis.records import Kind, Sensitivity
-from intact.ptq.analysis.screening import ScreenedGroup, screened
-from intact.ptq.analysis.segments import Read
-from intact.ptq.analysis.sweep import Sweep, Trial
-from intact.ptq.analysis.variants import QuantizedReads
-from intact.ptq.measure.evaluator import relative
-from intact.ptq.measure.state import State
+from intact.ptq.analysis.analysis_records import Kind, Sensitivity
+from intact.ptq.analysis.group_screening import ScreenedGroup, screened
+from intact.ptq.analysis.model_segments import Read
+from intact.ptq.analysis.partial_quantization import QuantizedReads
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.measure.output_errors import relative
+from intact.ptq.measure.quantization_state import State
 
 By = Literal["tensor", "layer"]
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from intact.graph import Model, Parcel, Session
 from intact.pool import JobPool
 from intact.progress import Progress
-from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
-from intact.ptq.analysis.variants import QuantizedReads, variant
-from intact.ptq.data.workers import in_order
-from intact.ptq.measure.evaluator import Errors, parts_of, relative, summed, wanted_of
+from intact.ptq.analysis.model_segments import ModelSegment, Read, segments_of
+from intact.ptq.analysis.partial_quantization import QuantizedReads, variant
+from intact.ptq.data.parallel_runs import in_order
+from intact.ptq.measure.holdout_samples import Held
 from intact.ptq.measure.measured_outputs import measured_outputs, with_outputs
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.output_errors import Errors, parts_of, relative, summed, wanted_of
 
 Values = dict[str, NDArray]
 
@@ -74,7 +74,7 @@ class Sweep:
         return len(self._segments)
 
     def measure(self, trials: Sequence[Trial], bar: Progress | None = None) -> list[float]:
-        """Error of the outputs under each trial, see `intact.ptq.measure.evaluator.relative`.
+        """Error of the outputs under each trial, see `intact.ptq.measure.output_errors.relative`.
 
         Args:
             trials: Any.
