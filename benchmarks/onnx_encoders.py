@@ -229,7 +229,9 @@ def compare(name: str, plain: Path, batches: list[Feeds], options: argparse.Name
     print(f"  mean cosine {cosine.mean():.5f} (least {cosine.min():.5f}){verdict(cosine.mean())}")
     print(f"  Spearman of {len(pairs[0]):,} pairs {order:.5f}{verdict(order)}")
     noise = ", ".join(f"{db:.1f} dB" for db in result.sqnr.values())
-    print(f"  SQNR on held runs {noise}; ranges by: {result.chosen}; biases corrected: {result.corrected}")
+    print(
+        f"  SQNR on hold-out samples {noise}; ranges by: {result.chosen}; biases corrected: {result.corrected}"
+    )
     for label, error in result.errors.items():
         print(f"    relative error {error:.2e} {label}")
     int8 = ", ".join(f"{n} {op}" for (precision, op), n in layers.most_common() if precision == "int8")

@@ -249,7 +249,8 @@ def load(
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
 ) -> Engine:
-    """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
+    """Return the engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is
+    executed.
 
     Args:
         path: The plan file.
@@ -266,7 +267,7 @@ def load(
 
 
 def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[str, NDArray[Any]]:
-    """The normative answers of a Q/DQ model: what its file means, by the integer reference in NumPy.
+    """Return the normative answers of a Q/DQ model: what its file means, by the integer reference in NumPy.
 
     The engine gives these answers bit for bit. Another runtime may round the file's float steps differently
     (docs/numerics.md, N33). It is slow: a few seconds for one image through ResNet-50. Parts of the plan that

@@ -33,7 +33,7 @@ def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
 
 
 def _installations(folder: Path) -> list[str]:
-    """The metadata of a distribution called `intact` in a folder of packages."""
+    """Return the metadata of a distribution called `intact` in a folder of packages."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:  # in a zip file, for example
@@ -45,7 +45,7 @@ def _installations(folder: Path) -> list[str]:
 
 
 def _is_ours(metadata: Path) -> bool:
-    """Whether the files are those of INTact, which had that name before it was published."""
+    """Return whether the files are those of INTact, which had that name before it was published."""
     for name in ("RECORD", "installed-files.txt", "SOURCES.txt"):
         try:
             lines = (metadata / name).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -254,7 +254,7 @@ def _surely(do: Callable[[], None]) -> None:
 
 
 def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
-    """The name behind all links; what is there; whether that is to be written to, not replaced."""
+    """Return the name behind all links; what is there; whether that is to be written to, not replaced."""
     try:
         before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
     except FileNotFoundError:
@@ -273,7 +273,9 @@ def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
 
 
 def _create(name: Path, mode: int) -> tuple[int, bool]:
-    """A descriptor of a new file to read and write; whether it has no name yet, and so leaves no trace."""
+    """Return a descriptor of a new file to read and write; whether it has no name yet, and so leaves no
+    trace.
+    """
     common = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
         with suppress(OSError):  # a file system without; or what the next attempt says too

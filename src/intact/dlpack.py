@@ -6,5 +6,7 @@ from typing import Any
 
 
 def without_bfloat16(tensor: Any) -> Any:
-    """A torch tensor of bfloat16 as one of float32, because NumPy takes no bfloat16; others as they are."""
+    """Return a torch tensor of bfloat16 as one of float32, because NumPy takes no bfloat16; others as they
+    are.
+    """
     return tensor.detach().float() if str(getattr(tensor, "dtype", "")) == "torch.bfloat16" else tensor

@@ -39,7 +39,7 @@ class IntactError(Exception):
         return printable(f"{self.where}: got {self.got}, want {self.want}. Fix: {self.fix}")
 
     def at(self, name: str) -> Self:
-        """The same error, its place prefixed with `name` (a tensor, node, module or file)."""
+        """Return the same error, its place prefixed with `name` (a tensor, node, module or file)."""
         return type(self)(f"{name}: {self.where}", self.got, self.want, self.fix)
 
 
@@ -120,7 +120,7 @@ class MissingExtraError(IntactError, ImportError):
 
     @classmethod
     def of(cls, package: str, extra: str, needed_for: str) -> Self:
-        """The standard message for `package`, which ``pip install intact-quant[extra]`` brings."""
+        """Return the standard message for `package`, which ``pip install intact-quant[extra]`` brings."""
         return cls(
             needed_for,
             f"no package '{package}'",

@@ -18,7 +18,7 @@ _COMPARED = 10_000
 
 
 def checked_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ...]:
-    """`patterns` as a tuple; one alone may come without a list.
+    """Return `patterns` as a tuple; one alone may come without a list.
 
     Raises:
         QuantValueError: One is no string.
@@ -31,18 +31,18 @@ def checked_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ..
 
 
 def exact(pattern: str, names: Collection[str]) -> str:
-    """A pattern for ``fnmatch`` that fits this name alone, where `pattern` is one of `names`."""
+    """Return a pattern for ``fnmatch`` that fits this name alone, where `pattern` is one of `names`."""
     return escape(pattern) if pattern in names else pattern
 
 
 def ends_of_path(pattern: str, names: Collection[str]) -> tuple[str, str] | None:
-    """The two patterns of "a -> b"; None of a pattern that is one of `names`, or no such pair."""
+    """Return the two patterns of "a -> b"; None of a pattern that is one of `names`, or no such pair."""
     start, arrow, end = (part.strip() for part in pattern.partition("->"))
     return (start, end) if arrow and start and end and pattern not in names else None
 
 
 def no_path(where: str, pattern: str) -> QuantValueError:
-    """The error of "a -> b" where b does not follow from a."""
+    """Return the error of "a -> b" where b does not follow from a."""
     return QuantValueError(
         f"{where}: {pattern!r:.60}", "no node between these", "two names, the second one behind the first",
         "give them in the order in which the model computes",
@@ -50,7 +50,7 @@ def no_path(where: str, pattern: str) -> QuantValueError:
 
 
 def is_fitting(pattern: str, names: Iterable[str]) -> bool:
-    """Whether a pattern fits one of `names`."""
+    """Return whether a pattern fits one of `names`."""
     return any(fnmatchcase(name, pattern) for name in names)
 
 
@@ -72,7 +72,7 @@ def require_fitting(where: str, patterns: Iterable[str], names: Sequence[str], w
 
 
 def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantValueError:
-    """The error of a pattern that fits none of `names`."""
+    """Return the error of a pattern that fits none of `names`."""
     return QuantValueError(
         f"{where}: {pattern!r:.60}", f"no {what} that fits", f"one of {nearest(pattern, names)} or the like",
         "correct the name or pattern; `intact explain` shows the names of a file",
@@ -80,7 +80,7 @@ def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantVa
 
 
 def no_option(name: str, known: Sequence[str], meant: str = "") -> QuantValueError:
-    """The error of an option that nobody has.
+    """Return the error of an option that nobody has.
 
     Args:
         name: As the user wrote it.
@@ -93,6 +93,6 @@ def no_option(name: str, known: Sequence[str], meant: str = "") -> QuantValueErr
 
 
 def nearest(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that are most like a pattern."""
+    """Return the names that are most like a pattern."""
     known = list(dict.fromkeys(name for name in names if name))[:_COMPARED]
     return get_close_matches(pattern.strip("*?"), known, _SHOWN, 0.0)

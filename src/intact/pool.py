@@ -29,7 +29,7 @@ class JobPool(Protocol):
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """``work(common, item)`` for each of `items`, in their order; arrays in it may be read-only.
+        """Return ``work(common, item)`` for each of `items`, in their order; arrays in it may be read-only.
 
         Items are drawn as jobs finish, few ahead of them. An error of a job is raised in its turn, after the
         results before it.

@@ -43,14 +43,14 @@ class Progress:
             self._bar.update(self._task, description=said, completed=done, advance=steps)
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
-        """`items`, one step each."""
+        """Yield `items`, one step each."""
         for item in items:
             yield item
             self.advance()
 
 
 def _bar() -> Bar | None:
-    """A bar; None where standard error is no terminal."""
+    """Return a bar; None where standard error is no terminal."""
     from rich.console import Console  # slow to import, and most programs draw nothing
 
     console = Console(stderr=True)

@@ -29,12 +29,12 @@ _INT_NAME = re.compile(r"(u?)int([1-9][0-9]?)")
 
 
 def is_whole(value: object) -> bool:
-    """Whether `value` is an integer of Python or NumPy. True and False are none here."""
+    """Return whether `value` is an integer of Python or NumPy. True and False are none here."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def checked_bool(name: str, value: object) -> bool:
-    """`value` as a bool.
+    """Return `value` as a bool.
 
     Raises:
         QuantValueError: It is none: "maybe", 1 and None would all be taken for one otherwise.
@@ -45,7 +45,7 @@ def checked_bool(name: str, value: object) -> bool:
 
 
 def checked_block_size(value: object) -> int | None:
-    """`value` as an int; None for None.
+    """Return `value` as an int; None for None.
 
     Raises:
         QuantValueError: It is no positive integer, or one that no axis is as long as.
@@ -79,7 +79,7 @@ class Format:
 
     @classmethod
     def parse(cls, name: str | Format) -> Format:
-        """The format called `name`; a `Format` is returned as it is.
+        """Return the format called `name`; a `Format` is returned as it is.
 
         Raises:
             QuantValueError: There is no such format.
@@ -102,7 +102,7 @@ class Format:
 
     @classmethod
     def integer(cls, bits: int, *, signed: bool = True) -> Format:
-        """The integer grid of `bits` bits: int8 is [-128, 127], uint8 is [0, 255].
+        """Return the integer grid of `bits` bits: int8 is [-128, 127], uint8 is [0, 255].
 
         Raises:
             QuantValueError: `bits` is not in 2..16.
@@ -204,7 +204,7 @@ class QuantSpec:
         return (self.axis,) if isinstance(self.axis, int) else self.axis
 
     def with_(self, **changes: object) -> QuantSpec:
-        """A copy with some attributes changed."""
+        """Return a copy with some attributes changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def __str__(self) -> str:

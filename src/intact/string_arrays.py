@@ -11,7 +11,7 @@ from intact.errors import QuantValueError
 
 
 def as_strings(array: NDArray[Any], where: str) -> NDArray[Any]:
-    """An array of strings as a dense one of Python's strings.
+    """Return an array of strings as a dense one of Python's strings.
 
     Args:
         array: Of NumPy's strings ("<U5", StringDType) or of Python's (dtype object), any shape.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: object) -> str:
-    r"""`text` with every character that does not print written as its escape.
+    r"""Return `text` with every character that does not print written as its escape.
 
     That is what `str.isprintable` calls so: controls (newline, ESC, the C1 set), the marks that turn the
     direction of writing, other invisible marks, and the halves of surrogate pairs that stand for the bytes of

@@ -41,7 +41,7 @@ class Timings:
         return any(self.machines.values())
 
     def of(self, machine: str) -> dict[str, float]:
-        """The table of one machine: what is put into it is kept."""
+        """Return the table of one machine: what is put into it is kept."""
         return self.machines.setdefault(machine, {})
 
     def add(self, others: Timings) -> None:
@@ -92,7 +92,7 @@ class Timings:
 
 
 def checked(machines: Any, where: str) -> Table:
-    """A table that came out of JSON.
+    """Return a table that came out of JSON.
 
     Raises:
         FileFormatError: It is something else, or a time is no finite number of 0 or more.

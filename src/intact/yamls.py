@@ -17,7 +17,7 @@ from intact.limits import YAML_BYTES, YAML_CHARACTERS, YAML_DEPTH, YAML_NODES
 
 
 def read_yaml(text: str | bytes, where: str, error: type[IntactError] = FileFormatError) -> Any:
-    """The mappings, lists, strings, numbers, booleans, dates and None of a YAML text.
+    """Return the mappings, lists, strings, numbers, booleans, dates and None of a YAML text.
 
     Args:
         text: One document; bytes are UTF-8.

@@ -19,12 +19,12 @@ from intact.ptq import POOR_DB, QuantizedModel, quantize
 from intact.ptq.mixed.precision_search import (
     Cost,
     Form,
-    Raise,
+    PrecisionStep,
     UnitGroup,
     UnitTrials,
+    count_worthwhile,
+    greedy_steps,
     is_hopeless,
-    raises,
-    worth,
 )
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
 from intact.ptq.scope.settings import FLOAT_BUDGET, Settings
@@ -172,8 +172,8 @@ def group(name: str, error: float, time: float) -> UnitGroup:
 
 
 def taken(budget: float, groups: list[UnitGroup]) -> list[UnitGroup]:
-    steps = raises(groups, budget)
-    return [one.group for one in steps[: worth(steps, sum(group.error for group in groups))]]
+    steps = greedy_steps(groups, budget)
+    return [one.group for one in steps[: count_worthwhile(steps, sum(group.error for group in groups))]]
 
 
 def test_each_tenth_of_the_time_must_halve_the_error() -> None:
@@ -213,16 +213,16 @@ def test_16_bits_are_not_tried_where_they_could_not_pay(time: float, hopeless: b
     """Errors spread evenly over units that cost a fifth of the time each: half of them cannot go."""
     units = [Unit((0, f"t{i}", True), (f"n{i}",), ()) for i in range(8)]
     trials = _EvenTrials(time)
-    groups = trials.measured(units, budget=0.4)
+    groups = trials.measure(units, budget=0.4)
     assert (groups == []) == hopeless and (False in trials.asked) != hopeless
-    assert len(_EvenTrials(time).measured(units)) == 8, "without a budget all is measured"
+    assert len(_EvenTrials(time).measure(units)) == 8, "without a budget all is measured"
 
 
 @pytest.mark.parametrize("gain, hopeless", [(0.2, True), (0.3, False)])
 def test_a_proposal_that_leaves_three_quarters_is_not_finished(gain: float, hopeless: bool) -> None:
     one = group("a", 1.0, 0.1)
-    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)]) == hopeless
-    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)], error=2.0), "there are others"
+    assert is_hopeless([one], [PrecisionStep(one, "float", gain, 0.1)]) == hopeless
+    assert is_hopeless([one], [PrecisionStep(one, "float", gain, 0.1)], error=2.0), "there are others"
 
 
 def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
@@ -234,7 +234,7 @@ def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images:
     nodes = {node.outputs[0].name: node.name or "" for node in model.graph}
 
     def added(*made: str) -> float:
-        return predicted.added([Unit((0, name, True), (name,), (nodes[name],)) for name in made])
+        return predicted.added_time([Unit((0, name, True), (name,), (nodes[name],)) for name in made])
 
     # Products alone: [outputs, inputs * taps] for each of 144 places.
     products = {"wide": 8 * 72 * 144, "even": 8 * 8 * 144, "a": 64 * 72 * 144, "y": 8 * 576 * 144}

@@ -16,8 +16,8 @@ from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
-from intact.ptq.measure.holdout_samples import Held
-from intact.ptq.measure.output_errors import Errors, Evaluator, parts_of, relative, sqnr
+from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.output_errors import Errors, Evaluator, parts_of, relative_error, sqnr
 
 
 def run(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:
@@ -146,8 +146,8 @@ def test_boxes_do_not_hide_scores(build: Any) -> None:
     x = np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.float32)
     y = graph.Session(model).run({"x": x})["y"]
     y[:, 4:] *= 2
-    errors = Evaluator(model, [Held(b"", {"x": x}, {"y": y})]).errors()
-    assert relative(errors) == pytest.approx(0.25 / 2)
+    errors = Evaluator(model, [HoldoutSample(b"", {"x": x}, {"y": y})]).errors()
+    assert relative_error(errors) == pytest.approx(0.25 / 2)
     assert sqnr(errors)["y"] > 60
 
 
@@ -161,16 +161,16 @@ def test_the_largest_score_of_a_row_is_compared_with_floats(build: Any) -> None:
     got = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, np.nan, 3]], np.float32)
     want = np.array([[0, 0, 1], [0, 1, 0], [5, 4, 5], [0, 0, np.inf], [0, 0, 1]], np.float32)
     outputs = {"y": want, "one": want[:, :1], "cube": want[:, None]}
-    held = [Held(b"", {"x": got}, outputs), Held(b"", {"x": got[:1]}, {"y": want[:1]})]
+    held = [HoldoutSample(b"", {"x": got}, outputs), HoldoutSample(b"", {"x": got[:1]}, {"y": want[:1]})]
     model = graph.load(made)
 
-    def kept(*runs: Held) -> dict[str, tuple[int, int]]:
+    def kept(*runs: HoldoutSample) -> dict[str, tuple[int, int]]:
         found = Evaluator(model, runs).errors().answers
         return {name: (one.same, one.rows) for name, one in found.items()}
 
     assert kept(*held) == {"y": (3, 5)}
-    assert kept(Held(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
-    assert kept(Held(b"", {"x": got}, {"one": want[:, :1]})) == {}
+    assert kept(HoldoutSample(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
+    assert kept(HoldoutSample(b"", {"x": got}, {"one": want[:, :1]})) == {}
 
 
 def test_statistics_serve_every_method_without_data(

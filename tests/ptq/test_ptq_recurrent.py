@@ -14,7 +14,7 @@ import intact
 from intact.graph import Session, load
 from intact.placement import place
 from intact.ptq import POOR_DB, QuantizedModel, quantize
-from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
 from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_ends
 from intact.ptq.stages.bias_correction import mean_errors
@@ -95,14 +95,14 @@ def test_the_mean_error_of_the_weights_goes_into_the_bias_of_the_inputs(
     assert tensor is not None
     array, spec = tensor.numpy(), QuantSpec(Format.parse("int4"), axis=1)
     weight = QuantizedWeight(((node.name or "", 1),), array, spec, weight_ends(array, spec))
-    runs = [Held(bytes([i]), feeds, {}) for i, feeds in enumerate(data)]
+    runs = [HoldoutSample(bytes([i]), feeds, {}) for i, feeds in enumerate(data)]
     (found,) = mean_errors(model, [weight], runs)
     mean = np.mean([feeds["x"] for feeds in data], axis=(0, 1, 2), dtype=np.float64)
     rows = GATES[cell] * HIDDEN
     shape = model.graph.initializers[found.bias].const_value
     assert shape is not None and tuple(shape.shape) == (directions, 2 * rows) and found.added is not bias
     error = found.error.reshape(directions, 2, rows)
-    np.testing.assert_allclose(error[:, 0], weight.lost @ mean, atol=1e-5)
+    np.testing.assert_allclose(error[:, 0], weight.rounding_error @ mean, atol=1e-5)
     assert not error[:, 1].any()
 
 
@@ -136,7 +136,9 @@ def test_products_of_states_count_in_any_form(build: Any) -> None:
         inputs, states = (STEPS * directions * 4 * HIDDEN * size for size in (IN, HIDDEN))
         elements = STEPS * (IN + directions * HIDDEN)
         assert predicted.total == inputs + 45 * states + 140 * elements
-        more = predicted.added([Unit((0, "x", True, None), ("x",), (node.name or "",))]) * predicted.total
+        more = (
+            predicted.added_time([Unit((0, "x", True, None), ("x",), (node.name or "",))]) * predicted.total
+        )
         assert more == pytest.approx(17 * inputs + 20 * elements)
         floats = replace(placed, layers=tuple(replace(one, precision="float") for one in placed.layers))
         totals.append(PredictedTime(model, floats, shapes_of(model, data)).total)

@@ -21,7 +21,7 @@ Stats = Histogram | Range
 
 
 def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) -> NDArray[np.float32]:
-    """The largest magnitude to keep, for a symmetric grid.
+    """Return the largest magnitude to keep, for a symmetric grid.
 
     - "max": the largest magnitude seen, exactly.
     - "percentile": the smallest edge below which at least `percentile` percent of the magnitudes lie.
@@ -67,7 +67,7 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
 def range_of(
     stats: Stats, spec: QuantSpec, method: str = "max", **options: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The range to keep: as `amax_of`, with two ends where `spec` is asymmetric.
+    """Return the range to keep: as `amax_of`, with two ends where `spec` is asymmetric.
 
     - "max": smallest and largest value, exactly.
     - "percentile": each end keeps at least `percentile` percent of the values on its side.
@@ -105,7 +105,8 @@ def amax_from_counts(
     method: str,
     **options: Any,
 ) -> float:
-    """The method on a bare histogram of |x|, as `pytorch_quantization`'s HistogramCalibrator defines it.
+    """Return the method on a bare histogram of |x|, as `pytorch_quantization`'s HistogramCalibrator defines
+    it.
 
     "entropy" is as in `amax_of`. "mse" takes the middles of the bins from `start_bin` on as candidates and
     the first of the best. "percentile" gives the lower edge of the bin that reaches it; "max" the upper
@@ -167,7 +168,7 @@ def _bare_spec(bits: int | tuple[int, int], unsigned: bool) -> QuantSpec:
 
 
 def _options(given: Mapping[str, Any]) -> MethodOptions:
-    """The options of a method by name.
+    """Return the options of a method by name.
 
     Raises:
         QuantValueError: There is none of that name.
@@ -182,7 +183,7 @@ def _options(given: Mapping[str, Any]) -> MethodOptions:
 def checked(
     stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
 ) -> tuple[Method, MethodOptions]:
-    """The method called `method` and its options, checked to fit the statistic and the grid."""
+    """Return the method called `method` and its options, checked to fit the statistic and the grid."""
     chosen = _method(method, spec)
     if chosen.needs_counts and not isinstance(stats, Histogram):
         raise CalibrationError(
@@ -204,7 +205,7 @@ def _method(name: str, spec: QuantSpec) -> Method:
 
 
 def fitted(stats: Stats, spec: QuantSpec) -> Stats:
-    """`stats` with the granularity of `spec`, after a check that it can say anything."""
+    """Return `stats` with the granularity of `spec`, after a check that it can say anything."""
     if spec.block_size is not None:
         raise UnsupportedError(
             "spec",

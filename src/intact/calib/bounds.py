@@ -37,7 +37,7 @@ class Bounds:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> Self:
-        """The bounds of no values: the identity of `merge`."""
+        """Return the bounds of no values: the identity of `merge`."""
         inf = np.full(shape, np.inf, np.float32)
         return cls(inf, -inf, np.zeros(shape, np.int64), np.zeros(shape, np.int64))
 
@@ -89,7 +89,7 @@ class Bounds:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray], shape: tuple[int, ...]) -> Self:
-        """The bounds that `to_arrays` took apart.
+        """Return the bounds that `to_arrays` took apart.
 
         Raises:
             CalibrationError: An array has another dtype or shape, or they contradict each other.
@@ -114,7 +114,7 @@ def _require_countable(count: NDArray[np.int64]) -> None:
 
 
 def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
-    """The bounds of `x` for every index of `axes`, by one read and no copy where all is finite.
+    """Return the bounds of `x` for every index of `axes`, by one read and no copy where all is finite.
 
     Raises:
         CalibrationError: `x` holds NaN or infinities and `policy` is "raise".
@@ -153,7 +153,7 @@ def refuse_nonfinite(x: NDArray) -> NoReturn:
 
 
 def as_real(x: ArrayLike) -> NDArray:
-    """`x` as an array of a dtype that calibration reads.
+    """Return `x` as an array of a dtype that calibration reads.
 
     Raises:
         CalibrationError: The dtype is none of `REAL_DTYPES`.
@@ -170,7 +170,7 @@ def as_real(x: ArrayLike) -> NDArray:
 
 
 def resolve_axes(axis: Axis, rank: int) -> Axis:
-    """`axis` with negative entries counted from the end, in ascending order.
+    """Return `axis` with negative entries counted from the end, in ascending order.
 
     Raises:
         CalibrationError: A tensor of that rank lacks an axis, or it is named twice.
@@ -206,7 +206,7 @@ def require_same_axis(mine: Axis, other: Axis) -> None:
 
 
 def take(arrays: Mapping[str, NDArray], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray:
-    """The array called `name`, a copy in native byte order, after its dtype and shape were checked."""
+    """Return the array called `name`, a copy in native byte order, after its dtype and shape were checked."""
     require(name in arrays, name, "nothing", f"{np.dtype(dtype)} of shape {shape}")
     array = arrays[name]
     found = f"{array.dtype} of shape {array.shape}"

@@ -110,7 +110,7 @@ class Calibration(MutableMapping[str, Stats]):
     def ranges(
         self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
     ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """(rmin, rmax) of every tensor by `range_of`.
+        """Return (rmin, rmax) of every tensor by `range_of`.
 
         Args:
             spec: One for all, or by name; with a mapping the tensors that it lacks are left out.

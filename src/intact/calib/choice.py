@@ -52,7 +52,7 @@ class Candidates:
     _known: dict[str, Ranged] = field(default_factory=dict, repr=False)
 
     def by(self, method: str) -> Ranged:
-        """The range by `method`, or by "max" where the statistic or the grid offers no other.
+        """Return the range by `method`, or by "max" where the statistic or the grid offers no other.
 
         Raises:
             IntactError: As for `range_of`; names the tensor.
@@ -67,7 +67,7 @@ class Candidates:
         return self._known[method]
 
     def least_error(self) -> Ranged:
-        """The range of the smallest expected squared error among all methods."""
+        """Return the range of the smallest expected squared error among all methods."""
         if not isinstance(self.stats, Histogram):
             return self.by("max")
         ranged = [self.by(method) for method in self.methods]
@@ -76,7 +76,7 @@ class Candidates:
         return ranged[int(np.argmin(errors))]
 
     def is_too_few(self, method: str) -> bool:
-        """Whether there are too few values for `method`, so that the range is whole."""
+        """Return whether there are too few values for `method`, so that the range is whole."""
         options = MethodOptions(**{"least_values": LEAST_VALUES} | self.options)
         return isinstance(self.stats, Histogram) and not METHODS[method].is_served_by(
             self.stats.count, options
@@ -96,14 +96,17 @@ class Candidates:
 def by_method(
     candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], method: str
 ) -> dict[Key, Ranged]:
-    """Ranges for all tensors: by `method` where "auto" is asked for, else by the method that is."""
+    """Return the ranges for all tensors: by `method` where "auto" is asked for, else by the method
+    that is.
+    """
     return {key: candidates[key].by(method if m == "auto" else m) for key, m in asked.items()}
 
 
 def configurations(
     candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], *, several: bool
 ) -> dict[str, dict[Key, Ranged]]:
-    """Ranges for all tensors, by the configuration's name; one configuration if nothing is to compare.
+    """Return the ranges for all tensors, by the configuration's name; one configuration if nothing is to
+    compare.
 
     Args:
         candidates: By tensor.

@@ -56,7 +56,7 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
-    """The statistics by name, and the provenance, of a `.calib` file.
+    """Return the statistics by name, and the provenance, of a `.calib` file.
 
     Raises:
         FileFormatError: The file is damaged, of another kind or of another version; names the file, and
@@ -123,7 +123,7 @@ def _statistics(file: str, index: Any, arrays: dict[str, NDArray]) -> dict[str, 
 
 
 def _entry(file: str, entry: Any) -> tuple[str, str, Any]:
-    """(name, kind, axis) of one line of the index, checked."""
+    """Return (name, kind, axis) of one line of the index, checked."""
     found = entry if isinstance(entry, dict) else {}
     name, kind, axis = found.get("name"), found.get("kind"), found.get("axis")
     if isinstance(axis, list) and kind == "range" and all(_is_int(a) for a in axis):

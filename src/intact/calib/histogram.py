@@ -97,7 +97,7 @@ class Histogram:
         self._bounds.add(found.min, found.max, x.size, found.nonfinite)
 
     def _counted(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
-        """A histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
+        """Return a histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
         batch = Histogram(axis)
         batch._allocate(channels)
         if self.channels:
@@ -229,7 +229,7 @@ class Histogram:
         return np.array(rows[0] if self.axis is None else rows)
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """The whole content as arrays with a leading channel axis: for files and other processes."""
+        """Return the whole content as arrays with a leading channel axis: for files and other processes."""
         return {
             "negative": self._negative,
             "positive": self._positive,
@@ -239,7 +239,7 @@ class Histogram:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: int | None = None) -> Self:
-        """The histogram that `to_arrays` took apart.
+        """Return the histogram that `to_arrays` took apart.
 
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one
@@ -289,19 +289,19 @@ class Histogram:
 
 
 def _exponent(amax: float) -> int:
-    """`_exponent_of` of one number."""
+    """Return `_exponent_of` of one number."""
     return max(math.frexp(amax)[1] - (BINS.bit_length() - 1), MIN_EXPONENT) if amax > 0 else MIN_EXPONENT
 
 
 def _exponent_of(amax: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The bin width, as a power of two, that puts `amax` into the upper half of the bins."""
+    """Return the bin width, as a power of two, that puts `amax` into the upper half of the bins."""
     _, exponent = np.frexp(amax)  # amax < 2**exponent <= 2 * amax
     fitting = np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)
     return np.where(amax > 0, fitting, MIN_EXPONENT)
 
 
 def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts in bins 2**shift times as wide, one shift per row; a copy."""
+    """Return the counts in bins 2**shift times as wide, one shift per row; a copy."""
     result = np.zeros_like(rows)
     for step in set(shift.tolist()):  # `np.unique` imports NumPy's masked arrays
         merged = min(BINS, 1 << min(step, 63))

@@ -107,7 +107,9 @@ class GranuleCounts:
         return (positive if spec.qmin >= 0 else positive + self.negative[:bins]), top
 
     def top(self, spec: QuantSpec) -> float:
-        """The largest magnitude that a symmetric grid can keep; an unsigned one has no values below 0."""
+        """Return the largest magnitude that a symmetric grid can keep; an unsigned one has no values
+        below 0.
+        """
         return self.high if spec.qmin >= 0 else self.amax
 
 
@@ -134,7 +136,7 @@ class Method:
     needs: Callable[[MethodOptions], float] | None = None
 
     def is_served_by(self, count: NDArray[np.int64] | int, options: MethodOptions) -> bool:
-        """Whether so many values, in each granule, are enough to choose by."""
+        """Return whether so many values, in each granule, are enough to choose by."""
         return self.needs is None or bool(np.all(count >= self.needs(options)))
 
     @property
@@ -143,7 +145,7 @@ class Method:
         return self.amax is not None
 
     def offers(self, spec: QuantSpec) -> bool:
-        """Whether it can choose for the format of `spec`."""
+        """Return whether it can choose for the format of `spec`."""
         return self.for_floats or not spec.format.is_float
 
 
@@ -204,7 +206,7 @@ def _percentile_needs(options: MethodOptions) -> float:
 
 
 def _percentile_bin(counts: NDArray[np.int64], percentile: float) -> int:
-    """The first bin at whose upper edge the share of the counts reaches `percentile`."""
+    """Return the first bin at whose upper edge the share of the counts reaches `percentile`."""
     return int(np.searchsorted(np.cumsum(counts) / counts.sum(), percentile / 100))
 
 

@@ -126,12 +126,12 @@ class Range:
         return self._known.nonfinite
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """The whole content as arrays: for files and other processes."""
+        """Return the whole content as arrays: for files and other processes."""
         return self._known.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: Axis = None) -> Self:
-        """The range that `to_arrays` took apart.
+        """Return the range that `to_arrays` took apart.
 
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one.

@@ -14,7 +14,7 @@ _SWEEPS = 8
 
 
 def magnitudes(fmt: Format) -> NDArray[np.float64]:
-    """The positive numbers of a grid, ascending: 1..127 for int8, 2**-9..448 for fp8e4m3."""
+    """Return the positive numbers of a grid, ascending: 1..127 for int8, 2**-9..448 for fp8e4m3."""
     if not fmt.is_float:
         return np.arange(1, int(fmt.qmax) + 1, dtype=np.float64)
     codes = np.arange(2 ** (fmt.bits - 1), dtype=np.uint8).view(fmt.storage_dtype).astype(np.float64)
@@ -91,7 +91,7 @@ class AffineErrors:
         self._codes = int(spec.qmin), int(spec.qmax)
 
     def __call__(self, scales: NDArray[np.float64], zero_points: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The error of every candidate, float64 [candidates]."""
+        """Return the error of every candidate, float64 [candidates]."""
         return self._squares + kernels.affine_gains(
             self._number, self._value, self._codes, scales, zero_points
         )
@@ -104,7 +104,8 @@ def best_affine(
     width: float,
     ends: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The asymmetric range of the smallest error: -rmin and rmax, both >= 0, in the unit of the tensor.
+    """Return the asymmetric range of the smallest error: -rmin and rmax, both >= 0, in the unit of the
+    tensor.
 
     The best of 128 ranges that shrink both ends alike; from there each end in turn moves to its best
     place among 256, then among 128 close by, for as long as the error falls.
@@ -146,12 +147,12 @@ def best_affine(
 
 
 def _beyond(values: NDArray) -> NDArray[np.float64]:
-    """Sums of values[i:], for i = 0..len(values)."""
+    """Return the sums of values[i:], for i = 0..len(values)."""
     sums = np.zeros(len(values) + 1)
     sums[:-1] = np.cumsum(values[::-1].astype(np.float64))[::-1]
     return sums
 
 
 def widest_best(errors: NDArray[np.float64], total: float) -> int:
-    """The last index whose error is the smallest, the rounding errors of a sum of `total` aside."""
+    """Return the last index whose error is the smallest, the rounding errors of a sum of `total` aside."""
     return int(np.flatnonzero(errors <= errors.min() + _TIE * total)[-1])

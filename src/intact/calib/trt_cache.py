@@ -74,7 +74,7 @@ class TrtCache:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The cache that `text` holds.
+        """Return the cache that `text` holds.
 
         Raises:
             FileFormatError: A line is not as described above, or a name stands twice; names the line.
@@ -101,7 +101,7 @@ class TrtCache:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The cache in the file at `path`.
+        """Return the cache in the file at `path`.
 
         Raises:
             FileFormatError: As for `parse`, or the file is no text; names the file.
@@ -114,7 +114,7 @@ class TrtCache:
             raise error.at(f"file '{os.fspath(path)}'") from error
 
     def to_text(self) -> str:
-        """The file that TensorRT would read."""
+        """Return the file that TensorRT would read."""
         lines = (f"{name}: {_bits(scale):08x}\n" for name, scale in self.scales.items())
         return f"{self._header}\n{''.join(lines)}"
 
@@ -124,7 +124,7 @@ class TrtCache:
             new.write(self.to_text().encode())
 
     def to_calibration(self) -> Calibration:
-        """Every tensor as the `Range` [-127 scale, 127 scale], in float32.
+        """Return every tensor as the `Range` [-127 scale, 127 scale], in float32.
 
         The scale of such a range is the cache's, or its neighbour in float32: dividing by 127 does not
         reach every number.

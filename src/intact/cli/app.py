@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
 
 
 def build() -> typer.Typer:
-    """The whole command line, to be called with the list of arguments."""
+    """Return the whole command line, to be called with the list of arguments."""
     app = _table(VERBS)
     app.callback()(_common)
     for name, (says, verbs) in GROUPS.items():

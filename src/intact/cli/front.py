@@ -78,7 +78,7 @@ def _failed(error: object) -> int:
 
 
 def _misused(error: Any) -> int:
-    """An option or argument that the command line does not take."""
+    """Return an option or argument that the command line does not take."""
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
         context = error.ctx
         complain(f"intact: {error.format_message()}")

@@ -49,7 +49,7 @@ def seconds(number: float) -> float:
 
 
 def some_seconds(number: float | None) -> float | None:
-    """The same, of an option that may be left out."""
+    """Return the same, of an option that may be left out."""
     return None if number is None else seconds(number)
 
 
@@ -138,7 +138,7 @@ def data_of(
     data: Path | None, size: str | None, mean: str | None, std: str | None, fit: str | None,
     layout: str | None, colour: str | None, preset: str | None = None,
 ) -> Images | Path:  # fmt: skip
-    """The calibration data that the options name, as `intact.ptq` takes it.
+    """Return the calibration data that the options name, as `intact.ptq` takes it.
 
     Raises:
         QuantValueError: There is no --data, an option cannot be read, or images are described and are none.
@@ -181,12 +181,14 @@ def images_of(calibration: Calibration) -> list[str]:
 
 
 def how_prepared(images: str) -> str:
-    """The line that says so; a network that was trained with other pixels loses much of its accuracy."""
+    """Return the line that says so; a network that was trained with other pixels loses much of its
+    accuracy.
+    """
     return f"images: {images}; as in training? else --preset, --mean, --std, --fit"
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    """The numbers of "0.485,0.456,0.406"; None for None.
+    """Return the numbers of "0.485,0.456,0.406"; None for None.
 
     Raises:
         QuantValueError: The text is no such list; names the option.
@@ -205,7 +207,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def height_width(option: str, text: str | None) -> tuple[int, int] | None:
-    """(height, width) of "224" or "224x320"; None for None.
+    """Return (height, width) of "224" or "224x320"; None for None.
 
     Raises:
         QuantValueError: The text is no size; names the option.

@@ -38,7 +38,7 @@ def show_json(value: object) -> None:
 
 
 def _escaped(line: str) -> str:
-    """A line of JSON, in which only strings can hold what does not print."""
+    """Return a line of JSON, in which only strings can hold what does not print."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)

@@ -72,7 +72,7 @@ def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _feeds(ports: dict[str, tuple[Any, Any]], args: argparse.Namespace) -> dict[str, Any]:
-    """The arrays of --data, or noise; `ports`: dtype and declared shape of each input."""
+    """Return the arrays of --data, or noise; `ports`: dtype and declared shape of each input."""
     if args.data is None:
         return {name: _made(dtype, _sizes(shape, args)) for name, (dtype, shape) in ports.items()}
     with np.load(args.data, allow_pickle=False) as data:

@@ -1,4 +1,4 @@
-"""Quantization after training: an ONNX model and calibration data in, a Q/DQ model out."""
+"""Post-training quantization of ONNX models: turns a float model and calibration data into a Q/DQ model."""
 
 from intact.ptq.data.batches import open_data
 from intact.ptq.data.images import Images

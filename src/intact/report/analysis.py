@@ -32,7 +32,7 @@ def write_analysis(analysis: SensitivityAnalysis, path: str | os.PathLike[str], 
 
 
 def page_of(analysis: SensitivityAnalysis, model: str) -> Page:
-    """The same, not written yet."""
+    """Return the same, not written yet."""
     panels = _panels(analysis)
     places = {panel.name: f"panel-{index}" for index, panel in enumerate(panels)}
     tables = [_findings(analysis, places), _sensitivities(analysis, places)]
@@ -51,7 +51,7 @@ def page_of(analysis: SensitivityAnalysis, model: str) -> Page:
 
 
 def decibels(error: float) -> str:
-    """A relative squared error as a signal to noise ratio."""
+    """Return a relative squared error as a signal to noise ratio."""
     return f"{-10 * log10(error):.1f} dB" if error > 0 else "no error"
 
 
@@ -64,7 +64,7 @@ def _summary(analysis: SensitivityAnalysis) -> str:
 
 
 def sum_in_words(analysis: SensitivityAnalysis) -> str:
-    """Whether shares can be trusted, a sentence without its period."""
+    """Return whether shares can be trusted, a sentence without its period."""
     said = f"All errors, each quantized alone, add up to {analysis.added:.2f} times that of the whole"
     if analysis.adds_up:
         return said

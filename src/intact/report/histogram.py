@@ -48,7 +48,8 @@ def panel(
     methods: Mapping[str, Mapping[str, float]],
     chosen: str = "",
 ) -> Panel:
-    """The panel of one quantizer, the thresholds of each of `methods` computed from `stats` on the way.
+    """Return the panel of one quantizer, the thresholds of each of `methods` computed from `stats` on the
+    way.
 
     Args:
         name: The quantizer's name in the model.

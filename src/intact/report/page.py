@@ -68,7 +68,7 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
 
 
 def render(page: Page) -> str:
-    """`page` as HTML.
+    """Return `page` as HTML.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -94,7 +94,7 @@ def render(page: Page) -> str:
 
 
 def short(value: float) -> str:
-    """Four significant digits."""
+    """Return the four significant digits."""
     return f"{value:.4g}"
 
 

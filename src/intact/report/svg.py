@@ -103,7 +103,7 @@ def scatter(points: Sequence[Point], label: str = "") -> str:
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:
-    """Ends of an axis with a little room around `values`."""
+    """Return the ends of an axis with a little room around `values`."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room
@@ -112,14 +112,14 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _used(
     left: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Both without the empty bins at the ends."""
+    """Return both without the empty bins at the ends."""
     used = np.flatnonzero(counts)
     span = slice(int(used[0]), int(used[-1]) + 1) if used.size else slice(0)
     return left[span], counts[span]
 
 
 def bar(part: float) -> str:
-    """A bar of `part` of its full length, 0 to 1."""
+    """Return a bar of `part` of its full length, 0 to 1."""
     length = round(100 * min(max(part, 0.0), 1.0), 1)
     path = f'<path d="M0 0h{length:g}v8H0"/>'
     return f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none">{path}</svg>'
@@ -156,7 +156,7 @@ def _height(count: float, top: float) -> int:
 def _outline(
     left: NDArray[np.float64], width: float, counts: NDArray[np.int64], axis: _Axis, top: float
 ) -> str:
-    """All bars as one closed path; neighbours of one height are one step."""
+    """Return all bars as one closed path; neighbours of one height are one step."""
     base = at = HEIGHT - _BOTTOM
     found = []
     for edge, count in zip(left.tolist(), counts.tolist(), strict=True):
@@ -169,7 +169,7 @@ def _outline(
 
 
 def _decades(top: float) -> Iterator[str]:
-    """Lines at powers of ten, at most five of them, with their exponents."""
+    """Yield the lines at powers of ten, at most five of them, with their exponents."""
     for power in range(0, floor(top) + 1, max(1, ceil(top / 5))):
         y = _height(10.0**power, top)
         yield f'<path class="grid" d="M{_LEFT} {y}H{WIDTH - _RIGHT}"/>'

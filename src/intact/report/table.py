@@ -52,7 +52,7 @@ class ReportTable:
 
 
 def to_rich(table: ReportTable) -> rich.table.Table:
-    """`table` for a rich console."""
+    """Return `table` for a rich console."""
     from rich.table import Table as RichTable
     from rich.text import Text
 

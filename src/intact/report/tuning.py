@@ -29,7 +29,7 @@ def write_tuning(result: TuneResult, path: str | os.PathLike[str], model: str = 
 
 
 def tuning_page(result: TuneResult, model: str) -> Page:
-    """The same, not written yet."""
+    """Return the same, not written yet."""
     return Page(
         title=f"Formats of {model}",
         summary=_summary(result),

@@ -32,7 +32,7 @@ class StandInDistribution(Distribution):
         self._current_version, self.is_active = version, is_active
 
     def read_text(self, filename: Any) -> str | None:
-        """The text of METADATA or top_level.txt; None for other files."""
+        """Return the text of METADATA or top_level.txt; None for other files."""
         if filename == "top_level.txt":
             return f"{self._module}\n"
         if filename != "METADATA":
@@ -49,7 +49,7 @@ class StandInDistribution(Distribution):
         return Path(path)
 
     def is_called(self, name: str) -> bool:
-        """Whether `name` means this distribution or its module: - and _ are one."""
+        """Return whether `name` means this distribution or its module: - and _ are one."""
         return _normalized(name) in {_normalized(self._distribution), _normalized(self._module)}
 
 

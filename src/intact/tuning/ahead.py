@@ -38,7 +38,9 @@ class ChoiceScorer:
 
 
 def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
-    """The model that `quantize` makes with `overrides`; the float model where nothing is left to quantize."""
+    """Return the model that `quantize` makes with `overrides`; the float model where nothing is left to
+    quantize.
+    """
     asked = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.init}
     # The search itself decides what stays in float.
     asked |= {"overrides": overrides or settings.overrides, "progress": False, "float_budget": 0.0}
@@ -49,7 +51,7 @@ def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -
 
 
 def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[Parcel, float]:
-    """A quantized model, and its metric."""
+    """Return a quantized model, and its metric."""
     model = made_by(common.model.model, common.data, common.settings, overrides)
     return Parcel(model), checked(common.score(compile(model, threads=common.threads)))
 

@@ -91,12 +91,12 @@ class Remembered:
         self._begun: Model | None = None
 
     def begin(self, model: Model) -> float:
-        """Seconds of the model that all others are compared to; call it first."""
+        """Return the seconds of the model that all others are compared to; call it first."""
         self._begun = model
         return self(model)
 
     def __call__(self, model: Model) -> float:
-        """Seconds of `model`."""
+        """Return the seconds of `model`."""
         key = structure(model)
         if key not in self._known:
             if self._begun is not None:
@@ -109,12 +109,14 @@ class Remembered:
 
 
 def structure(model: Model) -> str:
-    """A digest of operators, names and sizes, without what weights hold: time does not depend on that."""
+    """Return a digest of operators, names and sizes, without what weights hold: time does not depend on
+    that.
+    """
     return _digest(graph.to_proto(model).graph, contents=False)
 
 
 def identity(model: Model) -> str:
-    """A digest of everything."""
+    """Return a digest of everything."""
     return _digest(graph.to_proto(model).graph, contents=True)
 
 

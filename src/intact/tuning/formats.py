@@ -35,7 +35,8 @@ class LayerFormat:
 
 
 def formats_of(settings: Settings, wanted: Sequence[str] | None) -> tuple[LayerFormat, ...]:
-    """The formats to choose from: first the one that `settings` asks for, which layers have unless told.
+    """Return the formats to choose from: first the one that `settings` asks for, which layers have unless
+    told.
 
     Args:
         settings: Of `quantize`.
@@ -66,7 +67,7 @@ def formats_of(settings: Settings, wanted: Sequence[str] | None) -> tuple[LayerF
 def overrides_of(
     nodes: Mapping[str, Sequence[str]], formats: Mapping[str, LayerFormat], counting: Set[str]
 ) -> dict[str, Any]:
-    """The overrides that give layers their formats.
+    """Return the overrides that give layers their formats.
 
     Args:
         nodes: Names of the nodes of each layer.

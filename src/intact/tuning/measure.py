@@ -13,10 +13,10 @@ from intact.graph import Model, Parcel
 from intact.placement import Layer
 from intact.pool import JobPool
 from intact.progress import Progress
-from intact.ptq.analysis.analyze import quantized_with_before
+from intact.ptq.analysis.analyze import states_around_pairs
 from intact.ptq.analysis.model_segments import Read
-from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of, with_reads
-from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, measured_by
+from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of, quantize_reads
+from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, measure_in_pool
 from intact.ptq.analysis.sensitivity_units import SweepUnit, units_of
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings, with_override
@@ -48,32 +48,32 @@ class QuantizedEverywhere:
     sweep: Sweep
 
     def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
-        """Error of the outputs with each layer alone quantized, by its name."""
+        """Return the error of the outputs with each layer alone quantized, by its name."""
         trials = [Trial(unit.reads) for unit in self.units]
         with Progress(title, len(trials), progress) as bar:
             if pool is None:
                 found = self.sweep.measure(trials, bar)
             else:
                 jobs = SweepJobs(Parcel(self.before.model), self.grids, self.before.runs)
-                found = measured_by(pool, jobs, trials, bar)
+                found = measure_in_pool(pool, jobs, trials, bar)
         return {unit.name: error for unit, error in zip(self.units, found, strict=True)}
 
 
 def quantized_everywhere(
     model: Model, data: object, settings: Settings, format: LayerFormat
 ) -> QuantizedEverywhere:
-    """`model` with `format` for all of its layers."""
+    """Return `model` with `format` for all of its layers."""
     if format.override:
         layer = with_override(settings.layer, "formats", format.override)
         settings = replace(settings, activations=layer.activations, weights=layer.weights)
-    before, after = quantized_with_before(model, data, settings)
+    before, after = states_around_pairs(model, data, settings)
     grids = grids_of(before, after)
     units = units_of(before, grids, "layer", defaultdict(float))
     return QuantizedEverywhere(before, grids, tuple(units), Sweep(before.model, grids, before.runs))
 
 
 def choosable(state: State) -> list[Layer]:
-    """The layers that can be told apart by the names of their nodes, in the graph's order."""
+    """Return the layers that can be told apart by the names of their nodes, in the graph's order."""
     types = {node.op_type for node in state.model.graph}
     return [
         layer for layer in state.placement.layers
@@ -82,7 +82,7 @@ def choosable(state: State) -> list[Layer]:
 
 
 def worth_a_choice(errors: Mapping[str, float], budget: int) -> set[str]:
-    """The layers that matter: those with the largest errors, `budget` at most."""
+    """Return the layers that matter: those with the largest errors, `budget` at most."""
     ranked = sorted(errors, key=lambda name: (-errors[name], name))
     sums = np.cumsum([errors[name] for name in ranked])
     enough = int(np.searchsorted(sums, _LIKELY * sums[-1])) + 1 if len(sums) and sums[-1] > 0 else 0
@@ -118,7 +118,7 @@ class LatencyTable:
             if format in self._everywhere:  # float has no grids
                 names = [name for name, wanted in formats.items() if wanted == format]
                 parts.append((self._everywhere[format].grids, self._read_by(format, names)))
-        return with_reads(base.before.model, parts)
+        return quantize_reads(base.before.model, parts)
 
     def _read_by(self, format: str, layers: Iterable[str]) -> frozenset[Read]:
         reads = self._reads[format]
@@ -126,7 +126,9 @@ class LatencyTable:
 
 
 def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
-    """Pairs of `layers` of which one reads, through nodes of no layer, what the other one makes."""
+    """Return the pairs of `layers` of which one reads, through nodes of no layer, what the other one
+    makes.
+    """
     place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
     within = {node for layer in state.placement.layers for node in layer.nodes}
     makers: dict[str, frozenset[int]] = {}
@@ -183,7 +185,7 @@ def program_of(
 
 
 def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:
-    """Whether a format is worth its error anywhere: float is, and what is faster everywhere."""
+    """Return whether a format is worth its error anywhere: float is, and what is faster everywhere."""
     if format.is_float:
         return True
     everywhere = table.seconds({layer.name: format.name for layer in layers})

@@ -45,13 +45,14 @@ class FormatProgram:
         return self.fixed + sum(float(self.errors[i, f]) for i, f in enumerate(choice))
 
     def time(self, choice: Choice) -> float:
-        """Seconds more than with format 0 everywhere."""
+        """Return the seconds more than with format 0 everywhere."""
         alone = sum(float(self.seconds[i, f]) for i, f in enumerate(choice))
         return alone - sum(s for (a, b, f), s in self.savings.items() if choice[a] == choice[b] == f)
 
 
 def cheapest(program: FormatProgram, most: float) -> Choice | None:
-    """The choice that takes the least time, of those whose error is at most `most`; None: there is none.
+    """Return the choice that takes the least time, of those whose error is at most `most`; None: there is
+    none.
 
     Raises:
         MissingExtraError: SciPy, whose solver this is, is not installed.
@@ -131,5 +132,5 @@ def undominated(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
 
 
 def _everything(program: FormatProgram) -> float:
-    """A bound that no choice exceeds."""
+    """Return a bound that no choice exceeds."""
     return program.fixed + float(program.errors.max(1, initial=0).sum()) * 2 + 1e-30

@@ -41,7 +41,9 @@ class TuneRecord:
             self._latencies, self._studies = _read(path)
 
     def latencies(self, machine: str) -> dict[str, float]:
-        """Seconds by structure; what is added is kept by `save`, unless the machine has no name."""
+        """Return the seconds by structure; what is added is kept by `save`, unless the machine has no
+        name.
+        """
         return self._latencies.of(machine) if machine else {}
 
     def study(self, key: str) -> Study:
@@ -74,11 +76,11 @@ class Study:
         self._known, self._save = known, save
 
     def knows(self, name: str) -> bool:
-        """Whether there are figures under `name`."""
+        """Return whether there are figures under `name`."""
         return name in self._known
 
     def numbers(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """The figures under `name`: as they are known, or as `measure` finds them."""
+        """Return the figures under `name`: as they are known, or as `measure` finds them."""
         if name not in self._known:
             self._known[name] = measure()
             self._save()

@@ -105,7 +105,7 @@ class TuneResult:
         graph.save(self.model, path, external=external)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the model."""
+        """Return all but the model."""
         return {
             "version": VERSION, "met": self.met, "formats": list(self.formats),
             "float": {"score": self.float_score, "seconds": self.float_seconds},

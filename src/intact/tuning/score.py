@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.ptq.measure.holdout_samples import Held
-from intact.ptq.measure.top1_margin import has_answers, keeps_largest
+from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.top1_margin import has_same_top1, has_top1
 
 Score = Callable[[Engine], float]
 """Of a model that runs: the larger the better."""
@@ -48,7 +48,7 @@ class Agreement:
 
     key = "agreement"
 
-    def __init__(self, runs: Sequence[Held]) -> None:
+    def __init__(self, runs: Sequence[HoldoutSample]) -> None:
         self._runs = runs
 
     def __call__(self, engine: Engine) -> float:
@@ -65,8 +65,8 @@ def _agreements(got: NDArray, want: NDArray) -> NDArray[np.float64]:
     """Of each row, 1 at best."""
     if got.shape != want.shape:
         return np.zeros(1)
-    if has_answers(want):
-        return keeps_largest(got, want).astype(np.float64)
+    if has_top1(want):
+        return has_same_top1(got, want).astype(np.float64)
     rows = len(want) if want.ndim > 1 else 1
     finite = np.isfinite(want)
     a, b = (np.where(finite, np.nan_to_num(x.astype(np.float64)), 0).reshape(rows, -1) for x in (got, want))

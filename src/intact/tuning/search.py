@@ -75,7 +75,9 @@ class _Path:
         self.front = front(program)
 
     def next(self, known: Mapping[Choice, bool]) -> Choice | None:
-        """The choice to verify where it is known which of the others meet the target; None at the end."""
+        """Return the choice to verify where it is known which of the others meet the target; None at
+        the end.
+        """
         walk = self._walk()
         try:
             choice, seen = next(walk), set[Choice]()
@@ -157,7 +159,7 @@ class _Path:
                 kept |= set(given)
 
     def _ranked(self, choice: Choice, kept: set[int]) -> list[int]:
-        """Layers that save time in format 0, by time for error, without those in `kept`."""
+        """Return the layers that save time in format 0, by time for error, without those in `kept`."""
         program, found = self._program, []
         for i, f in enumerate(choice):
             without = (*choice[:i], 0, *choice[i + 1 :])

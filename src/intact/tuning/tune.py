@@ -18,10 +18,10 @@ from intact.graph import Model, Parcel
 from intact.placement import Layer
 from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
-from intact.ptq.branch_data import kept, opened
-from intact.ptq.data.batch_splitting import Cutter
+from intact.ptq.branch_data import keep_if_read_once, open_batches
+from intact.ptq.data.batch_splitting import BatchSplitter
 from intact.ptq.data.model_inputs import Feeds, inputs_of
-from intact.ptq.scope.override_weights import quantized_names
+from intact.ptq.scope.override_weights import names_of_quantized
 from intact.ptq.scope.settings import Settings
 from intact.spec import is_whole
 from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by
@@ -107,7 +107,7 @@ def tune(
     )
     choices = formats_of(settings, formats)
     float_model = graph.load(source)
-    data = kept(float_model, data, settings)
+    data = keep_if_read_once(float_model, data, settings)
     records = TuneRecord(record)
     everywhere = _everywhere(float_model, data, settings, choices)
     measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
@@ -139,7 +139,9 @@ def tune(
 def _everywhere(
     model: Model, data: Any, settings: Settings, choices: Sequence[LayerFormat]
 ) -> dict[str, QuantizedEverywhere]:
-    """The model with each format that is not float, by name; the one that layers have unless told first."""
+    """Return the model with each format that is not float, by name; the one that layers have unless told
+    first.
+    """
     formats = [one for one in choices if not one.is_float]
     found = {one.name: quantized_everywhere(model, data, settings, one) for one in formats}
     if not found[formats[0].name].sweep.total:
@@ -244,7 +246,7 @@ class _Verifier:
     def counting(self) -> set[str]:
         """The nodes whose formats count: those that read what is quantized, not those fused behind them."""
         state = self.base.before
-        return quantized_names(
+        return names_of_quantized(
             state.targets, {node.name or "": node for node in state.model.graph.all_nodes()}
         )
 
@@ -260,7 +262,7 @@ class _Verifier:
         return AheadOfSearch(self.settings.pool or InProcess(), scorer, self.overrides, skipped)
 
     def made(self, choice: Choice) -> Model:
-        """The model that `quantize` makes of `choice`."""
+        """Return the model that `quantize` makes of `choice`."""
         return made_by(self.model, self.data, self.settings, self.overrides(choice))
 
     def _scored(self, name: str, model: Model, known: float | None = None) -> float:
@@ -291,7 +293,7 @@ def _check(max_drop: float, budget: int, trials: int) -> None:
 
 
 def _study(model: Model, base: QuantizedEverywhere, settings: Settings) -> str:
-    """A digest of all that errors and scores depend on, but for the metric."""
+    """Return a digest of all that errors and scores depend on, but for the metric."""
     digest = blake2b(digest_size=16)
     digest.update(f"{__version__} {identity(model)} {replace(settings, progress=False)!r}".encode())
     for held in base.before.runs:
@@ -302,8 +304,8 @@ def _study(model: Model, base: QuantizedEverywhere, settings: Settings) -> str:
 def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
     """One run of the model: of the first ones of the data the one of middle size."""
     outputs = [value.name or "" for value in model.graph.outputs]
-    cutter = Cutter(graph.Session(model, folded=True), outputs, inputs_of(model))
-    runs = [feeds for _, feeds in islice(cutter.runs(opened(model, data, settings)), _SIZED)]
+    cutter = BatchSplitter(graph.Session(model, folded=True), outputs, inputs_of(model))
+    runs = [feeds for _, feeds in islice(cutter.runs(open_batches(model, data, settings)), _SIZED)]
     if not runs:
         raise QuantValueError("data", "no samples", "one or more", "give samples of the model's later work")
     return sorted(runs, key=lambda feeds: sum(array.nbytes for array in feeds.values()))[len(runs) // 2]

@@ -143,7 +143,9 @@ VERBS: dict[str, Callable[..., None]] = {"to-onnx": to_onnx, "from-onnx": from_o
 
 
 def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
-    """The scales of a Q/DQ graph that a cache can hold, and why it cannot hold the others, by tensor."""
+    """Return the scales of a Q/DQ graph that a cache can hold, and why it cannot hold the others, by
+    tensor.
+    """
     from intact.placement.scales import tensor_scales
 
     scales: dict[str, np.float32] = {}

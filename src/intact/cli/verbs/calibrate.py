@@ -131,7 +131,7 @@ def _show(
 def _ranges(
     name: str, stats: Histogram | Range, spec: QuantSpec, methods: Methods
 ) -> dict[str, tuple[float, float]]:
-    """(low, high) by method, the widest over channels; a Range knows "max" alone."""
+    """Return (low, high) by method, the widest over channels; a Range knows "max" alone."""
     spec = spec.with_(axis=stats.axis)
     found = {}
     for method, chosen in methods.items():

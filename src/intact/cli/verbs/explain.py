@@ -82,7 +82,7 @@ def run(
 
 
 def _why(row: dict[str, object]) -> str:
-    """The reason, and how sums become codes where they do."""
+    """Return the reason, and how sums become codes where they do."""
     rounding = row.get("rounding")
     return f"{row['reason']}; codes by a {rounding}" if rounding else str(row["reason"])
 
@@ -110,7 +110,8 @@ def show_kernels(model: Path, as_json: bool) -> None:
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
-    """`rows`, each with the kinds of the plan's steps that run it, and how its sums become codes (N22).
+    """Return `rows`, each with the kinds of the plan's steps that run it, and how its sums become codes
+    (N22).
 
     Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
     """
@@ -138,7 +139,7 @@ def _plan(model: Path) -> Plan | None:
 
 
 def _lowered(model: Path) -> Plan | None:
-    """The plan of a file with pairs; None where the engine does not take it."""
+    """Return the plan of a file with pairs; None where the engine does not take it."""
     from intact.engine.lower import lower
 
     try:
@@ -150,7 +151,8 @@ def _lowered(model: Path) -> Plan | None:
 def read(
     model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]
 ) -> tuple[bool, list[Placement]]:
-    """Whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its Ifs.
+    """Return whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its
+    Ifs.
 
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
@@ -167,7 +169,7 @@ def read(
         run_stages(graph, pipelines.KNOWN_FORMS)
         resolver = NameResolver(before, graph)
         include, exclude = (
-            [one for found in resolver.resolved(where, patterns).values() for one in found]
+            [one for found in resolver.resolve(where, patterns).values() for one in found]
             for where, patterns in (("include", include), ("exclude", exclude))
         )
         main = place(graph, profile, include=include, exclude=exclude)
@@ -183,7 +185,7 @@ def read(
 
 
 def _branches(model: Model) -> Iterator[Model]:
-    """The branches of Ifs, and those of branches, as models."""
+    """Yield the branches of Ifs, and those of branches, as models."""
     from intact.graph import branches_of, load
 
     for branch in branches_of(model):

@@ -154,7 +154,7 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
 
 
 def read_bits16(given: list[str] | None) -> str | list[str]:
-    """The one word of --bits16, or the patterns."""
+    """Return the one word of --bits16, or the patterns."""
     if not given:
         return "never"
     words = {"never", "auto"}.intersection(given)
@@ -166,7 +166,7 @@ def read_bits16(given: list[str] | None) -> str | list[str]:
 
 
 def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
-    """The settings by pattern of a YAML file; None for None.
+    """Return the settings by pattern of a YAML file; None for None.
 
     Raises:
         FileFormatError: The file holds something else.
@@ -247,7 +247,7 @@ def _advice(result: QuantizedModel) -> str:
 
 
 def _size(model: Path) -> int | None:
-    """Bytes of a file and of its weights beside it; None of a pipe or a device."""
+    """Return the bytes of a file and of its weights beside it; None of a pipe or a device."""
     from intact.graph import data_files
 
     if not model.is_file():

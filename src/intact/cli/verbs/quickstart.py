@@ -120,7 +120,7 @@ def engine_table(outcome: Outcome) -> ReportTable:
 
 
 def fastest(*runs: Callable[[], object]) -> list[float]:
-    """The shortest time of each, in milliseconds; they take turns."""
+    """Return the shortest time of each, in milliseconds; they take turns."""
     best = [float("inf")] * len(runs)
     end = time.perf_counter() + TIMED_SECONDS
     while time.perf_counter() < end:
@@ -132,7 +132,7 @@ def fastest(*runs: Callable[[], object]) -> list[float]:
 
 
 def results_page(outcome: Outcome, table: ReportTable, built: ReportTable) -> Page:
-    """The table, every activation's histogram with its thresholds, configuration and provenance."""
+    """Return the table, every activation's histogram with its thresholds, configuration and provenance."""
     methods: dict[str, dict[str, Any]] = {method: {} for method in METHODS}
     panels = [
         panel(name, stats, outcome.specs[name], methods, outcome.methods[name])

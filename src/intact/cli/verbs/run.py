@@ -140,7 +140,8 @@ def _samples_in(feeds: Mapping[str, NDArray]) -> int:
 def _joined(
     port: Port, found: list[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> dict[str, NDArray]:
-    """The outputs of all batches as one array, where it tells which rows are whose; else one for each batch.
+    """Return the outputs of all batches as one array, where it tells which rows are whose; else one for each
+    batch.
 
     Args:
         port: The output.
@@ -157,7 +158,9 @@ def _joined(
 def _has_row_per_sample(
     port: Port, rows: Sequence[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> bool:
-    """Whether an output has as many rows for each sample: values may decide how many, as of detections."""
+    """Return whether an output has as many rows for each sample: values may decide how many, as of
+    detections.
+    """
     size = port.shape[0] if port.shape else 1
     if isinstance(size, int):
         return True

@@ -68,7 +68,7 @@ def run(
 
 
 def ranges_of(stripped: Mapping[str, Stripped], source: str) -> Calibration:
-    """The floats that each grid reaches, as `Range` statistics: method "max" gives the scales again.
+    """Return the floats that each grid reaches, as `Range` statistics: method "max" gives the scales again.
 
     Tensors with a scale per block are left out: no statistic has that granularity.
     """

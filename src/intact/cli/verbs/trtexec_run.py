@@ -138,7 +138,7 @@ def _add_profile(
 
 
 def _cached(path: Path) -> trt.IInt8Calibrator:
-    """A calibrator that has a cache and no data."""
+    """Return a calibrator that has a cache and no data."""
     from intact import trt
     from intact.calib import TrtCache
     from intact.trt.building.calibrators import TABLES

@@ -110,7 +110,7 @@ def run(
 
 
 def as_record(found: Comparison, model: Path) -> dict[str, Any]:
-    """The comparison as JSON has it."""
+    """Return the comparison as JSON has it."""
     tensors = [
         vars(t) | {side: vars(getattr(t, side)) for side in SIDES} | {"departs": t.departs}
         for t in found.tensors
@@ -129,7 +129,7 @@ def as_record(found: Comparison, model: Path) -> dict[str, Any]:
 
 
 def _as_json(distance: Distance) -> dict[str, Any]:
-    """A distance without its sums; `decibels` is None where nothing differs."""
+    """Return a distance without its sums; `decibels` is None where nothing differs."""
     counts = {"compared": distance.compared, "differing": distance.differing, "largest": distance.largest}
     return counts | {"decibels": distance.decibels if isfinite(distance.decibels) else None}
 
@@ -238,5 +238,5 @@ def _loaded(name: str) -> Any:
     finally:
         sys.path.remove(here)
     makes = isinstance(found, type) or not hasattr(found, "named_modules")  # a module is callable too
-    with user_scripts.blamed(f"--module '{name}'"):
+    with user_scripts.attribute_errors(f"--module '{name}'"):
         return found() if makes and callable(found) else found

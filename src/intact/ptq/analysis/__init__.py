@@ -1,4 +1,4 @@
-"""What quantization costs: the sensitivity of each tensor, whose error it is, findings with advice."""
+"""Sensitivity analysis: measures what quantizing each tensor costs, and gives advice."""
 
 from intact.ptq.analysis.analysis_records import AccuracyFinding, Drawn, Sensitivity, SensitivityAnalysis
 from intact.ptq.analysis.analyze import BUDGET, analyze

@@ -1,4 +1,4 @@
-"""What an analysis found."""
+"""Records of a sensitivity analysis, and its JSON file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["activation", "weight", "layer"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What the quantization of one tensor, or of all that one layer reads, does to the outputs.
+    """Says what quantizing one tensor, or all inputs of one layer, does to the outputs.
 
     Errors are squared errors relative to squares, averaged over outputs and their parts.
 
@@ -51,7 +51,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class AccuracyFinding:
-    """Something about a tensor that costs accuracy, or may.
+    """Describes something about a tensor that costs accuracy, or may cost it.
 
     Attributes:
         kind: "dominant", "outlier channels", "clipped channels", "saturation", "range too short", "unstable
@@ -74,7 +74,7 @@ class AccuracyFinding:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a page draws of a tensor.
+    """Holds what the report draws for one tensor.
 
     Attributes:
         stats: Counts of its values.
@@ -89,7 +89,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class SensitivityAnalysis:
-    """What `analyze` found.
+    """Holds the results of `analyze`.
 
     Attributes:
         error: Of the outputs with everything quantized.
@@ -115,28 +115,28 @@ class SensitivityAnalysis:
 
     @property
     def added(self) -> float:
-        """The sum of `alone` over all relative to `error`: near 1 where errors add up, and shares count."""
-        return sum(one.alone for one in self.parts) / self.error if self.error > 0 else 1.0
+        """The sum of `alone` over all parts, relative to `error`. It is near 1 where errors add up."""
+        return sum(part.alone for part in self.parts) / self.error if self.error > 0 else 1.0
 
     @property
     def adds_up(self) -> bool:
-        """Whether it is near enough: else shares rank at best, and what `without` says counts for more."""
+        """Whether errors add up well enough for shares to be read as parts of the whole."""
         return 0.5 <= self.added <= 2.0
 
     @property
     def ranked(self) -> list[Sensitivity]:
-        """The largest share first."""
-        return sorted(self.parts, key=lambda one: -one.share)
+        """The parts, the largest share first."""
+        return sorted(self.parts, key=lambda part: -part.share)
 
     def to_json(self) -> dict[str, Any]:
-        """All but what is drawn; -inf and inf are None."""
+        """Return everything but the histograms to draw; infinite values become None."""
         return {
             "version": VERSION,
             "error": self.error,
             "sqnr_db": {name: db if isfinite(db) else None for name, db in self.sqnr.items()},
             "added": self.added,
-            "parts": [asdict(one) | {"sqnr_db_alone": _db(one.alone)} for one in self.parts],
-            "findings": [asdict(one) for one in self.findings],
+            "parts": [asdict(part) | {"sqnr_db_alone": _db(part.alone)} for part in self.parts],
+            "findings": [asdict(finding) for finding in self.findings],
             "runs": self.runs,
             "trials": self.trials,
             "segments": self.segments,
@@ -151,5 +151,5 @@ class SensitivityAnalysis:
 
 
 def _db(error: float) -> float | None:
-    """A relative squared error as a ratio; None of no error."""
+    """Return a relative squared error as a ratio; None of no error."""
     return -10 * log10(error) if error > 0 else None

@@ -17,7 +17,7 @@ _NEAR = 0.25
 
 @dataclass(frozen=True)
 class ScreenedGroup:
-    """Neighbours that were measured together.
+    """Holds the measured error of neighbouring units that were quantized together.
 
     Attributes:
         start, stop: Which.
@@ -30,14 +30,14 @@ class ScreenedGroup:
 
     @property
     def size(self) -> int:
-        """How many."""
+        """The number of units."""
         return self.stop - self.start
 
 
-def screened(
+def screen_groups(
     count: int, budget: int, measure: Callable[[Sequence[range]], Sequence[float]]
 ) -> list[ScreenedGroup]:
-    """The units 0 to `count` - 1 in groups, in order: all of one where `budget` trials are enough.
+    """Divide units 0 to `count` - 1 into measured groups; each has one unit where `budget` trials suffice.
 
     Args:
         count: Of units, 1 or more.
@@ -46,14 +46,14 @@ def screened(
     """
     first = count if count <= budget else max(1, budget // 3)
     edges = [count * index // first for index in range(first + 1)]
-    groups = _measured(list(map(range, edges, edges[1:])), measure)
+    groups = _measure_groups(list(map(range, edges, edges[1:])), measure)
     left = budget - first
     while left >= 2 and (large := [group for group in groups if group.size > 1]):
         # All that come near the worst at once: each round is one pass along the model.
         worst = sorted(large, key=lambda group: (-group.error, group.start))
         split = [group for group in worst if group.error >= _NEAR * worst[0].error][: left // 2]
         halves = [half for group in split for half in _halves(group)]
-        groups = [group for group in groups if group not in split] + _measured(halves, measure)
+        groups = [group for group in groups if group not in split] + _measure_groups(halves, measure)
         left -= len(halves)
     return sorted(groups, key=lambda group: group.start)
 
@@ -63,7 +63,7 @@ def _halves(group: ScreenedGroup) -> tuple[range, range]:
     return range(group.start, middle), range(middle, group.stop)
 
 
-def _measured(
+def _measure_groups(
     ranges: Sequence[range], measure: Callable[[Sequence[range]], Sequence[float]]
 ) -> list[ScreenedGroup]:
     return [ScreenedGroup(r.start, r.stop, error) for r, error in zip(ranges, measure(ranges), strict=True)]

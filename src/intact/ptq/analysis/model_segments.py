@@ -1,4 +1,5 @@
-"""A float model as a chain of segments, so that a change of one tensor runs only what lies behind it.
+"""Cuts a float model into a chain of segments, so that a change of one tensor runs only the segments behind
+it.
 
 Segments are cut where few tensors cross: between the blocks of a residual network one does. Each holds what
 all tensors behind it need, and nothing is computed twice but constants.
@@ -22,7 +23,7 @@ MOST_SEGMENTS = 16
 
 @dataclass(frozen=True, eq=False)
 class ModelSegment:
-    """Consecutive nodes of a model.
+    """Holds consecutive nodes of a model as a model of their own.
 
     Attributes:
         model: Of the nodes alone.
@@ -38,7 +39,7 @@ class ModelSegment:
 
 
 def segments_of(model: Model, reads: Iterable[Read], most: int = MOST_SEGMENTS) -> list[ModelSegment]:
-    """`model` in at most `most` segments with about as many of `reads` each.
+    """Cut `model` into at most `most` segments with about as many of `reads` each.
 
     A model with subgraphs, or with tensors of unknown type everywhere, is one segment.
 
@@ -48,27 +49,27 @@ def segments_of(model: Model, reads: Iterable[Read], most: int = MOST_SEGMENTS) 
         most: How many at most.
     """
     flow = _Flow(model)
-    wanted = set(reads)
+    read_set = set(reads)
     if flow.has_subgraphs:
-        return [_whole(model, wanted)]
-    reading = Counter(name for name, _ in wanted)
-    counts = [reading[node.name or ""] for node in flow.nodes]
+        return [_whole(model, read_set)]
+    read_counts = Counter(name for name, _ in read_set)
+    counts = [read_counts[node.name or ""] for node in flow.nodes]
     bounds = [0, *flow.bounds(counts, most), len(flow.nodes)]
     if len(bounds) == 2:
-        return [_whole(model, wanted)]
-    found = []
+        return [_whole(model, read_set)]
+    segments = []
     for start, stop in pairwise(bounds):
         inputs, outputs = flow.ends(start, stop)
         names = {node.name for node in flow.nodes[start:stop]}
-        found.append(
+        segments.append(
             ModelSegment(
                 part(model, inputs, outputs),
                 tuple(value.name or "" for value in inputs),
                 tuple(value.name or "" for value in outputs),
-                frozenset(read for read in wanted if read[0] in names),
+                frozenset(read for read in read_set if read[0] in names),
             )
         )
-    return found
+    return segments
 
 
 def _whole(model: Model, reads: set[Read]) -> ModelSegment:
@@ -78,7 +79,7 @@ def _whole(model: Model, reads: set[Read]) -> ModelSegment:
 
 
 class _Flow:
-    """What depends on a model's inputs: nodes in order, and from where to where each tensor lives."""
+    """Records where each tensor that depends on the inputs is computed and read, by node index."""
 
     def __init__(self, model: Model) -> None:
         self.has_subgraphs = any(node.graph is not model.graph for node in model.graph.all_nodes())
@@ -94,16 +95,16 @@ class _Flow:
         self._read = {
             value: [place[use.node] for use in value.uses() if use.node in place] for value in self._born
         }
-        self._kept = {value for value in model.graph.outputs if value in self._born}
+        self._output_values = {value for value in model.graph.outputs if value in self._born}
 
     def bounds(self, counts: Sequence[int], most: int) -> list[int]:
-        """Where to cut: near equal parts of the sum of `counts`, where the fewest tensors cross."""
+        """Return the cuts that divide the sum of `counts` evenly, where the fewest tensors cross."""
         crossing = self._crossing()
         total, before = sum(counts), [0]
         for count in counts:
             before.append(before[-1] + count)
         pieces = min(most, max(total // 3, 1))
-        found: list[int] = []
+        cuts: list[int] = []
         for piece in range(1, pieces):
             lower, upper = (total * (2 * piece + side) / (2 * pieces) for side in (-1, 1))
             middle = total * piece / pieces
@@ -112,12 +113,12 @@ class _Flow:
                 for at in range(1, len(self.nodes))
                 if lower < before[at] <= upper and crossing[at] is not None and before[at] < total
             ]
-            if free and min(free)[2] not in found:
-                found.append(min(free)[2])
-        return sorted(found)
+            if free and min(free)[2] not in cuts:
+                cuts.append(min(free)[2])
+        return sorted(cuts)
 
     def _crossing(self) -> list[int | None]:
-        """How many tensors cross in front of each node; None where one has no type that a file could say."""
+        """Count the tensors that cross in front of each node; None where one has no known type."""
         changes = [0] * (len(self.nodes) + 2)
         barred = [0] * (len(self.nodes) + 2)
         for value, born in self._born.items():
@@ -126,21 +127,23 @@ class _Flow:
                 for row in (changes, barred) if value.dtype is None else (changes,):
                     row[born + 1] += 1
                     row[last + 1] -= 1
-        found: list[int | None] = []
+        crossing_counts: list[int | None] = []
         alive = dead = 0
         for index in range(len(self.nodes)):
             alive, dead = alive + changes[index], dead + barred[index]
-            found.append(None if dead else alive)
-        return found
+            crossing_counts.append(None if dead else alive)
+        return crossing_counts
 
     def ends(self, start: int, stop: int) -> tuple[list[Value], list[Value]]:
-        """What the nodes from `start` to `stop` read from outside, and what is wanted of them there."""
+        """Return what nodes `start` to `stop` read from outside, and which of their outputs are read
+        there.
+        """
         inputs = [
             v for v, born in self._born.items()
             if born < start and any(start <= at < stop for at in self._read[v])
         ]  # fmt: skip
         outputs = [
             v for v, born in self._born.items()
-            if start <= born < stop and (v in self._kept or any(at >= stop for at in self._read[v]))
+            if start <= born < stop and (v in self._output_values or any(at >= stop for at in self._read[v]))
         ]  # fmt: skip
         return inputs, outputs

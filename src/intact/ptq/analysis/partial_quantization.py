@@ -1,4 +1,4 @@
-"""Segments with some of their reads quantized: what a trial runs."""
+"""Quantizes some of the reads of a model, as a trial asks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from intact.spec import QuantSpec
 
 @dataclass(frozen=True, eq=False)
 class QuantizedReads:
-    """How a quantized model quantizes each of its reads.
+    """Says how each read of a quantized model is quantized.
 
     Attributes:
         activations: Targets with grid and range.
@@ -46,20 +46,20 @@ class QuantizedReads:
 
 
 def grids_of(before: State, after: State) -> QuantizedReads:
-    """What the stages between `before`, without pairs, and `after`, with them, decided."""
+    """Collect the grids that the stages between `before` (without pairs) and `after` (with them) chose."""
     assert before.chooser is not None
     spec = before.chooser.spec
     weights = [target for target in before.targets if target.site.role == "weight"]
     return QuantizedReads(
         tuple((target, spec(target), after.ranges[target.key].ends) for target in before.activations),
         tuple(zip(weights, before.weights, strict=True)),
-        _changed_biases(before.model, after.model, {read for t in weights for read in t.readers}),
+        _bias_changes(before.model, after.model, {read for t in weights for read in t.readers}),
         before.opset,
     )
 
 
-def _changed_biases(before: Model, after: Model, weights: set[Read]) -> dict[str, tuple[Read, NDArray]]:
-    found = {}
+def _bias_changes(before: Model, after: Model, weights: set[Read]) -> dict[str, tuple[Read, NDArray]]:
+    changes = {}
     for name, value in before.graph.initializers.items():
         old, new = value.const_value, after.graph.initializers.get(name)
         uses = list(value.uses())
@@ -68,26 +68,26 @@ def _changed_biases(before: Model, after: Model, weights: set[Read]) -> dict[str
         node, index = uses[0]
         used = node.name or "", index
         if is_op(node, "Add"):  # behind a MatMul
-            other = node.inputs[1 - index]
-            node = other.producer() or node if other is not None else node
+            addend = node.inputs[1 - index]
+            node = addend.producer() or node if addend is not None else node
         read = node.name or "", 1
         same = old.shape == new.const_value.shape and old.dtype == new.const_value.dtype
         if read in weights and used != read and same:
             array = new.const_value.numpy()
             if not np.array_equal(array, old.numpy()):
-                found[name] = read, array
-    return found
+                changes[name] = read, array
+    return changes
 
 
-def variant(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -> Session:
-    """`segment` with the reads `on` quantized, ready to run."""
+def segment_session(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -> Session:
+    """Return a session of `segment` with the reads `on` quantized."""
     on &= segment.reads
-    model = with_reads(segment.model, [(grids, on)]) if on else segment.model
+    model = quantize_reads(segment.model, [(grids, on)]) if on else segment.model
     return Session(model, folded=True, threads=THREADS, fix=FIX)
 
 
-def with_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Read]]]) -> Model:
-    """A clone of a float model with some of its reads quantized, for each of `parts` on its own grids."""
+def quantize_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Read]]]) -> Model:
+    """Clone a float model with some reads quantized; each of `parts` has its own grids."""
     parts = list(parts)
     model = source.clone()
     opset = max(grids.opset for grids, _ in parts)
@@ -96,12 +96,12 @@ def with_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Re
     marks = Marks(model)
     for grids, on in parts:
         for target, spec, ends in grids.activations:
-            if part := _of(target, on):
+            if part := _restrict_readers(target, on):
                 marks.add(part, spec, ends)
         for target, weight in grids.weights:
-            if part := _of(target, on):
+            if part := _restrict_readers(target, on):
                 marks.add_weight(part, weight)
-    graph.mark(model, marks.found)
+    graph.mark(model, marks.marks)
     graph.emit_qdq(model, opset)
     graph.prune(model)
     for grids, on in parts:
@@ -111,7 +111,7 @@ def with_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Re
     return model
 
 
-def _of(target: Target, on: frozenset[Read]) -> Target | None:
-    """`target` for those of its readers alone that are in `on`; None where there are none."""
+def _restrict_readers(target: Target, on: frozenset[Read]) -> Target | None:
+    """Return `target` with only those readers that are in `on`; None where there are none."""
     readers = tuple(read for read in target.readers if read in on)
     return replace(target, readers=readers) if readers else None

@@ -1,4 +1,4 @@
-"""One pass over runs of the float model: what each quantized tensor holds, channel by channel."""
+"""Observes every quantized tensor channel by channel, in one pass over runs of the float model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LOW, _HIGH, _ERROR, _SQUARE = range(4)
 
 
 @dataclass
-class Observed:
-    """What runs showed of one tensor.
+class TensorObservation:
+    """Accumulates values, rounding errors and peaks of one tensor over several runs.
 
     Attributes:
         spec, ends: Its grid and range.
@@ -42,7 +42,7 @@ class Observed:
 
     @property
     def channels(self) -> int:
-        """How many; 1 of a tensor without."""
+        """The number of channels; 1 for a tensor without channels."""
         return int(self.rows.shape[1])
 
     @property
@@ -57,65 +57,65 @@ class Observed:
 
     @property
     def reach(self) -> NDArray[np.float64]:
-        """Largest magnitude of each channel."""
+        """The largest magnitude of each channel, float64 [channels]."""
         return np.asarray(np.maximum(-self.rows[_LOW], self.rows[_HIGH]))
 
     @property
     def errors(self) -> NDArray[np.float64]:
-        """Sum of squared rounding errors of each channel."""
+        """The sum of squared rounding errors of each channel, float64 [channels]."""
         return np.asarray(self.rows[_ERROR])
 
     @property
     def relative_error(self) -> float:
-        """Squared error of the tensor relative to its square."""
+        """The squared error of the tensor relative to its square."""
         square = float(self.rows[_SQUARE].sum())
         return float(self.errors.sum()) / square if square > 0 else 0.0
 
     @property
-    def kept(self) -> tuple[float, float]:
-        """The smallest and the largest real that the grid has, half a step beyond both included."""
+    def representable(self) -> tuple[float, float]:
+        """The smallest and largest real on the grid, with half a step beyond both."""
         scale, zero_point = grid_of(self.spec, self.ends)
         step, zero = float(scale.max()), int(zero_point.max())
         half = 0.0 if self.spec.format.is_float else 0.5
         return (self.spec.qmin - zero - half) * step, (self.spec.qmax - zero + half) * step
 
     def add(self, x: NDArray, samples: int) -> None:
-        """Count the values of one run, of so many samples."""
+        """Add the values of one run."""
         if not x.size:
             return
         axis = None if self.axis is None or x.ndim < 2 else self.axis % x.ndim
         real = x.astype(np.float64)
         rounded = kernels.fake_quantize(x, *grid_of(self.spec, self.ends), self.spec)
-        by_channel, lost = _by_channel(real, axis), _by_channel(rounded.astype(np.float64) - real, axis)
-        rows = np.stack([by_channel.min(1), by_channel.max(1), (lost**2).sum(1), (by_channel**2).sum(1)])
-        self.rows = _joined(self.rows, rows) if self.count else rows
-        low, high = self.kept
+        by_channel, errors = _channel_rows(real, axis), _channel_rows(rounded.astype(np.float64) - real, axis)
+        rows = np.stack([by_channel.min(1), by_channel.max(1), (errors**2).sum(1), (by_channel**2).sum(1)])
+        self.rows = _merge_rows(self.rows, rows) if self.count else rows
+        low, high = self.representable
         self.count += x.size
         self.beyond += int(((real < low) | (real > high)).sum())
         alone = x.ndim > 1 and x.shape[0] == samples > 0
         self.peaks += np.abs(real).reshape(samples if alone else 1, -1).max(1).tolist()
 
 
-def _by_channel(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """[channels, the rest]."""
+def _channel_rows(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """Return `x` as float64 [channels, values]; one row where `axis` is None."""
     return x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
 
 
-def _joined(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rows of two runs as one; what has another size in each is no count of channels."""
+def _merge_rows(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Merge the rows of two runs; a differing number of channels collapses both into one channel."""
     if a.shape != b.shape:
-        a, b = _whole(a), _whole(b)
+        a, b = _merge_channels(a), _merge_channels(b)
     return np.stack([np.minimum(a[0], b[0]), np.maximum(a[1], b[1]), a[2] + b[2], a[3] + b[3]])
 
 
-def _whole(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _merge_channels(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([[rows[_LOW].min()], [rows[_HIGH].max()], [rows[_ERROR].sum()], [rows[_SQUARE].sum()]])
 
 
 def observe(
     model: Model, grids: Mapping[str, tuple[QuantSpec, Ends]], runs: Iterable[Feeds]
-) -> dict[str, Observed]:
-    """What `runs` show of each tensor.
+) -> dict[str, TensorObservation]:
+    """Observe every tensor of `grids` over `runs`.
 
     Args:
         model: Float; not changed.
@@ -126,7 +126,9 @@ def observe(
     """
     inner = (value for node in model.graph for value in node.outputs)
     values = {value.name or "": value for value in (*model.graph.inputs, *inner)}
-    found = {name: Observed(*grid, channel_axis_of(values[name])) for name, grid in grids.items()}
+    observations = {
+        name: TensorObservation(*grid, channel_axis_of(values[name])) for name, grid in grids.items()
+    }
     fed = {value.name for value in model.graph.inputs}
     names = [name for name in grids if name not in fed]
     session = Session(model, extra=names, folded=True, threads=THREADS)
@@ -138,12 +140,12 @@ def observe(
 
     for samples, arrays in in_order(tensors, runs):
         for name, array in arrays:
-            found[name].add(array, samples)
-    return found
+            observations[name].add(array, samples)
+    return observations
 
 
 def channel_axis_of(value: Value) -> int | None:
-    """The axis of an activation along which its channels lie, by those who make it and read it.
+    """Return the channel axis of an activation, judged by the nodes that produce and read it.
 
     Behind and in front of convolutions the second; of matrix products the last; of others the second of
     four or more, and the last of fewer.

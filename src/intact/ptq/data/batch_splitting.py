@@ -1,4 +1,4 @@
-"""Batches cut into the runs of a model: sample by sample wherever samples do not depend on each other.
+"""Splits batches into runs of a model, one sample at a time where samples are independent.
 
 One sample at a time is not only small: the numbers are then the same, bit for bit, whatever batches the
 data came in. A matrix product of one row and the same row among eight may round differently.
@@ -20,8 +20,8 @@ Kind = Literal["rows", "whole", "probe"]
 _TOLERANCE = 1e-3
 
 
-class Cutter:
-    """Cuts batches into runs.
+class BatchSplitter:
+    """Splits batches into runs.
 
     A model with a fixed batch size N gets N samples at a time. With an open one, the first batch of two or
     more samples is tried: where each sample alone gives the outputs that it gives among others, samples run
@@ -41,7 +41,7 @@ class Cutter:
         """Whether samples that run alone may also run together, along the first axis of every output."""
 
     def runs(self, batches: Iterable[Feeds]) -> Iterator[tuple[int, Feeds]]:
-        """(number of the batch, feeds of one run), in order.
+        """Yield (batch number, feeds of one run), in order.
 
         Raises:
             QuantValueError: There are fewer samples than the fixed batch size, or the inputs of a batch
@@ -54,9 +54,9 @@ class Cutter:
                 produced = True
                 yield number, run
         if not produced and number >= 0:
-            held = sum(_rows(feeds) for feeds in self._rest)
+            count = sum(_rows(feeds) for feeds in self._rest)
             raise QuantValueError(
-                "data", f"{held} samples", f"{self._size}, the model's fixed batch size, or more",
+                "data", f"{count} samples", f"{self._size}, the model's fixed batch size, or more",
                 "give more samples, or export the model with an open batch size",
             )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Cutter:
                 f"batch {number} of data", f"{counts} samples", "as many for every input", "check the data"
             )
         if self._kind == "probe" and _rows(feeds) > 1:
-            self._kind = "rows" if self._independent(feeds) else "whole"
+            self._kind = "rows" if self._is_independent(feeds) else "whole"
         if self._kind != "rows":
             yield feeds
             return
@@ -76,7 +76,7 @@ class Cutter:
             yield self._take()
 
     def _take(self) -> Feeds:
-        """The next `size` samples."""
+        """Return the next `size` samples."""
         parts, missing = [], self._size
         while missing:
             feeds = self._rest[0]
@@ -90,7 +90,7 @@ class Cutter:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _independent(self, feeds: Feeds) -> bool:
+    def _is_independent(self, feeds: Feeds) -> bool:
         pair, first, second = (
             {name: array[start:stop] for name, array in feeds.items()}
             for start, stop in ((0, 2), (0, 1), (1, 2))
@@ -99,32 +99,35 @@ class Cutter:
             together, *alone = (dict(self._session.stream(f, self._outputs)) for f in (pair, first, second))
         except TypeError:  # a sample alone, or two of more, do not run
             return False
-        one, two = alone
-        axes = [_joined_axis(both, one.get(name), two.get(name)) for name, both in together.items()]
+        first_outputs, second_outputs = alone
+        axes = [
+            _concatenation_axis(outputs, first_outputs.get(name), second_outputs.get(name))
+            for name, outputs in together.items()
+        ]
         self.stacks = all(axis == 0 for axis in axes)
         return None not in axes
 
 
 def _first_axis(inputs: Sequence[Input]) -> tuple[Kind, int]:
-    """How the first axes of the inputs let batches be cut, and into how many samples."""
-    if any(not one.shape for one in inputs):
+    """Classify the first axes of the inputs: how batches may be split, and into how many samples."""
+    if any(not model_input.shape for model_input in inputs):
         return "whole", 1
-    sizes = {one.shape[0] for one in inputs if one.shape}
+    sizes = {model_input.shape[0] for model_input in inputs if model_input.shape}
     if len(sizes) != 1:
         return "whole", 1
     size = sizes.pop()
     return ("rows", size) if isinstance(size, int) else ("probe", 1)
 
 
-def _joined_axis(both: NDArray, one: NDArray | None, two: NDArray | None) -> int | None:
-    """The axis along which `both` is `one` and `two` in a row, but for rounding; None where it is not."""
-    if one is None or two is None or not both.ndim == one.ndim == two.ndim:
+def _concatenation_axis(together: NDArray, first: NDArray | None, second: NDArray | None) -> int | None:
+    """Return the axis along which `together` is `first` and then `second`, but for rounding; or None."""
+    if first is None or second is None or not together.ndim == first.ndim == second.ndim:
         return None
-    for axis in range(both.ndim):
-        shapes = [a.shape[:axis] + a.shape[axis + 1 :] for a in (both, one, two)]
-        if one.shape[axis] + two.shape[axis] != both.shape[axis] or len(set(shapes)) != 1:
+    for axis in range(together.ndim):
+        shapes = [a.shape[:axis] + a.shape[axis + 1 :] for a in (together, first, second)]
+        if first.shape[axis] + second.shape[axis] != together.shape[axis] or len(set(shapes)) != 1:
             continue
-        if _close(both, np.concatenate([one, two], axis)):
+        if _close(together, np.concatenate([first, second], axis)):
             return axis
     return None
 

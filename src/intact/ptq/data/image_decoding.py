@@ -1,4 +1,7 @@
-"""Images that may come from strangers, as 8 bits per channel: the one place that calls Pillow's readers."""
+"""Decodes image files, which may be hostile, to 8 bits per channel.
+
+Only this module calls Pillow's readers.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ FORMATS = ("BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
 
 
-def decoded(
+def decode_image(
     source: Path | BytesIO, where: str, mode: str, error: type[IntactError] = CalibrationError
 ) -> Any:
-    """An image as Pillow's `mode` "RGB" or "L": the first one of a file that holds several.
+    """Return an image as Pillow's `mode` "RGB" or "L": the first one of a file that holds several.
 
     Greys of more than 8 bits are scaled so that their white is 255. Transparency is dropped.
 
@@ -54,15 +57,15 @@ def decoded(
         raise
     # Pillow's readers raise whatever comes up over a damaged file: IndexError, struct.error, KeyError, ...
     except Exception as broken:
-        said = str(broken) or type(broken).__name__
+        message = str(broken) or type(broken).__name__
         raise error(
-            where, f"'{said}'", "an image that Pillow can read", "remove or replace the file"
+            where, f"'{message}'", "an image that Pillow can read", "remove or replace the file"
         ) from broken
 
 
 @contextmanager
 def _our_limit(module: Any) -> Iterator[None]:
-    """Pillow's own limit of pixels off, whose warnings and errors come before anyone sees the size."""
+    """Switch off Pillow's own pixel limit, which would warn or raise before ours is checked."""
     before, module.MAX_IMAGE_PIXELS = module.MAX_IMAGE_PIXELS, None
     try:
         yield
@@ -71,14 +74,14 @@ def _our_limit(module: Any) -> Iterator[None]:
 
 
 def _eight_bits(image: Any, where: str, error: type[IntactError]) -> Any:
-    """`image`, or where it has more than 8 bits per channel, a grey one that has 8."""
+    """Return `image`, or where it has more than 8 bits per channel, a grey one that has 8."""
     from PIL import Image
 
     # Pillow opens 16-bit PNG and PGM files as 32-bit ones in some versions; both then reach 65535.
-    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-    if image.mode not in ("I", "F") and not sixteen:
+    is_16_bit = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if image.mode not in ("I", "F") and not is_16_bit:
         return image
-    if not sixteen:
+    if not is_16_bit:
         raise error(
             where,
             f"{'floats' if image.mode == 'F' else '32-bit numbers'} per pixel",

@@ -1,4 +1,4 @@
-"""What a model wants to be fed, and whether an array is that."""
+"""Describes the inputs of a model, and checks arrays against them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Feeds = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Input:
-    """One input of a model.
+    """Describes one input of a model.
 
     Attributes:
         name: Its name.
@@ -37,12 +37,12 @@ class Input:
 
 
 def inputs_of(model: Model) -> list[Input]:
-    """The inputs that a caller must feed, in order: not those with a default in the file.
+    """Return the inputs that a caller must feed, in order: not those with a default in the file.
 
     Raises:
         QuantValueError: One is no tensor, or there is none.
     """
-    found = []
+    inputs = []
     for value in model.graph.inputs:
         if value.name in model.graph.initializers:
             continue
@@ -54,14 +54,14 @@ def inputs_of(model: Model) -> list[Input]:
         shape = None
         if value.shape is not None:
             shape = tuple(n if isinstance(n, int) else n.value for n in value.shape)
-        found.append(Input(value.name or "", np.dtype(value.dtype.numpy()), shape))
-    if not found:
+        inputs.append(Input(value.name or "", np.dtype(value.dtype.numpy()), shape))
+    if not inputs:
         raise QuantValueError("model", "no input", "at least one", "there is nothing to calibrate with data")
-    return found
+    return inputs
 
 
 def feeds_of(item: Any, inputs: Sequence[Input], where: str) -> Feeds:
-    """`item`, one batch as a user gives it, as checked arrays by input name.
+    """Return `item`, one batch as a user gives it, as checked arrays by input name.
 
     Args:
         item: An array (or anything that NumPy makes one of, a torch tensor too); a tuple or list that begins
@@ -75,23 +75,28 @@ def feeds_of(item: Any, inputs: Sequence[Input], where: str) -> Feeds:
     if isinstance(item, Mapping):
         named: Mapping[str, Any] = item
     elif isinstance(item, (tuple, list)):
-        named = dict(zip((one.name for one in inputs), item, strict=False))
+        named = dict(zip((model_input.name for model_input in inputs), item, strict=False))
     else:
         named = {inputs[0].name: item}
-    if missing := [one.name for one in inputs if one.name not in named]:
+    if missing := [model_input.name for model_input in inputs if model_input.name not in named]:
         raise QuantValueError(
             f"{where}: input '{missing[0]}'",
             f"no array for it among {sorted(map(str, named))}",
-            f"an array for each of {[one.name for one in inputs]}",
+            f"an array for each of {[model_input.name for model_input in inputs]}",
             "give dicts by input name, or tuples in the order of the inputs",
         )
-    found = {one.name: _fitted(named[one.name], one, f"{where}: input '{one.name}'") for one in inputs}
-    _require_elements(found, where)
-    return found
+    feeds = {
+        model_input.name: _check_array(
+            named[model_input.name], model_input, f"{where}: input '{model_input.name}'"
+        )
+        for model_input in inputs
+    }
+    _require_elements(feeds, where)
+    return feeds
 
 
 def _require_elements(feeds: Feeds, where: str) -> None:
-    """An input may be empty beside others, as the keys of a past that has not begun; a batch may not."""
+    """Refuse batches without elements; single inputs may be empty, such as the keys of an empty past."""
     alone = all(array.size == 0 for array in feeds.values())
     for name, array in feeds.items():
         if array.size == 0 and (alone or array.shape[0] == 0):
@@ -102,7 +107,7 @@ def _require_elements(feeds: Feeds, where: str) -> None:
 
 
 def as_array(value: Any, where: str) -> NDArray:
-    """`value` as an array, whatever NumPy makes one of, a torch tensor too.
+    """Return `value` as an array, whatever NumPy makes one of, a torch tensor too.
 
     Raises:
         QuantValueError: It makes none of it; names `where`.
@@ -115,47 +120,52 @@ def as_array(value: Any, where: str) -> NDArray:
         ) from error
 
 
-def _fitted(value: Any, one: Input, where: str) -> NDArray:
+def _check_array(value: Any, model_input: Input, where: str) -> NDArray:
     array = as_array(value, where)
-    if one.dtype.kind == "O":
+    if model_input.dtype.kind == "O":
         array = as_strings(array, where)
     BATCH_BYTES.check(array.nbytes, where, QuantValueError)
-    if array.dtype != one.dtype and not _converts(array, one.dtype):
+    if array.dtype != model_input.dtype and not _can_convert(array, model_input.dtype):
         raise QuantValueError(
             where,
             f"dtype {array.dtype}",
-            f"{one.dtype}",
-            "convert the data, and normalize it as the model was trained with" if one.dtype.kind == "f"
+            f"{model_input.dtype}",
+            "convert the data, and normalize it as the model was trained with"
+            if model_input.dtype.kind == "f"
             else "convert the data",
-        )  # fmt: skip
-    if one.shape is not None:
-        fits = array.ndim == len(one.shape) and all(
+        )
+    if model_input.shape is not None:
+        fits = array.ndim == len(model_input.shape) and all(
             not isinstance(want, int) or n == want
-            for n, want in zip(array.shape[1:], one.shape[1:], strict=True)
+            for n, want in zip(array.shape[1:], model_input.shape[1:], strict=True)
         )
         if not fits:
             raise QuantValueError(
                 where,
                 f"shape {array.shape}",
-                f"{_shown(one.shape)}",
-                "add the batch axis" if array.ndim == len(one.shape) - 1 else "bring the data to that shape",
+                f"{_format_shape(model_input.shape)}",
+                "add the batch axis"
+                if array.ndim == len(model_input.shape) - 1
+                else "bring the data to that shape",
             )
-    return np.ascontiguousarray(array, one.dtype).reshape(array.shape)  # which makes one axis of none
+    return np.ascontiguousarray(array, model_input.dtype).reshape(array.shape)  # which makes one axis of none
 
 
-def _converts(array: NDArray, wanted: np.dtype[Any]) -> bool:
-    """Reals to reals, integers to integers that hold them, masks to 0 and 1: what needs no decision."""
+def _can_convert(array: NDArray, dtype: np.dtype[Any]) -> bool:
+    """Return whether `array` converts to `dtype` without loss of meaning: real to real, integers in range,
+    masks.
+    """
     if array.dtype.kind == "b":
-        return wanted.kind in "iu" or wanted.name in REAL_DTYPES
-    if wanted.kind == "b":
+        return dtype.kind in "iu" or dtype.name in REAL_DTYPES
+    if dtype.kind == "b":
         return array.dtype.kind in "iu" and bool(((array == 0) | (array == 1)).all())
-    if array.dtype.name in REAL_DTYPES and wanted.name in REAL_DTYPES:
+    if array.dtype.name in REAL_DTYPES and dtype.name in REAL_DTYPES:
         return True
-    if array.dtype.kind not in "iu" or wanted.kind not in "iu":
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu":
         return False
-    ends = np.iinfo(wanted)
+    ends = np.iinfo(dtype)
     return not array.size or (int(array.min()) >= ends.min and int(array.max()) <= ends.max)
 
 
-def _shown(shape: tuple[int | str | None, ...]) -> str:
+def _format_shape(shape: tuple[int | str | None, ...]) -> str:
     return "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"

@@ -1,4 +1,5 @@
-"""NumPy's files, maybe from strangers: `.npy` stays on disk, of `.npz` only what is asked for is read.
+"""Reads `.npy` and `.npz` files, which may be hostile; `.npy` is memory-mapped, `.npz` members are read on
+demand.
 
 The headers are parsed here: NumPy's own reader evaluates them as Python literals. Sizes are checked against
 the file and `intact.limits` before memory is taken, and nothing is ever unpickled.
@@ -38,7 +39,7 @@ _BROKEN = (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, Val
 
 @dataclass(frozen=True)
 class _Header:
-    """What stands in front of an array: its dtype and shape, its order, and where its bytes begin."""
+    """Describes an array in a file: dtype, shape, order and the offset of its bytes."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -51,23 +52,23 @@ class _Header:
 
 
 def read_npy(path: Path) -> NDArray:
-    """The array of an .npy file, read-only; its values stay on disk until they are used.
+    """Return the array of an .npy file, read-only; its values stay on disk until they are used.
 
     Raises:
         FileFormatError: The file is damaged, or holds objects or records; names it.
     """
     where = f"file '{path}'"
-    with _named(where, ".npy"), path.open("rb") as file:
+    with _reading_errors(where, ".npy"), path.open("rb") as file:
         header, size = _header(file, where), path.stat().st_size
         if header.start + header.nbytes > size:
-            raise _damaged(where, f"{size} bytes", f"{header.start + header.nbytes}, as its header says")
+            raise _format_error(where, f"{size} bytes", f"{header.start + header.nbytes}, as its header says")
         if not header.nbytes:
             return np.empty(header.shape, header.dtype)
         return np.memmap(path, header.dtype, "r", header.start, header.shape, header.order)  # type: ignore[call-overload, no-any-return]
 
 
 class Npz:
-    """The arrays of an .npz file; each is read when it is asked for, and no other.
+    """Reads the arrays of an .npz file, each when it is asked for.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -78,8 +79,8 @@ class Npz:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._where, self._taken = path, f"file '{path}'", 0
-        with _named(self._where, ".npz"):
+        self._path, self._where, self._bytes_read = path, f"file '{path}'", 0
+        with _reading_errors(self._where, ".npz"):
             self._zip = ZipFile(path)
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
 
@@ -91,105 +92,105 @@ class Npz:
 
     @property
     def names(self) -> list[str]:
-        """Of all arrays."""
+        """The names of all arrays."""
         return list(self._members)
 
     def __getitem__(self, name: str) -> NDArray:
-        """The array called `name`.
+        """Return the array called `name`.
 
         Raises:
             FileFormatError: It is damaged, encrypted, holds objects or records, or asks for more than the
                 limits.
         """
         where = f"{self._where}: array '{name}'"
-        with _named(where, ".npz"):
+        with _reading_errors(where, ".npz"):
             info = self._members[name]
             self._require_plain(info, where)
             with self._zip.open(info) as file:
                 header = _header(file, where)
                 if header.start + header.nbytes != info.file_size:
-                    raise _damaged(
+                    raise _format_error(
                         where,
                         f"{info.file_size} bytes",
                         f"{header.start + header.nbytes}, as its header says",
                     )
-                self._taken += header.nbytes
+                self._bytes_read += header.nbytes
                 if info.compress_type != ZIP_STORED:
-                    NPZ_BYTES.check(self._taken, where)
+                    NPZ_BYTES.check(self._bytes_read, where)
                 return _values(file, header, where)
 
     def _require_plain(self, info: ZipInfo, where: str) -> None:
         if info.flag_bits & 1:
-            raise _damaged(where, "an encrypted array", "a file without a password")
+            raise _format_error(where, "an encrypted array", "a file without a password")
         if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-            raise _damaged(where, f"compression of kind {info.compress_type}", "what numpy.savez writes")
+            raise _format_error(where, f"compression of kind {info.compress_type}", "what numpy.savez writes")
         if info.compress_type == ZIP_STORED and info.file_size > self._path.stat().st_size:
-            raise _damaged(where, f"{info.file_size} bytes", "no more than the file has")
+            raise _format_error(where, f"{info.file_size} bytes", "no more than the file has")
 
 
 def _header(file: IO[bytes], where: str) -> _Header:
-    """The header of an array of numbers or strings, which `file` is then behind."""
+    """Return the header of an array of numbers or strings, which `file` is then behind."""
     start = file.read(8)
     length = _LENGTHS.get(start[6]) if len(start) == 8 and start[:6] == _MAGIC else None
     if length is None:
-        raise _damaged(where, f"a beginning of {start!r}", "NumPy's signature, version 1 to 3")
+        raise _format_error(where, f"a beginning of {start!r}", "NumPy's signature, version 1 to 3")
     (size,) = struct.unpack(length, file.read(struct.calcsize(length)))
     if size > _LONGEST_HEADER:
-        raise _damaged(where, f"a header of {size} bytes", f"at most {_LONGEST_HEADER}")
+        raise _format_error(where, f"a header of {size} bytes", f"at most {_LONGEST_HEADER}")
     text = file.read(size).decode("utf-8" if start[6] == 3 else "latin-1").strip()
-    found = _entries(text)
-    descr, order, shape = (found.get(key) for key in ("descr", "fortran_order", "shape"))
+    entries = _entries(text)
+    descr, order, shape = (entries.get(key) for key in ("descr", "fortran_order", "shape"))
     if descr is None or order is None or shape is None or not _ELEMENT.fullmatch(descr):
-        raise _damaged(
+        raise _format_error(
             where, f"the header {text[:200]!r}", "an array of numbers or strings: no objects or records"
         )
     sizes = tuple(int(part.rstrip("L")) for part in shape.replace(" ", "").split(",") if part)
     try:
         dtype = np.dtype(descr)
     except TypeError as error:
-        raise _damaged(where, f"dtype '{descr}'", "a dtype that NumPy has") from error
+        raise _format_error(where, f"dtype '{descr}'", "a dtype that NumPy has") from error
     begin = 8 + struct.calcsize(length) + size
     return _Header(dtype, sizes, "F" if order == "True" else "C", begin)
 
 
 def _entries(text: str) -> dict[str, str]:
-    """The values of a header as text, by key; {} where it is not written as one."""
+    """Return the values of a header as text, by key; {} where it is not written as one."""
     if not (text.startswith("{") and text.endswith("}")):
         return {}
-    body, found, at = text[1:-1].strip(), dict[str, str](), 0
+    body, entries, at = text[1:-1].strip(), dict[str, str](), 0
     kinds = {"descr": 4, "fortran_order": 5, "shape": 6}
     while at < len(body):
         match = _ENTRY.match(body, at)
-        if match is None or match[2] in found or match[kinds[match[2]]] is None:
+        if match is None or match[2] in entries or match[kinds[match[2]]] is None:
             return {}
-        found[match[2]], at = match[kinds[match[2]]], match.end()
-    return found
+        entries[match[2]], at = match[kinds[match[2]]], match.end()
+    return entries
 
 
 def _values(file: IO[bytes], header: _Header, where: str) -> NDArray:
-    """The elements behind a header, read piece by piece; memory is touched as they come."""
+    """Return the elements behind a header, read piece by piece; memory is touched as they come."""
     array = np.empty(header.nbytes, np.uint8)
     view, at = array.data, 0
     while piece := file.read(_PIECE):
         if at + len(piece) > len(view):
-            raise _damaged(where, "more bytes than its header says", f"{len(view)}")
+            raise _format_error(where, "more bytes than its header says", f"{len(view)}")
         view[at : at + len(piece)] = piece
         at += len(piece)
     if at != len(view):
-        raise _damaged(where, f"{at} bytes of values", f"{len(view)}")
+        raise _format_error(where, f"{at} bytes of values", f"{len(view)}")
     return array.view(header.dtype).reshape(header.shape, order=header.order)  # type: ignore[call-overload, no-any-return]
 
 
 @contextmanager
-def _named(where: str, suffix: str) -> Iterator[None]:
+def _reading_errors(where: str, suffix: str) -> Iterator[None]:
     try:
         yield
     except IntactError:
         raise
     except _BROKEN as error:
-        said = str(error) or type(error).__name__
-        raise _damaged(where, f"'{said}'", f"NumPy's {suffix} format without objects") from error
+        message = str(error) or type(error).__name__
+        raise _format_error(where, f"'{message}'", f"NumPy's {suffix} format without objects") from error
 
 
-def _damaged(where: str, got: str, want: str) -> FileFormatError:
+def _format_error(where: str, got: str, want: str) -> FileFormatError:
     return FileFormatError(where, got, want, "write the file again, with numpy.save or numpy.savez")

@@ -1,4 +1,4 @@
-"""Runs of a model side by side: two at a time, whatever the machine, results in the order of the runs.
+"""Runs a model on two inputs at a time, and returns results in the order of the inputs.
 
 Two runs with half the threads each are faster than one run with all of them, and what NumPy and Python do
 with one run's tensors overlaps with the next run. Two, not more: each holds the activations of its run.
@@ -24,16 +24,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _allowed() -> int:
-    """Threads that the environment allows: Ray says so to its workers."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdecimal() and int(said) else _cores()
+def _thread_limit() -> int:
+    """Return the number of threads that OMP_NUM_THREADS allows; Ray sets it for its workers."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdecimal() and int(setting) else _cores()
 
 
 WORKERS = min(2, _cores())
 """How many runs are under way at once."""
 
-THREADS = max(1, min(_cores() // WORKERS, _allowed()))
+THREADS = max(1, min(_cores() // WORKERS, _thread_limit()))
 """Threads that each of them may use."""
 
 
@@ -48,7 +48,7 @@ _WATCHED = 4
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``map(work, items)``, `WORKERS` items at a time; reads at most so many items ahead.
+    """Yield ``map(work, items)``, `WORKERS` items at a time; reads at most so many items ahead.
 
     An error of one item is raised in its turn, after the results before it. Small items are not handed to
     other threads: what is found does not depend on it.

@@ -1,4 +1,4 @@
-"""Calibration data of models that hand a state from each run to the next."""
+"""Calibration data for models that pass a state from each run to the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def streamed(
     states: Mapping[str, str],
     first: Mapping[str, Any] | None = None,
 ) -> Iterator[Feeds]:
-    """Batches for `quantize`: the steps of sequences, each with the states that the one before it left.
+    """Yield batches for `quantize`: the steps of sequences, each with the states that the step before it
+    left.
 
     The float model runs over every sequence, so that ranges are those of states which occur.
 
@@ -34,50 +35,52 @@ def streamed(
             state are not known.
     """
     model = graph.load(source)
-    inputs = {one.name: one for one in inputs_of(model)}
+    inputs = {model_input.name: model_input for model_input in inputs_of(model)}
     outputs = {value.name for value in model.graph.outputs}
     _check("input", states, inputs)
     _check("output", states.values(), outputs)
-    given = [one for name, one in inputs.items() if name not in states]
+    step_inputs = [model_input for name, model_input in inputs.items() if name not in states]
     session = graph.Session(graph.to_bytes(model), folded=True)
     for number, sequence in enumerate(sequences):
-        held: Feeds | None = None
+        current_states: Feeds | None = None
         for step, item in enumerate(sequence):
-            feeds = feeds_of(item, given, f"step {step} of sequence {number}")
-            if held is None:
-                held = {name: _first(inputs[name], feeds, given, first or {}) for name in states}
-            feeds |= held
+            feeds = feeds_of(item, step_inputs, f"step {step} of sequence {number}")
+            if current_states is None:
+                current_states = {
+                    name: _first(inputs[name], feeds, step_inputs, first or {}) for name in states
+                }
+            feeds |= current_states
             yield feeds
-            made = session.run(feeds)
-            held = {name: made[output] for name, output in states.items()}
+            results = session.run(feeds)
+            current_states = {name: results[output] for name, output in states.items()}
 
 
-def _check(kind: str, names: Iterable[str], known: Iterable[str | None]) -> None:
-    found = sorted(map(str, known))
-    if missing := [name for name in names if name not in found]:
+def _check(kind: str, names: Iterable[str], available: Iterable[str | None]) -> None:
+    names_available = sorted(map(str, available))
+    if missing := [name for name in names if name not in names_available]:
         raise QuantValueError(
             "states",
             f"no {kind} '{missing[0]}'",
-            f"one of {found}",
+            f"one of {names_available}",
             "give names of the model: {input: output}",
         )
 
 
-def _first(state: Input, feeds: Feeds, given: list[Input], first: Mapping[str, Any]) -> Any:
-    """What a sequence begins with."""
+def _first(state: Input, feeds: Feeds, step_inputs: list[Input], first: Mapping[str, Any]) -> Any:
+    """Return the first value of a state: the user's, or zeros."""
     if state.name in first:
         return feeds_of({state.name: first[state.name]}, [state], "the first states")[state.name]
     sizes = {
         dim: size
-        for one in given
-        for dim, size in zip(one.shape or (), feeds[one.name].shape, strict=False)
+        for model_input in step_inputs
+        for dim, size in zip(model_input.shape or (), feeds[model_input.name].shape, strict=False)
         if isinstance(dim, str)
     }
     shape = [sizes.get(dim) if isinstance(dim, str) else dim for dim in state.shape or (None,)]
-    known = [size for size in shape if size is not None]
-    if len(known) < len(shape):
+    known_sizes = [size for size in shape if size is not None]
+    if len(known_sizes) < len(shape):
         raise QuantValueError(
             f"input '{state.name}'", f"free sizes {state.shape}", "sizes that the step's inputs tell",
             "give its first value: first={input: array}",
         )  # fmt: skip
-    return np.zeros(known, state.dtype)
+    return np.zeros(known_sizes, state.dtype)

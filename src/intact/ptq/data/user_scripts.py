@@ -1,4 +1,4 @@
-"""Scripts of the user's own, which are run: what goes wrong in one is told as its own."""
+"""Runs the user's own Python scripts; errors in them name the script and the line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intact.errors import IntactError, QuantValueError
 
 
 def call(path: Path, name: str, returns: str) -> Any:
-    """What function `name` of a .py file returns. The file is EXECUTED.
+    """Call function `name` of a .py file and return its result. The file is EXECUTED.
 
     Args:
         path: The script.
@@ -28,7 +28,7 @@ def call(path: Path, name: str, returns: str) -> Any:
 
 
 def function(path: Path, signature: str, returns: str) -> UserFunction:
-    """A function of a .py file. The file is EXECUTED.
+    """Load a function of a .py file. The file is EXECUTED.
 
     Args:
         path: The script.
@@ -38,40 +38,42 @@ def function(path: Path, signature: str, returns: str) -> UserFunction:
         QuantValueError: The file has no such function, or raises, or exits.
     """
     name, where = signature.partition("(")[0], f"file '{path}'"
-    with blamed(where, path):
-        made = runpy.run_path(str(path)).get(name)
-    if not callable(made):
+    with attribute_errors(where, path):
+        definition = runpy.run_path(str(path)).get(name)
+    if not callable(definition):
         raise QuantValueError(
             where, f"no function {name}", f"{signature} that returns {returns}", "define it there"
         )
-    return UserFunction(path, made, f"{path.name} {blake2b(path.read_bytes(), digest_size=8).hexdigest()}")
+    return UserFunction(
+        path, definition, f"{path.name} {blake2b(path.read_bytes(), digest_size=8).hexdigest()}"
+    )
 
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of a script, whose errors are told as those of the file.
+    """Wraps a function of a script, so that its errors name the file.
 
     Attributes:
         path: The script.
-        made: The function.
+        function: The function.
         key: Names the file and its content: who keeps what the function says knows when it may say otherwise.
     """
 
     path: Path
-    made: Callable[..., Any]
+    function: Callable[..., Any]
     key: str
 
     def __call__(self, *arguments: Any) -> Any:
-        with blamed(f"file '{self.path}'", self.path):
-            return self.made(*arguments)
+        with attribute_errors(f"file '{self.path}'", self.path):
+            return self.function(*arguments)
 
 
-def blamed_over(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:
-    """`items`, made by the user's code in `path`: what goes wrong in there is told as its own."""
-    with blamed(whose, path):
+def iterate_user_code(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:
+    """Iterate over `items`, made by the user's code in `path`, so that errors name that code."""
+    with attribute_errors(whose, path):
         iterator = iter(items)
     while True:
-        with blamed(whose, path):
+        with attribute_errors(whose, path):
             try:
                 item = next(iterator)
             except StopIteration:
@@ -80,8 +82,8 @@ def blamed_over(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def blamed(whose: str, path: Path | None = None) -> Iterator[None]:
-    """What the block raises, or where it exits, becomes an error that says whose it is, and in which line.
+def attribute_errors(whose: str, path: Path | None = None) -> Iterator[None]:
+    """Turn errors and exits of the block into an error that names the user's file and line.
 
     Args:
         whose: The file or module, in words.
@@ -106,7 +108,7 @@ def blamed(whose: str, path: Path | None = None) -> Iterator[None]:
 
 
 def _line_in(path: Path | None, error: BaseException) -> int | None:
-    """The line of a script that the error went through last; None where it came through none."""
+    """Return the line of a script that the error went through last; None where it came through none."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((f.lineno for f in reversed(frames) if path is not None and f.filename == str(path)), None)
 

@@ -1,4 +1,4 @@
-"""What smoothing knows of channels: the ends of each over all calibration data, squares of a few runs."""
+"""Per-channel statistics for smoothing: ends over all calibration data, squares over hold-out samples."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ChannelEnds:
-    """Smallest and largest value of every channel, float64 [channels]."""
+    """Holds the smallest and largest value of every channel, float64 [channels]."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
     @classmethod
     def of(cls, array: NDArray, axis: int) -> ChannelEnds:
-        """Those of `array`, which is not empty, along `axis`."""
-        others = tuple(i for i in range(array.ndim) if i != axis % array.ndim)
-        low, high = array.min(axis=others), array.max(axis=others)
+        """Return the ends of `array`, which is not empty, along `axis`."""
+        other_axes = tuple(i for i in range(array.ndim) if i != axis % array.ndim)
+        low, high = array.min(axis=other_axes), array.max(axis=other_axes)
         return cls(low.astype(np.float64), high.astype(np.float64))
 
     def __or__(self, other: ChannelEnds) -> ChannelEnds:
-        """Of both."""
+        """Merge the ends of two sets of values."""
         return ChannelEnds(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     @property
@@ -38,14 +38,18 @@ _PLACES = 4096
 
 @dataclass(frozen=True)
 class ChannelSquares:
-    """Sum of squares of every channel, float64 [channels], and of how many elements each."""
+    """Holds the sum of squares of every channel, float64 [channels], and the number of elements per
+    channel.
+    """
 
     sums: NDArray[np.float64]
     count: int
 
     @classmethod
     def of(cls, array: NDArray, axis: int) -> ChannelSquares:
-        """Those of `array`, at some places of an image; its last axis counts channels, or 1, of images."""
+        """Sum the squares of `array`; channels lie along its last axis, or axis 1 for images, which are
+        subsampled.
+        """
         x = array.reshape(-1, 1, array.shape[-1])
         if axis == 1:
             x = array.reshape(*array.shape[:2], -1).swapaxes(1, 2)
@@ -53,5 +57,5 @@ class ChannelSquares:
         return cls(np.einsum("npc,npc->c", x, x, dtype=np.float64), x.shape[0] * x.shape[1])
 
     def __add__(self, other: ChannelSquares) -> ChannelSquares:
-        """Of both."""
+        """Add the sums of two sets of values."""
         return ChannelSquares(self.sums + other.sums, self.count + other.count)

@@ -1,4 +1,4 @@
-"""Runs that are kept from calibration, to measure on them what a choice does to the model's outputs."""
+"""Hold-out samples: runs kept from calibration, to measure what a choice does to the outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from intact.ptq.measure.channel_statistics import ChannelSquares
 if TYPE_CHECKING:
     from intact.ptq.measure.second_moments import Moments
 
-HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
+HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 INNER_BYTES = 2**18
 
@@ -27,8 +27,8 @@ RunMeans = tuple[NDArray[np.float64], int]
 
 
 @dataclass(order=True)
-class Held:
-    """One run that is kept: to measure what a choice does to the model's outputs.
+class HoldoutSample:
+    """Holds one run that is kept to measure what a choice does to the model's outputs.
 
     Attributes:
         digest: Of the inputs; runs are kept and summed in its order, so that no choice depends on the
@@ -52,18 +52,18 @@ class Held:
 
     @property
     def nbytes(self) -> int:
-        """Of inputs and outputs."""
+        """The bytes of inputs and outputs."""
         return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
 
 
-class Sample:
-    """A few of the runs, chosen by the hash of their content: the same ones in whatever order they come.
+class HoldoutSet:
+    """Keeps a few of the runs, chosen by a hash of their content, independent of their order.
 
     At most 64, and at most 4 MiB of them where that is more than 8.
     """
 
     def __init__(self) -> None:
-        self.runs: list[Held] = []
+        self.runs: list[HoldoutSample] = []
         self._nbytes = 0
         self._bound: bytes | None = (
             None  # the least digest that there was no room for: none behind it, either
@@ -75,8 +75,8 @@ class Sample:
         outputs: dict[str, NDArray],
         inner: dict[str, NDArray] | None = None,
         digest: bytes | None = None,
-    ) -> Held | None:
-        """Keep a copy of this run, if it is one of the chosen; another one may have to go.
+    ) -> HoldoutSample | None:
+        """Keep a copy of this run if its hash is among the smallest; another run may have to go.
 
         Args:
             feeds, outputs: Of the run.
@@ -89,63 +89,65 @@ class Sample:
         if not self.may_keep(digest):
             return None
         ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        held = Held(digest, ins, outs, inner)
-        self._keep(held)
-        return held
+        sample = HoldoutSample(digest, ins, outs, inner)
+        self._keep(sample)
+        return sample
 
     def may_keep(self, digest: bytes) -> bool:
-        """Whether a run with this digest would be kept now; none that would not is ever kept later."""
-        if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
+        """Return whether a run with this digest would be kept now; none that would not is ever kept later."""
+        if len(self.runs) == HOLDOUT_MOST and digest >= self.runs[-1].digest:
             return False
         return self._bound is None or digest <= self._bound
 
-    def merge(self, other: Sample) -> None:
-        """Keep of both what one that was offered the runs of both would have kept."""
+    def merge(self, other: HoldoutSet) -> None:
+        """Keep those runs that a set which was offered the runs of both would have kept."""
         bounds = [bound for bound in (self._bound, other._bound) if bound is not None]
         self._bound = min(bounds, default=None)
         mine, self.runs, self._nbytes = self.runs, [], 0
-        for held in (*mine, *other.runs):
-            if self._bound is None or held.digest <= self._bound:
-                self._keep(held)
+        for sample in (*mine, *other.runs):
+            if self._bound is None or sample.digest <= self._bound:
+                self._keep(sample)
 
-    def _keep(self, held: Held) -> None:
-        insort(self.runs, held)
-        self._nbytes += held.nbytes
-        while len(self.runs) > HELD_LEAST and (len(self.runs) > HELD_MOST or self._nbytes > HELD_BYTES):
+    def _keep(self, sample: HoldoutSample) -> None:
+        insort(self.runs, sample)
+        self._nbytes += sample.nbytes
+        while len(self.runs) > HOLDOUT_LEAST and (
+            len(self.runs) > HOLDOUT_MOST or self._nbytes > HOLDOUT_BYTES
+        ):
             last = self.runs.pop()
             self._nbytes, self._bound = self._nbytes - last.nbytes, last.digest
 
     def stack(self) -> None:
-        """Put small runs together, at most 256 KiB of inputs each: the fewer runs, the faster they are."""
-        stacked: list[list[Held]] = []
-        for held in self.runs:
+        """Concatenate small runs, up to 256 KiB of inputs each, because fewer runs are faster."""
+        stacked: list[list[HoldoutSample]] = []
+        for sample in self.runs:
             last = stacked[-1] if stacked else []
-            alike = bool(last) and _shapes(last[0]) == _shapes(held)
-            if alike and (len(last) + 1) * held.nbytes <= STACKED_BYTES:
-                last.append(held)
+            alike = bool(last) and _shapes(last[0]) == _shapes(sample)
+            if alike and (len(last) + 1) * sample.nbytes <= STACKED_BYTES:
+                last.append(sample)
             else:
-                stacked.append([held])
-        self.runs = [_together(runs) for runs in stacked]
+                stacked.append([sample])
+        self.runs = [_stack_samples(runs) for runs in stacked]
 
 
-def _shapes(held: Held) -> list[tuple[int, ...]]:
-    return [array.shape for array in (*held.feeds.values(), *held.outputs.values())]
+def _shapes(sample: HoldoutSample) -> list[tuple[int, ...]]:
+    return [array.shape for array in (*sample.feeds.values(), *sample.outputs.values())]
 
 
-def _together(runs: Sequence[Held]) -> Held:
+def _stack_samples(runs: Sequence[HoldoutSample]) -> HoldoutSample:
     feeds, outputs = (
         {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        for parts in ([held.feeds for held in runs], [held.outputs for held in runs])
+        for parts in ([sample.feeds for sample in runs], [sample.outputs for sample in runs])
     )
     means, squares = dict[str, RunMeans](), dict[str, ChannelSquares]()
-    for held in runs:
-        squares |= {name: squares[name] + s if name in squares else s for name, s in held.squares.items()}
+    for sample in runs:
+        squares |= {name: squares[name] + s if name in squares else s for name, s in sample.squares.items()}
     for name in runs[0].means:
-        parts = [held.means[name] for held in runs if name in held.means]
+        parts = [sample.means[name] for sample in runs if name in sample.means]
         total = sum(samples for _, samples in parts)
         sums = np.sum([samples * mean for mean, samples in parts], axis=0)
         means[name] = sums / total, total
-    return Held(runs[0].digest, feeds, outputs, means=means, squares=squares)
+    return HoldoutSample(runs[0].digest, feeds, outputs, means=means, squares=squares)
 
 
 @lru_cache
@@ -154,7 +156,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def digest_of(feeds: Feeds) -> bytes:
-    """A hash of the inputs of a run."""
+    """Hash the inputs of a run."""
     digest = blake2b(digest_size=16)
     for name in sorted(feeds):
         array = feeds[name]

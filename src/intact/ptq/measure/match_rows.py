@@ -1,4 +1,4 @@
-"""Rows of two arrays matched by what they hold, where a selection may have ordered them otherwise."""
+"""Matches the rows of two arrays by content, because a selection may order them differently."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ _MOST = 2**25
 """Numbers that are subtracted at most: 1,000 rows of 30 from as many take 0.1 s."""
 
 
-def with_rows_of(got: NDArray, want: NDArray, *, unordered: bool = False) -> NDArray | None:
-    """`got` in the shape of `want`: for each row of `want` the nearest one of `got`, or zeros where these are
-    nearer. None where other axes differ in size, or there are too many rows.
+def align_rows(got: NDArray, want: NDArray, *, unordered: bool = False) -> NDArray | None:
+    """Return `got` in the shape of `want`: each row of `want` is replaced by the nearest row of `got`.
+
+    A row is zeros where these are nearer. The result is None where other axes differ in size, or there are
+    too many rows.
 
     Args:
         got, want: Reals. Rows lie along the axis in whose size they differ.
@@ -23,13 +25,13 @@ def with_rows_of(got: NDArray, want: NDArray, *, unordered: bool = False) -> NDA
     if axis is None or got.size * want.shape[axis] > _MOST:
         return None
     ours, theirs = (np.moveaxis(_finite(a), axis, 0) for a in (got, want))
-    rows, others = (a.reshape(len(a), math.prod(a.shape[1:])) for a in (theirs, ours))
-    found = np.zeros_like(rows)
+    rows, own_rows = (a.reshape(len(a), math.prod(a.shape[1:])) for a in (theirs, ours))
+    aligned = np.zeros_like(rows)
     for number, row in enumerate(rows):
-        places = _nearest(others, row, number if got.shape == want.shape else None)
+        places = _nearest(own_rows, row, number if got.shape == want.shape else None)
         if places is not None:
-            found[number] = others[places]
-    return np.moveaxis(found.reshape(theirs.shape), 0, axis)
+            aligned[number] = own_rows[places]
+    return np.moveaxis(aligned.reshape(theirs.shape), 0, axis)
 
 
 def _axis_of_rows(got: tuple[int, ...], want: tuple[int, ...], unordered: bool) -> int | None:
@@ -42,7 +44,7 @@ def _axis_of_rows(got: tuple[int, ...], want: tuple[int, ...], unordered: bool) 
 
 
 def _nearest(rows: NDArray[np.float64], row: NDArray[np.float64], same: int | None) -> int | None:
-    """The place of the row that is nearest, the first of equals, `same` before them; None where 0 is."""
+    """Return the index of the nearest row, preferring `same` among equals; None where zeros are nearer."""
     if not len(rows):
         return None
     distances = np.square(rows - row).sum(1)

@@ -1,4 +1,4 @@
-"""Where quantization stands: what one stage hands to the next. Nothing in a state is ever changed."""
+"""The immutable state that one stage of quantization hands to the next."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
 from intact.ptq.measure.channel_statistics import ChannelEnds
-from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.input_means import Means
 from intact.ptq.measure.output_errors import Errors
-from intact.ptq.measure.top1_margin import Margins
-from intact.ptq.scope.quantization_ranges import Activations, Known, QuantizedWeight, Ranges
+from intact.ptq.measure.top1_margin import Top1Margins
+from intact.ptq.scope.quantization_ranges import Activations, CandidateCache, QuantizedWeight, Ranges
 from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import Settings
 
 
 @dataclass(frozen=True)
 class StoredScale:
-    """Where the file keeps the scale and zero point of an activation: names of initializers."""
+    """Names the initializers that hold the scale and zero point of an activation."""
 
     target: Target
     scale: str
@@ -33,7 +33,7 @@ class StoredScale:
 
 @dataclass(frozen=True)
 class BiasError:
-    """A layer whose bias can be corrected.
+    """Describes a layer whose bias can be corrected.
 
     Attributes:
         node: Conv, ConvTranspose, Gemm, MatMul or a recurrent layer.
@@ -50,10 +50,10 @@ class BiasError:
 
 @dataclass(frozen=True, eq=False)
 class InputMeans:
-    """Means of what layers read.
+    """Holds the mean inputs of layers, with the model that they were measured on.
 
     Attributes:
-        model: The float model that they are of, over all runs that are held.
+        model: The float model that they are of, over all hold-out samples.
         means: By layer, see `intact.ptq.measure.input_means`.
     """
 
@@ -61,13 +61,13 @@ class InputMeans:
     means: Means
 
     def are_of(self, state: State) -> bool:
-        """Whether they are of this model."""
+        """Return whether they were measured on the model of `state`."""
         return self.model is state.model
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A model on its way; `intact.ptq.stages.stage_list` lists the stages in the order in which they run.
+    """Holds a model on its way through quantization. `intact.ptq.stages.stage_list` lists the stages.
 
     A stage returns another state (`dataclasses.replace`) and changes a clone of the model, so that a proposal
     can be dropped, and two states be compared.
@@ -82,7 +82,7 @@ class State:
         calibration: The statistics of the activations; None: they are still to be collected.
         runs: What is held of the data, to measure choices on; none where statistics were given.
         margins: Of the answers of all the data; none where statistics were given.
-        ran: The float model whose inner tensors `runs` hold; None where that is let go.
+        traced_model: The float model whose inner tensors `runs` hold; None where that is let go.
         channels: The ends of the channels of what may be smoothed; none where statistics were given.
         chooser: What each method would choose.
         configurations: The ranges to compare, by name.
@@ -90,7 +90,7 @@ class State:
         input_means: Of what layers read, where a stage measured that on its way.
         scales: Where the model keeps the activations' scales.
         bias_errors: What rounding weights does to the means, where it may be corrected.
-        errors: Of the outputs on the held runs, by what was compared.
+        errors: Of the outputs on the hold-out samples, by what was compared.
         chosen: The configuration that was taken.
         corrected, equalized: Whether that was done to biases, to channels.
         not_equalized: Which convolutions cannot be equalized, and why.
@@ -99,7 +99,7 @@ class State:
         in_float: Why tensors, and what multiplies them, were left in float, by their names.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
-        known: What methods chose so far: a memory that all states of one model share, and no part of one.
+        candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
     """
 
     settings: Settings
@@ -110,9 +110,9 @@ class State:
     opset: int
     notes: tuple[str, ...] = ()
     calibration: Calibration | None = None
-    runs: tuple[Held, ...] = ()
-    margins: Margins = field(default_factory=Margins, repr=False)
-    ran: Model | None = field(default=None, repr=False)
+    runs: tuple[HoldoutSample, ...] = ()
+    margins: Top1Margins = field(default_factory=Top1Margins, repr=False)
+    traced_model: Model | None = field(default=None, repr=False)
     channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
     chooser: Activations | None = None
     configurations: Mapping[str, Ranges] = field(default_factory=dict)
@@ -129,32 +129,34 @@ class State:
     bits16: Mapping[Key, str] = field(default_factory=dict)
     in_float: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    known: Known = field(default_factory=dict, repr=False)
+    candidate_cache: CandidateCache = field(default_factory=dict, repr=False)
 
     @property
     def has_run(self) -> bool:
-        """Whether the inner tensors that runs hold are those of this model."""
-        return self.ran is self.model
+        """Whether the inner tensors that hold-out samples keep belong to this model."""
+        return self.traced_model is self.model
 
     def with_own_model(self) -> State:
-        """The same with a copy of the model, to be changed in place; what is known of its tensors stays."""
+        """Return the state with a clone of the model, which may be changed in place."""
         model = self.model.clone()
         means = self.input_means
         if means is not None and means.are_of(self):
             means = replace(means, model=model)
-        return replace(self, model=model, ran=model if self.has_run else self.ran, input_means=means)
+        return replace(
+            self, model=model, traced_model=model if self.has_run else self.traced_model, input_means=means
+        )
 
     @property
     def activations(self) -> list[Target]:
-        """The targets that are no weights."""
+        """The targets that are activations."""
         return [target for target in self.targets if target.site.role == "activation"]
 
     @property
-    def wanted(self) -> list[str]:
-        """The tensors to calibrate."""
+    def tensors_to_calibrate(self) -> list[str]:
+        """The names of the tensors to calibrate."""
         return list(dict.fromkeys(target.site.value for target in self.activations))
 
     @property
     def ranges(self) -> Ranges:
-        """The ranges of the activations: those that were chosen, or else the first of the configurations."""
+        """The chosen ranges of the activations, or those of the first configuration."""
         return self.configurations[self.chosen or next(iter(self.configurations))]

@@ -1,4 +1,4 @@
-"""Second moments of what layers read, E[x x^T]: weights are rounded with regard to each other by them."""
+"""Second moments of layer inputs, E[x x^T], by which weights are rounded together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell 
 
 @dataclass
 class Moments:
-    """Sums over inputs of one layer, by block of columns.
+    """Holds sums over the inputs of one layer, by block of columns.
 
     Attributes:
         rows: How many inputs.
@@ -30,36 +30,38 @@ class Moments:
 
     @classmethod
     def of(cls, columns: NDArray[np.float32]) -> Moments:
-        """Those of `columns`, float32 [groups, rows, columns]."""
-        both = [kernels.moments(columns, block) for block in blocks_of(columns.shape[2])]
-        return cls(columns.shape[1], [sums for sums, _ in both], [products for _, products in both])
+        """Compute the moments of `columns`, float32 [groups, rows, columns]."""
+        moments = [kernels.moments(columns, block) for block in blocks_of(columns.shape[2])]
+        return cls(columns.shape[1], [sums for sums, _ in moments], [products for _, products in moments])
 
     @classmethod
-    def joined(cls, groups: Sequence[Moments]) -> Moments:
-        """Those of some groups after the other."""
+    def concatenate(cls, groups: Sequence[Moments]) -> Moments:
+        """Concatenate the moments of consecutive groups."""
         sums, products = (
-            [np.concatenate(blocks) for blocks in zip(*both, strict=True)]
-            for both in ([one.sums for one in groups], [one.products for one in groups])
+            [np.concatenate(blocks) for blocks in zip(*blocks_of_groups, strict=True)]
+            for blocks_of_groups in ([group.sums for group in groups], [group.products for group in groups])
         )
         return cls(groups[0].rows, sums, products)
 
     def __add__(self, other: Moments) -> Moments:
         sums, products = (
-            [a + b for a, b in zip(mine, others, strict=True)]
-            for mine, others in ((self.sums, other.sums), (self.products, other.products))
+            [a + b for a, b in zip(mine, theirs, strict=True)]
+            for mine, theirs in ((self.sums, other.sums), (self.products, other.products))
         )
         return Moments(self.rows + other.rows, sums, products)
 
     def hessians(self, centred: bool) -> list[NDArray[np.float64]]:
-        """E[x x^T] of each block; `centred`: the covariance, and what keeps it positive in float32 sums."""
-        found = []
+        """Return E[x x^T] of each block; with `centred`, the covariance plus a ridge that keeps it
+        positive.
+        """
+        hessians = []
         for total, product in zip(self.sums, self.products, strict=True):
             mean = total / self.rows * centred
             ridge = _RIDGE * np.einsum("gbb->gb", product)[:, :, None] * np.eye(product.shape[1])
-            found.append((product + ridge) / self.rows - mean[:, :, None] * mean[:, None, :])
-        return found
+            hessians.append((product + ridge) / self.rows - mean[:, :, None] * mean[:, None, :])
+        return hessians
 
 
 def blocks_of(columns: int) -> list[slice]:
-    """Columns that are rounded with regard to each other, block by block."""
+    """Divide columns into blocks that are rounded together."""
     return [slice(first, first + _BLOCK) for first in range(0, columns, _BLOCK)]

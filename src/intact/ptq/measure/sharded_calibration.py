@@ -1,4 +1,4 @@
-"""Calibration in parts: runs are counted in any process, and what was counted is added up exactly."""
+"""Counts shards of the calibration data in any process, and merges the results exactly."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from intact.calib import Calibration
 from intact.graph import Parcel, Session
 from intact.pool import JobPool
 from intact.ptq.measure.channel_statistics import ChannelEnds
-from intact.ptq.measure.holdout_samples import Sample
-from intact.ptq.measure.tensor_counter import Asked, Counter, Ran, Run, session_of
-from intact.ptq.measure.top1_margin import Margins
+from intact.ptq.measure.holdout_samples import HoldoutSet
+from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of
+from intact.ptq.measure.top1_margin import Top1Margins
 
 MOST_RUNS, MOST_BYTES = 32, 2**24
 """Of one part: enough to be worth the way, and few enough for many workers and for memory."""
 
 
 @dataclass
-class Counted:
-    """What runs gave.
+class CollectedStatistics:
+    """Accumulates statistics, hold-out samples and margins over runs.
 
     Attributes:
         calibration: The statistics.
@@ -34,20 +34,20 @@ class Counted:
 
     calibration: Calibration = field(default_factory=Calibration)
     channels: dict[str, ChannelEnds] = field(default_factory=dict)
-    sample: Sample = field(default_factory=Sample)
-    margins: Margins = field(default_factory=Margins)
+    sample: HoldoutSet = field(default_factory=HoldoutSet)
+    margins: Top1Margins = field(default_factory=Top1Margins)
     runs: int = 0
     batches: int = 0
 
-    def add(self, ran: Ran) -> None:
-        """Note a run, whose tensors are counted."""
-        if (held := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
-            held.means, held.squares, held.moments = ran.means, ran.squares, ran.moments
+    def add(self, ran: CountedRun) -> None:
+        """Add a run whose tensors are counted."""
+        if (sample := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
+            sample.means, sample.squares, sample.moments = ran.means, ran.squares, ran.moments
         self.margins.add(ran.outputs)
         self.runs, self.batches = self.runs + 1, ran.number + 1
 
-    def merge(self, later: Counted) -> None:
-        """Add what later runs gave."""
+    def merge(self, later: CollectedStatistics) -> None:
+        """Add the statistics of later runs."""
         for name, stats in later.calibration.items():
             if name in self.calibration:
                 self.calibration[name].merge(stats)  # type: ignore[arg-type]  # of one kind
@@ -62,49 +62,49 @@ class Counted:
 
 @dataclass
 class PartCounter:
-    """Counts parts of the data, where it is sent.
+    """Holds what a worker needs to count a part of the data.
 
     Attributes:
         model: Float.
-        asked: What is counted.
+        request: What is counted.
         threads: Of ONNX Runtime, and of counting.
     """
 
     model: Parcel
-    asked: Asked
+    request: CountingRequest
     threads: int
 
     @cached_property
     def session(self) -> Session:
-        """The model, made where the first part arrives."""
-        return session_of(self.model.model, self.asked, self.threads)
+        """The session of the model, made where the first part arrives."""
+        return session_of(self.model.model, self.request, self.threads)
 
 
-def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
-    """What `runs` give, counted by `pool`: bit for bit what one process counts."""
-    found = Counted()
+def count_in_pool(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> CollectedStatistics:
+    """Count `runs` in the processes of `pool`; the result equals that of one process bit for bit."""
+    statistics = CollectedStatistics()
     for part in pool.map(count_part, counter, parts_of(runs)):
-        found.merge(part)
-    return found
+        statistics.merge(part)
+    return statistics
 
 
-def count_part(common: PartCounter, part: Sequence[Run]) -> Counted:
-    """What the runs of `part` give."""
-    counter = Counter(common.model.model, common.session, common.asked, common.threads)
-    return counted(counter, map(counter.run, part))
+def count_part(common: PartCounter, part: Sequence[Run]) -> CollectedStatistics:
+    """Count the runs of one part, in a worker."""
+    counter = Counter(common.model.model, common.session, common.request, common.threads)
+    return count_runs(counter, map(counter.run, part))
 
 
-def counted(counter: Counter, runs: Iterable[Ran]) -> Counted:
-    """What `counter` found in runs, as these come."""
-    found = Counted(counter.calibration, counter.channels, counter.sample)
+def count_runs(counter: Counter, runs: Iterable[CountedRun]) -> CollectedStatistics:
+    """Count `runs` with `counter` as they come."""
+    statistics = CollectedStatistics(counter.calibration, counter.channels, counter.sample)
     for ran in runs:
-        found.add(ran)
+        statistics.add(ran)
     counter.finish()
-    return found
+    return statistics
 
 
 def parts_of(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """`runs` in parts, in order."""
+    """Yield `runs` in parts of bounded size, in order."""
     part: list[Run] = []
     size = 0
     for number, feeds in runs:

@@ -1,4 +1,4 @@
-"""One run of the float model, every wanted tensor counted and let go."""
+"""Counts the tensors of one run of the float model into histograms, and frees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.data.model_inputs import Feeds, inputs_of
 from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
-from intact.ptq.measure.holdout_samples import INNER_BYTES, RunMeans, Sample, digest_of
+from intact.ptq.measure.holdout_samples import INNER_BYTES, HoldoutSet, RunMeans, digest_of
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
@@ -25,16 +25,16 @@ Run = tuple[int, Feeds]
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A run that was counted.
+class CountedRun:
+    """Holds the results of one run whose tensors were counted.
 
     Attributes:
         number: Of its batch.
         feeds, outputs: What went in and came out.
         inner: The wanted tensors, where they are small; None: they were let go.
         digest: Of the feeds.
-        means, squares, moments: See `intact.ptq.measure.holdout_samples.Held`; none of a run that is not held,
-            or whose inner tensors tell them.
+        means, squares, moments: See `intact.ptq.measure.holdout_samples.HoldoutSample`; none of a run that is
+            not held, or whose inner tensors tell them.
     """
 
     number: int
@@ -53,30 +53,35 @@ _ALONE, _TOGETHER = 2**15, 2**17
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
 
-def session_of(model: Model, asked: Asked, threads: int) -> Session:
-    """`model` with all that is looked at among its outputs."""
-    fed = {one.name for one in inputs_of(model)}
-    wanted = dict.fromkeys(
-        [*asked.wanted, *asked.outputs, *mean_readers(model, asked.layers), *asked.moment_readers(model)]
+def session_of(model: Model, request: CountingRequest, threads: int) -> Session:
+    """Return a session of `model` with every requested tensor among its outputs."""
+    fed = {model_input.name for model_input in inputs_of(model)}
+    names = dict.fromkeys(
+        [
+            *request.tensors,
+            *request.outputs,
+            *mean_readers(model, request.layers),
+            *request.moment_readers(model),
+        ]
     )
-    extra = [name for name in wanted if name not in fed]
+    extra = [name for name in names if name not in fed]
     return Session(model, extra=extra, folded=True, threads=threads, fix=_FIX)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is counted.
+class CountingRequest:
+    """Names the tensors to count and what else to measure.
 
     Attributes:
-        wanted, outputs: Names of the tensors to count, and of those that errors are measured on.
+        tensors, outputs: Names of the tensors to count, and of those that errors are measured on.
         data: What the runs are made of, in words.
-        channels: The axis of those of `wanted` whose channels are looked at one by one.
-        layers: Whose inputs' means held runs have: shapes of their weights, by name.
+        channels: The axis of those of `tensors` whose channels are looked at one by one.
+        layers: Whose inputs' means hold-out samples have: shapes of their weights, by name.
         narrow: Whose inputs' moments they have, likewise.
         rows: Of the inputs of these, see `intact.ptq.measure.second_moments.rows_of_run`.
     """
 
-    wanted: Sequence[str]
+    tensors: Sequence[str]
     outputs: Sequence[str]
     data: str
     channels: Mapping[str, int] = field(default_factory=dict)
@@ -85,13 +90,14 @@ class Asked:
     rows: int = 1
 
     def moment_readers(self, model: Model) -> Readers[Moments]:
-        """What takes the moments of the `narrow` layers."""
+        """Return the readers of moments for the `narrow` layers."""
         return moment_readers(model, self.narrow, self.rows)
 
 
 @dataclass
-class _Waiting:
-    """Small tensors of one name, to be counted together: a call takes as long as thousands of values.
+class _PendingTensors:
+    """Collects small tensors of one name that are counted together, because each call costs thousands of
+    values.
 
     Attributes:
         lock: Whose turn it is; counts do not depend on it.
@@ -104,19 +110,19 @@ class _Waiting:
     nbytes: int = 0
 
     def add(self, number: int, array: NDArray) -> bool:
-        """Let a tensor wait, which nobody changes meanwhile; whether it is time to count."""
+        """Add a tensor that nobody changes meanwhile; return whether it is time to count."""
         self.runs.append((number, array))
         self.nbytes += array.nbytes
         return self.nbytes >= _TOGETHER
 
     def take(self) -> list[tuple[int, NDArray]]:
-        """What waits, which is then the caller's."""
-        taken, self.runs, self.nbytes = self.runs, [], 0
-        return taken
+        """Return the pending tensors and forget them."""
+        pending, self.runs, self.nbytes = self.runs, [], 0
+        return pending
 
 
 class Counter:
-    """Counts what runs make of the wanted tensors; several runs may be under way at once.
+    """Counts the requested tensors of runs; several runs may be under way at once.
 
     Args:
         model: Float.
@@ -130,80 +136,83 @@ class Counter:
         sample: Where runs are held.
     """
 
-    def __init__(self, model: Model, session: Session, asked: Asked, threads: int) -> None:
-        self.sample, self._means = Sample(), mean_readers(model, asked.layers)
-        self._moments = asked.moment_readers(model)
+    def __init__(self, model: Model, session: Session, request: CountingRequest, threads: int) -> None:
+        self.sample, self._means = HoldoutSet(), mean_readers(model, request.layers)
+        self._moments = request.moment_readers(model)
         self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
-        self._session, self._asked, self._threads = session, asked, threads
-        self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
+        self._session, self._request, self._threads = session, request, threads
+        self._outputs, self._pending = (
+            set(request.outputs),
+            {name: _PendingTensors() for name in request.tensors},
+        )
 
-    def run(self, item: Run) -> Ran:
+    def run(self, item: Run) -> CountedRun:
         """Count one run."""
         number, feeds = item
-        kept: dict[str, NDArray] = {}
+        outputs: dict[str, NDArray] = {}
         inner: dict[str, NDArray] | None = {}
-        room, ran = INNER_BYTES, Ran(number, feeds, kept, None, digest_of(feeds))
-        looks = self.sample.may_keep(ran.digest)
+        room, ran = INNER_BYTES, CountedRun(number, feeds, outputs, None, digest_of(feeds))
+        may_hold_out = self.sample.may_keep(ran.digest)
         late: dict[str, NDArray] = {}  # to be looked at where inner tensors are let go
         for name, array in feeds.items():
-            if looks:
+            if may_hold_out:
                 late[name] = array
-            if name in self._waiting:  # data may come in one array again and again
+            if name in self._pending:  # data may come in one array again and again
                 self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
-        for name, array in self._made(number, feeds):
+        for name, array in self._stream_outputs(number, feeds):
             self._count(number, name, array)
-            if looks:
+            if may_hold_out:
                 late[name] = array
-            if name in self._waiting or name in self._outputs:
+            if name in self._pending or name in self._outputs:
                 room -= array.nbytes
             if room < 0:
                 inner = None
-                self._look(late, ran)
+                self._measure_channels(late, ran)
                 late.clear()
-            elif inner is not None and name in self._waiting:
+            elif inner is not None and name in self._pending:
                 inner[name] = array
             if name in self._outputs:
-                kept[name] = array
+                outputs[name] = array
         return replace(ran, inner=inner)
 
-    def _look(self, arrays: Mapping[str, NDArray], ran: Ran) -> None:
-        """Note what held runs are asked for, of some tensors."""
+    def _measure_channels(self, arrays: Mapping[str, NDArray], ran: CountedRun) -> None:
+        """Measure means, moments and squares that hold-out samples are asked for."""
         for name, array in arrays.items():
             if array.size:
                 ran.means.update((layer, mean(array)) for layer, mean in self._means.get(name, {}).items())
                 moments = self._moments.get(name, {}).items()
-                ran.moments.update(((layer, self._asked.rows), take(array)) for layer, take in moments)
-                if (axis := self._asked.channels.get(name)) is not None:
+                ran.moments.update(((layer, self._request.rows), take(array)) for layer, take in moments)
+                if (axis := self._request.channels.get(name)) is not None:
                     ran.squares[name] = ChannelSquares.of(array, axis)
 
-    def _made(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
-        """What the model makes of `feeds`; an error of its own names the batch."""
+    def _stream_outputs(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
+        """Yield the outputs of the model for `feeds`; errors name the batch."""
         try:
             yield from self._session.stream(feeds)
         except IntactError as error:
             raise self._in_batch(number, error) from error
 
     def finish(self) -> None:
-        """Count what still waits."""
-        for name, waiting in self._waiting.items():
-            self._count_together(name, waiting.take())
+        """Count the pending tensors."""
+        for name, pending in self._pending.items():
+            self._count_together(name, pending.take())
 
     def _count(self, number: int, name: str, array: NDArray) -> None:
-        if (waiting := self._waiting.get(name)) is None:
+        if (pending := self._pending.get(name)) is None:
             return
-        axis = self._asked.channels.get(name)
+        axis = self._request.channels.get(name)
         ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
-        with waiting.lock:
+        with pending.lock:
             if ends is not None:
-                known = self.channels.get(name)
-                self.channels[name] = ends if known is None else known | ends
+                ends_so_far = self.channels.get(name)
+                self.channels[name] = ends if ends_so_far is None else ends_so_far | ends
             if array.nbytes > _ALONE:
                 self._count_together(name, [(number, array)])
-            elif waiting.add(number, array):
-                self._count_together(name, waiting.take())
+            elif pending.add(number, array):
+                self._count_together(name, pending.take())
 
     def _count_together(self, name: str, runs: Sequence[tuple[int, NDArray]]) -> None:
-        """Count tensors of several runs, whose values are all that matters; an error names the batch."""
+        """Count tensors of several runs in one call; an error names the batch."""
         if len(runs) > 1 and len({array.dtype for _, array in runs}) == 1:
             try:
                 values = np.concatenate([array.reshape(-1) for _, array in runs])
@@ -218,4 +227,4 @@ class Counter:
                 raise self._in_batch(number, error) from error
 
     def _in_batch(self, number: int, error: IntactError) -> IntactError:
-        return error.at(f"batch {number} of data ({self._asked.data})")
+        return error.at(f"batch {number} of data ({self._request.data})")

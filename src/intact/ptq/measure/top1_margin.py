@@ -1,4 +1,4 @@
-"""Whether answers stay: which score of a row is the largest, and of how many rows codes will change it.
+"""Top-1 agreement: predicts from margins how many rows keep their largest score after quantization.
 
 Only outputs of rank 2 with two columns or more have a largest score that is an answer.
 """
@@ -25,14 +25,14 @@ _LEAST_PROBABILITY = 2.0**-20
 """Whose logarithm stands for those of all smaller ones: far from an answer, and often one code with 0."""
 
 
-def has_answers(scores: NDArray) -> bool:
-    """Whether it is an output [rows, scores] of reals."""
+def has_top1(scores: NDArray) -> bool:
+    """Return whether `scores` is a real output [rows, scores] with two columns or more."""
     return scores.dtype.kind == "f" and scores.ndim == 2 and scores.shape[1] > 1
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What became of the rows of an output in some runs; those of several runs add up.
+class Top1Agreement:
+    """Counts the rows of an output that keep their largest score; counts of several runs add up.
 
     Attributes:
         same: How many have their largest score where float has it.
@@ -46,8 +46,8 @@ class Answers:
     noise: float = 0.0
     pairs: int = 0
 
-    def __add__(self, other: Answers) -> Answers:
-        return Answers(
+    def __add__(self, other: Top1Agreement) -> Top1Agreement:
+        return Top1Agreement(
             self.same + other.same,
             self.rows + other.rows,
             self.noise + other.noise,
@@ -56,8 +56,8 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class WantedAnswers:
-    """What the float model says of the rows of one output in one run.
+class Top1Reference:
+    """Holds the float model's scores of one output in one run.
 
     Attributes:
         scores: The output [rows, scores].
@@ -74,63 +74,63 @@ class WantedAnswers:
     ahead: NDArray[np.float64]
 
     @classmethod
-    def of(cls, scores: NDArray) -> WantedAnswers:
-        """`scores`: an output that `has_answers`."""
+    def of(cls, scores: NDArray) -> Top1Reference:
+        """Build the reference of `scores`, an output that `has_top1`."""
         finite = np.isfinite(scores).all(1)
         order, probable = _largest(scores, _RIVALS + 1), _are_probabilities(scores[finite])
         ahead = _differences(np.take_along_axis(scores, order, 1), probable)
         return cls(scores, finite, order, probable, ahead)
 
-    def kept_by(self, got: NDArray) -> Answers:
-        """What becomes of them in `got`; of another shape, no row stays."""
+    def compare(self, got: NDArray) -> Top1Agreement:
+        """Compare `got` with the reference; no row agrees where shapes differ."""
         rows = int(self.finite.sum())
         if got.shape != self.scores.shape:
-            return Answers(0, rows)
-        known = self.finite & np.isfinite(got).all(1)
-        same = known & keeps_largest(got, self.scores)
-        errors = _differences(np.take_along_axis(got, self.order, 1), self.probable)[known]
-        errors -= self.ahead[known]
-        return Answers(int(same.sum()), rows, float((errors * errors).sum()), errors.size)
+            return Top1Agreement(0, rows)
+        finite = self.finite & np.isfinite(got).all(1)
+        same = finite & has_same_top1(got, self.scores)
+        errors = _differences(np.take_along_axis(got, self.order, 1), self.probable)[finite]
+        errors -= self.ahead[finite]
+        return Top1Agreement(int(same.sum()), rows, float((errors * errors).sum()), errors.size)
 
 
-def keeps_largest(got: NDArray, want: NDArray) -> NDArray[np.bool_]:
-    """Which rows of `got` [rows, scores] are largest where `want` is; of equals there, any will do."""
+def has_same_top1(got: NDArray, want: NDArray) -> NDArray[np.bool_]:
+    """Return which rows of `got` [rows, scores] are largest where `want` is; any of equals counts."""
     chosen = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
     return np.asarray(chosen == want.max(1))
 
 
-def answers_of(outputs: Mapping[str, NDArray]) -> dict[str, WantedAnswers]:
-    """What the float model says of the rows of each output that has answers."""
-    return {name: WantedAnswers.of(array) for name, array in outputs.items() if has_answers(array)}
+def top1_references(outputs: Mapping[str, NDArray]) -> dict[str, Top1Reference]:
+    """Build the reference of each output that has a top-1 score."""
+    return {name: Top1Reference.of(array) for name, array in outputs.items() if has_top1(array)}
 
 
 @dataclass
-class Margins:
-    """By how much the largest score of every row leads, in the float model, over all runs.
+class Top1Margins:
+    """Collects by how much the largest score of every row leads in the float model.
 
     Attributes:
-        found: By output, float64 arrays [rows, 2]: how far it is ahead of the second, and of the third.
+        by_output: By output, float64 arrays [rows, 2]: how far it is ahead of the second, and of the third.
     """
 
-    found: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    by_output: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
 
     def add(self, outputs: Mapping[str, NDArray]) -> None:
-        """Note those of one run."""
+        """Add the rows of one run."""
         for name, scores in outputs.items():
-            if has_answers(scores):
+            if has_top1(scores):
                 rows = scores[np.isfinite(scores).all(1)]
                 ahead = _differences(np.take_along_axis(rows, _largest(rows, 3), 1), _are_probabilities(rows))
                 two = np.full((len(rows), 2), np.inf)
                 two[:, : ahead.shape[1]] = ahead
-                self.found.setdefault(name, []).append(two)
+                self.by_output.setdefault(name, []).append(two)
 
-    def merge(self, later: Margins) -> None:
-        """Add what later runs gave."""
-        for name, found in later.found.items():
-            self.found.setdefault(name, []).extend(found)
+    def merge(self, later: Top1Margins) -> None:
+        """Add the rows of later runs."""
+        for name, margins in later.by_output.items():
+            self.by_output.setdefault(name, []).extend(margins)
 
-    def share_kept(self, name: str, answers: Answers) -> float | None:
-        """The share of rows that will have their largest score where float has it; None: nothing tells.
+    def predict_agreement(self, name: str, answers: Top1Agreement) -> float | None:
+        """Predict the share of rows that keep their largest score; None where too little is known.
 
         The error of a difference has a normal distribution, as wide as `answers` had it, and an answer stays
         where the largest is still ahead of the second and of the third. Of few rows hardly any has a small
@@ -140,7 +140,7 @@ class Margins:
             name: Of the output.
             answers: On runs of which the quantized model's outputs are known.
         """
-        margins = np.concatenate(self.found.get(name) or [np.zeros((0, 2))])
+        margins = np.concatenate(self.by_output.get(name) or [np.zeros((0, 2))])
         if len(margins) < LEAST_ROWS or not answers.pairs:
             return None
         if not answers.noise:
@@ -153,42 +153,30 @@ class Margins:
 
 
 def _stays(margin: float) -> float:
-    """How probable it is that an error of standard deviation 1 does not exceed `margin`."""
+    """Return the probability that an error of standard deviation 1 does not exceed `margin`."""
     return 0.5 + 0.5 * erf(margin / sqrt(2))
 
 
 def _stays_below(end: float) -> float:
-    """The mean of `_stays` between 0 and `end`: its integral by parts."""
+    """Return the mean of `_stays` between 0 and `end`: its integral by parts."""
     return _stays(end) - (1 - exp(-end * end / 2)) / (end * sqrt(2 * pi)) if end else 0.5
 
 
 def _largest(scores: NDArray, count: int) -> NDArray[np.int64]:
-    """Where the largest of each row are, largest first, at most `count` of them."""
+    """Return the indices of the `count` largest scores of each row, largest first."""
     count = min(count, scores.shape[1])
-    found = np.argpartition(-scores, count - 1, 1)[:, :count]
-    order = np.argsort(-np.take_along_axis(scores, found, 1), 1, kind="stable")
-    return np.take_along_axis(found, order, 1)
-
-
-def _exceeds(margin: float) -> float:
-    """How probable an error of standard deviation 1 exceeds `margin`."""
-    return 0.5 - 0.5 * erf(margin / sqrt(2))
-
-
-def _mean_below(end: float) -> float:
-    """The mean of `_exceeds` between 0 and `end`, its integral by parts."""
-    if not end:
-        return 0.5
-    return _exceeds(end) + (1 - exp(-end * end / 2)) / (end * sqrt(2 * pi))
+    candidates = np.argpartition(-scores, count - 1, 1)[:, :count]
+    order = np.argsort(-np.take_along_axis(scores, candidates, 1), 1, kind="stable")
+    return np.take_along_axis(candidates, order, 1)
 
 
 def _are_probabilities(scores: NDArray) -> bool:
-    """Whether every row adds up to 1, as behind a Softmax; its errors grow with the probability."""
+    """Return whether every row adds up to 1, as behind a Softmax; its errors grow with the probability."""
     return bool((scores >= 0).all() and (abs(scores.sum(1) - 1) < 1e-3).all())
 
 
 def _differences(ordered: NDArray, log: bool) -> NDArray[np.float64]:
-    """How far the first column is ahead of each other one; with `log`, of their logarithms."""
+    """Return how far the first column leads each other one; with `log`, the difference of logarithms."""
     real = ordered.astype(np.float64)
     if log:
         real = np.log(np.maximum(real, _LEAST_PROBABILITY))

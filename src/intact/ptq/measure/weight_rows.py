@@ -1,4 +1,4 @@
-"""Weighted layers as products: for each output, a row of the weight with a row of inputs that it meets."""
+"""Writes weighted layers as matrix products: rows of the weight times rows of inputs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ _PART_BYTES = 2**22
 
 
 def as_rows(node: Node, weight: NDArray) -> NDArray | None:
-    """The weight as [groups, outputs, columns], a view where it can be; None where `node` is no such product.
+    """Return the weight as [groups, outputs, columns], a view where possible; None if `node` is no such
+    product.
 
     Conv [O, C / groups, *kernel], Gemm and MatMul [K, O]; no Gemm with alpha, or of a transposed input.
     """
-    said = ops.read(node)
-    if isinstance(said, ops.Conv):
-        return weight.reshape(said.group, weight.shape[0] // said.group, -1)
-    if weight.ndim != 2 or (isinstance(said, ops.Gemm) and (said.alpha != 1 or said.transA)):
+    op = ops.read(node)
+    if isinstance(op, ops.Conv):
+        return weight.reshape(op.group, weight.shape[0] // op.group, -1)
+    if weight.ndim != 2 or (isinstance(op, ops.Gemm) and (op.alpha != 1 or op.transA)):
         return None
-    if isinstance(said, ops.Gemm) and said.transB:
+    if isinstance(op, ops.Gemm) and op.transB:
         return weight[None]
-    return weight.T[None] if isinstance(said, ops.Gemm | ops.MatMul) else None
+    return weight.T[None] if isinstance(op, ops.Gemm | ops.MatMul) else None
 
 
 def from_rows(node: Node, rows: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """The weight of `shape` whose `as_rows` is `rows`."""
+    """Return the weight of `shape` whose `as_rows` is `rows`."""
     transposed = node.op_type == "MatMul" or (node.op_type == "Gemm" and not ops.Gemm.of(node).transB)
     return rows[0].T if transposed else rows.reshape(shape)
 
 
-class InputsMet:
-    """What rows of a layer's weight meet in its input, at some of the places where they are multiplied.
+class InputRows:
+    """Gathers the input rows that a layer multiplies with rows of its weight, at some positions.
 
     Args:
         node: A layer that `as_rows` knows.
@@ -48,21 +49,24 @@ class InputsMet:
     def __init__(self, node: Node, kernel: tuple[int, ...], most: int) -> None:
         self._conv = ops.Conv.of(node) if node.op_type == "Conv" else None
         self._kernel, self._most = kernel, most
-        self._known: tuple[tuple[int, ...], _Places] | None = None  # the last shape's: few are unlike it
+        self._cached_places: tuple[tuple[int, ...], _Places] | None = (
+            None  # the last shape's: few are unlike it
+        )
 
     def __call__(self, x: NDArray) -> Iterator[NDArray[np.float32]]:
-        """Some groups after the other of an input that is not empty: float32 [groups, positions, columns].
+        """Yield some groups after the other of an input that is not empty: float32 [groups, positions,
+        columns].
 
         There are `most` positions or fewer. A part has `_PART_BYTES`, about: windows hold a pixel many times.
         """
         if self._conv is None:
             flat = x.reshape(1, -1, x.shape[-1])
-            yield flat[:, _spaced(flat.shape[1], self._most)].astype(np.float32, copy=False)
+            yield flat[:, _even_positions(flat.shape[1], self._most)].astype(np.float32, copy=False)
             return
-        known = self._known
-        if known is None or known[0] != x.shape:
-            self._known = known = x.shape, self._places(self._conv, x.shape)
-        at, groups = known[1], self._conv.group
+        cached = self._cached_places
+        if cached is None or cached[0] != x.shape:
+            self._cached_places = cached = x.shape, self._places(self._conv, x.shape)
+        at, groups = cached[1], self._conv.group
         dense, each = np.ascontiguousarray(to_float32(x)), x.shape[1] // groups  # channels of a group
         step = max(1, _PART_BYTES // (each * at.size * dense.itemsize))
         for first in range(0, groups, step):
@@ -77,7 +81,7 @@ class InputsMet:
         around = list(zip(pads[:rank], pads[rank:], strict=True))
         counts = Window.of(kernel, rank, strides, around, dilations).positions(sizes)
         places = (shape[0], *counts)
-        sample, *at = np.unravel_index(_spaced(int(np.prod(places)), self._most), places)
+        sample, *at = np.unravel_index(_even_positions(int(np.prod(places)), self._most), places)
         pixels, inside = np.zeros((len(sample), 1), np.intp), np.ones((len(sample), 1), bool)
         for axis, (size, k, stride, dilation) in enumerate(
             zip(sizes, kernel, strides, dilations, strict=True)
@@ -96,5 +100,5 @@ _Places = NDArray[np.int64]
 """Where windows lie, [positions, taps]."""
 
 
-def _spaced(count: int, most: int) -> NDArray[np.intp]:
+def _even_positions(count: int, most: int) -> NDArray[np.intp]:
     return np.linspace(0, count - 1, min(count, most)).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Activations of 16 bits in front of weights that keep their 8.
+"""Gives 16-bit inputs to layers whose weights stay in 8 bits.
 
 A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes about twice as long
 as with one, where floats take twenty times (docs/decisions/0043-two-bytes.md). The pair stands right in front
@@ -16,12 +16,12 @@ from intact.calib.amax import Stats
 from intact.graph import Node, is_op, ops
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_targets import Target
-from intact.ptq.stages.int16_activations import Unit, note_reasons, said_of, wide_activation
+from intact.ptq.stages.int16_activations import Unit, note_reasons, wide_activation, with_reason
 
 
 @dataclass
 class WideReads:
-    """Where pairs of 16 bits stand for one unit.
+    """Lists the reads of one unit that get 16-bit pairs.
 
     Attributes:
         readers: By tensor, the (node, index) that multiply it.
@@ -33,7 +33,7 @@ class WideReads:
 
 
 class WideUnits:
-    """What of a model can have 16 bits.
+    """Finds the units of a model that can have 16 bits.
 
     Args:
         state: In front of the pairs.
@@ -52,53 +52,61 @@ class WideUnits:
         self._paired = {target.site.value for target in state.activations}
 
     def reads(self, unit: Unit) -> WideReads | None:
-        """Where pairs of 16 bits would stand; None where no layer reads any, or one needs others."""
+        """Return where 16-bit pairs would stand; None where no layer can read them, or one needs other inputs
+        too.
+        """
         if unit not in self._known:
             self._known[unit] = self._reads(unit)
         return self._known[unit]
 
     def _reads(self, unit: Unit) -> WideReads | None:
-        found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
+        wide_reads, parts = WideReads(), dict[str, dict[int, list[Target]]]()
         for target in self._targets[unit.key]:
-            self._follow(target.site.value, target.readers, [target], found, parts)
+            self._follow(target.site.value, target.readers, [target], wide_reads, parts)
         while whole := [name for name, read in parts.items() if len(read) == len(self._nodes[name].inputs)]:
             for name in whole:
                 sources = [target for part in parts.pop(name).values() for target in part]
-                self._follow_made(self._nodes[name], sources, found, parts)
-        return found if found.readers and not parts else None
+                self._follow_made(self._nodes[name], sources, wide_reads, parts)
+        return wide_reads if wide_reads.readers and not parts else None
 
     def _follow(
         self,
         value: str,
         uses: Iterable[tuple[str, int]],
         sources: list[Target],
-        found: WideReads,
+        wide_reads: WideReads,
         parts: dict[str, dict[int, list[Target]]],
     ) -> None:
-        """The layers that read `value`, also behind what moves it; a Concat waits for all that it joins."""
+        """Find the layers that read `value`, also behind moving operators; a Concat waits for all its
+        inputs.
+        """
         for name, index in uses:
             node = self._nodes.get(name)
             if name in self.layers and index == 0:
-                readers = found.readers.setdefault(value, [])
+                readers = wide_reads.readers.setdefault(value, [])
                 if (name, index) not in readers:
                     readers.append((name, index))
-                    found.sources[value] = sources
+                    wide_reads.sources[value] = sources
             elif is_op(node, "Concat"):
                 parts.setdefault(name, {})[index] = sources
             elif node is not None and ops.may_move(node) and index == 0:
-                self._follow_made(node, sources, found, parts)
+                self._follow_made(node, sources, wide_reads, parts)
 
     def _follow_made(
-        self, node: Node, sources: list[Target], found: WideReads, parts: dict[str, dict[int, list[Target]]]
+        self,
+        node: Node,
+        sources: list[Target],
+        wide_reads: WideReads,
+        parts: dict[str, dict[int, list[Target]]],
     ) -> None:
-        for made in node.outputs:
-            if made.name not in self._paired:
-                uses = [(use.node.name or "", use.idx) for use in made.uses()]
-                self._follow(made.name or "", uses, sources, found, parts)
+        for output in node.outputs:
+            if output.name not in self._paired:
+                uses = [(use.node.name or "", use.idx) for use in output.uses()]
+                self._follow(output.name or "", uses, sources, wide_reads, parts)
 
 
 def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
-    """`state` with 16 bits for what layers multiply of some units; its ranges are still to be chosen.
+    """Return `state` with 16-bit inputs for some units; ranges must be chosen again.
 
     Args:
         state: In front of the pairs; its opset must have such codes.
@@ -107,7 +115,7 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
     assert state.calibration is not None
     wide, keys = WideUnits(state), {unit.key for unit in why}
     units = {unit.key: unit for unit in why}  # that are still to come
-    targets, known, reasons = list[Target](), dict(state.calibration), dict(state.bits16)
+    targets, statistics, reasons = list[Target](), dict(state.calibration), dict(state.bits16)
     for target in state.targets:
         if target.site.role == "weight" or target.key not in keys:
             targets.append(target)
@@ -122,25 +130,27 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
             widened = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
             targets.append(widened)
             reasons[widened.key] = why[unit]
-            if value not in known:
-                known[value] = _merged(state.calibration, sources)
-    said_by_node = {node: f"inputs of 16 bits: {said}" for unit, said in why.items() for node in unit.nodes}
-    layers = tuple(said_of(layer, said_by_node, wide.layers) for layer in state.placement.layers)
+            if value not in statistics:
+                statistics[value] = _merge_statistics(state.calibration, sources)
+    reason_by_node = {
+        node: f"inputs of 16 bits: {reason}" for unit, reason in why.items() for node in unit.nodes
+    }
+    layers = tuple(with_reason(layer, reason_by_node, wide.layers) for layer in state.placement.layers)
     model = state.model.clone()
-    note_reasons(model, said_by_node)
+    note_reasons(model, reason_by_node)
     return replace(
         state, model=model, targets=tuple(targets), bits16=reasons,
         placement=replace(state.placement, layers=layers),
-        calibration=Calibration(known, state.calibration.provenance),
+        calibration=Calibration(statistics, state.calibration.provenance),
     )  # fmt: skip
 
 
-def _merged(calibration: Calibration, sources: Iterable[Target]) -> Stats:
-    """The statistics of what joins some tensors."""
-    first, *others = dict.fromkeys(target.site.value for target in sources)
+def _merge_statistics(calibration: Calibration, sources: Iterable[Target]) -> Stats:
+    """Merge the statistics of tensors that are joined into one."""
+    first, *further = dict.fromkeys(target.site.value for target in sources)
     stats = calibration[first]
-    if others:
+    if further:
         stats = deepcopy(stats)
-        for name in others:
+        for name in further:
             stats.merge(calibration[name])  # type: ignore[arg-type]
     return stats

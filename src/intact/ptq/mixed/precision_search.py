@@ -1,4 +1,4 @@
-"""Which units get 16 bits or stay in float: those whose error in 8 bits is the largest for their time.
+"""Chooses which units get 16 bits or stay in float, by error saved per predicted time.
 
 A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in
 groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import Literal
 
-from intact.ptq.analysis.group_screening import screened
+from intact.ptq.analysis.group_screening import screen_groups
 from intact.ptq.analysis.model_segments import Read
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
@@ -39,7 +39,7 @@ _SLACK = 1.5  # times that, where errors of units alone are added up to tell it
 
 @dataclass(frozen=True)
 class Cost:
-    """What a form of some units leaves of their error, and takes more, as a part of the model's time."""
+    """Holds the error that a format leaves in a unit, and the extra time as a part of the model's time."""
 
     error: float
     time: float
@@ -47,7 +47,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class UnitGroup:
-    """Units that were measured together.
+    """Holds the measured error of units that were quantized together, and the cost of other formats.
 
     Attributes:
         units: Which.
@@ -60,17 +60,17 @@ class UnitGroup:
     forms: dict[Form, Cost]
 
     def reason(self, least: float, form: Form, by: str = "the float budget") -> str:
-        """Why they have that form: `by` chose it, as an output has `least` dB."""
-        who = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
+        """Explain why the units have that format: `by` chose it because an output has `least` dB."""
+        units = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
         return (
-            f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {who} alone in 8 bits "
+            f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {units} alone in 8 bits "
             f"{-10 * log10(self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
         )
 
 
 @dataclass(frozen=True)
-class Raise:
-    """One group gets another form.
+class PrecisionStep:
+    """Describes one group that gets another format.
 
     Attributes:
         group, form: Which.
@@ -84,8 +84,10 @@ class Raise:
     time: float
 
 
-def raises(groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool = False) -> list[Raise]:
-    """Step by step what takes the most error off for its time.
+def greedy_steps(
+    groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool = False
+) -> list[PrecisionStep]:
+    """Return steps that raise precision, at each point the one that saves the most error for its time.
 
     Args:
         groups: Measured.
@@ -94,60 +96,59 @@ def raises(groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool =
     """
     now = [Cost(group.error, 0.0) for group in groups]
     first = [{"16 bits"} & group.forms.keys() if by_turns else set() for group in groups]
-    found, left = list[Raise](), budget
+    steps, left = list[PrecisionStep](), budget
     while True:
         fitting = [
-            (index, Raise(group, form, now[index].error - cost.error, cost.time - now[index].time))
+            (index, PrecisionStep(group, form, now[index].error - cost.error, cost.time - now[index].time))
             for index, group in enumerate(groups) for form, cost in group.forms.items()
             if cost.error < now[index].error and 0 <= cost.time - now[index].time <= left
             and first[index] <= {form}
         ]  # fmt: skip
         if not fitting:
-            return found
-        index, best = max(fitting, key=lambda one: one[1].gain / max(one[1].time, _LEAST))
+            return steps
+        index, best = max(fitting, key=lambda candidate: candidate[1].gain / max(candidate[1].time, _LEAST))
         now[index], first[index] = groups[index].forms[best.form], set()
-        found.append(best)
+        steps.append(best)
         left -= best.time
 
 
-def worth(steps: Sequence[Raise], total: float) -> int:
-    """How many of `steps`, from the first on, are worth their time: those that make
-    ``log2(errors before / errors behind) - time / 0.1`` the largest.
+def count_worthwhile(steps: Sequence[PrecisionStep], total: float) -> int:
+    """Count the first steps that maximize ``log2(errors before / errors behind) - time / 0.1``.
 
     Args:
-        steps: See `raises`.
+        steps: See `greedy_steps`.
         total: The errors of all groups.
     """
     most, best, left, spent = 0.0, 0, total, 0.0
-    for number, one in enumerate(steps, 1):
-        left, spent = left - one.gain, spent + one.time
+    for number, step in enumerate(steps, 1):
+        left, spent = left - step.gain, spent + step.time
         if (now := log2(total / max(left, total * _LEAST)) - spent / _HALVES) > most:
             most, best = now, number
     return best
 
 
-def within(groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> list[Raise]:
-    """The steps that are worth their time, where so much may be spent.
+def affordable_steps(groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> list[PrecisionStep]:
+    """Return the steps that are worth their time within `budget`.
 
     Args:
         groups: Measured.
         budget: The most time, together.
         error: Of the outputs, where there are units in none of the groups.
     """
-    steps = raises(groups, budget)
-    return steps[: worth(steps, max(error, sum(group.error for group in groups)))]
+    steps = greedy_steps(groups, budget)
+    return steps[: count_worthwhile(steps, max(error, sum(group.error for group in groups)))]
 
 
-def forms_of(steps: Sequence[Raise]) -> dict[Form, dict[Unit, UnitGroup]]:
-    """The forms that `steps` lead to, by unit."""
-    found: dict[Form, dict[Unit, UnitGroup]] = {"16 bits": {}, "float": {}}
-    for group, form in {id(one.group): (one.group, one.form) for one in steps}.values():
-        found[form] |= dict.fromkeys(group.units, group)
-    return found
+def forms_of(steps: Sequence[PrecisionStep]) -> dict[Form, dict[Unit, UnitGroup]]:
+    """Return the formats that `steps` lead to, by unit."""
+    forms: dict[Form, dict[Unit, UnitGroup]] = {"16 bits": {}, "float": {}}
+    for group, form in {id(step.group): (step.group, step.form) for step in steps}.values():
+        forms[form] |= dict.fromkeys(group.units, group)
+    return forms
 
 
-def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[Raise], error: float = 0.0) -> bool:
-    """Whether `steps` leave so much that the errors of all can hardly fall as far as they must.
+def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], error: float = 0.0) -> bool:
+    """Return whether `steps` leave so much error that the model can hardly become clearly better.
 
     Args:
         groups: Measured, or what they may be at best.
@@ -158,13 +159,13 @@ def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[Raise], error: floa
     return total - sum(step.gain for step in steps) > _SLACK * _PAYS * total
 
 
-def pays(before: float, after: float) -> bool:
-    """Whether a model is clearly better than the one `before`: by the errors of their outputs."""
+def is_clearly_better(before: float, after: float) -> bool:
+    """Return whether the error `after` is at most half of that `before`."""
     return after <= _PAYS * before
 
 
 class UnitTrials(ABC):
-    """Measures units of a model, whatever runs it.
+    """Measures units of a model; subclasses run it.
 
     Args:
         predicted: Times.
@@ -176,29 +177,29 @@ class UnitTrials(ABC):
 
     @abstractmethod
     def can_widen(self, unit: Unit) -> bool:
-        """Whether a unit can have 16 bits."""
+        """Return whether a unit can have 16 bits."""
 
     @abstractmethod
     def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> Sequence[float]:
-        """Of the outputs, see `evaluator.relative`, with one part alone in 8 bits each time.
+        """Return the relative error of the outputs with each part alone in 8 bits.
 
         Args:
             parts: Units that are quantized together.
             weights: With those that multiply them.
         """
 
-    def measured(
-        self, units: Sequence[Unit], trials: int = TRIALS, seen: float = 0.01, budget: float = inf,
+    def measure(
+        self, units: Sequence[Unit], trials: int = TRIALS, least_share: float = 0.01, budget: float = inf,
         error: float = 0.0,
     ) -> list[UnitGroup]:  # fmt: skip
-        """The errors and times of `units`, each alone or with neighbours that can have the same forms.
+        """Measure the errors and times of `units`, alone or with neighbours that can have the same formats.
 
         None where 16 bits would not pay even if they left nothing of any group's error.
 
         Args:
             units: One or more.
             trials: At most so many, and as many again where 16 bits could help.
-            seen: Of the errors of all; only float is offered to what has less.
+            least_share: Of the errors of all; only float is offered to what has less.
             budget: The most time that may be spent; infinity: whether it pays is not asked.
             error: Of the outputs, where there are more units than these.
         """
@@ -207,22 +208,22 @@ class UnitTrials(ABC):
         def measure(groups: Sequence[range]) -> Sequence[float]:
             return self.errors([units[group.start : group.stop] for group in groups], True)
 
-        found = screened(len(units), trials, measure)
-        parts = [tuple(units[group.start : group.stop]) for group in found]
-        least = seen * sum(group.error for group in found)
-        asked = [
-            part for part, group in zip(parts, found, strict=True)
+        screened_groups = screen_groups(len(units), trials, measure)
+        parts = [tuple(units[group.start : group.stop]) for group in screened_groups]
+        least = least_share * sum(group.error for group in screened_groups)
+        widenable = [
+            part for part, group in zip(parts, screened_groups, strict=True)
             if group.error >= least and all(self.can_widen(unit) for unit in part)
         ]  # fmt: skip
         if budget < inf:  # 16 bits leave nothing at best
-            both = list(zip(parts, found, strict=True))
-            best = [UnitGroup(p, g.error, self._forms(p, g.error, g.error)) for p, g in both]
-            if is_hopeless(best, within(best, budget, error), error):
+            pairs = list(zip(parts, screened_groups, strict=True))
+            best = [UnitGroup(p, g.error, self._forms(p, g.error, g.error)) for p, g in pairs]
+            if is_hopeless(best, affordable_steps(best, budget, error), error):
                 return []
-        alone = dict(zip(asked, self.errors(asked, False), strict=True)) if asked else {}
+        alone = dict(zip(widenable, self.errors(widenable, False), strict=True)) if widenable else {}
         return [
             UnitGroup(part, group.error, self._forms(part, group.error, alone.get(part)))
-            for part, group in zip(parts, found, strict=True)
+            for part, group in zip(parts, screened_groups, strict=True)
         ]
 
     def _forms(self, part: Sequence[Unit], error: float, alone: float | None) -> dict[Form, Cost]:
@@ -234,14 +235,16 @@ class UnitTrials(ABC):
         return forms
 
     def time(self, units: Sequence[Unit], form: Form) -> float:
-        """What these take more in a form, as a part of the model's time; infinity: they cannot have it."""
+        """Return the extra time of a format as a part of the model's time; infinity where it is not
+        possible.
+        """
         if form == "float":
-            return self._predicted.added(units)
-        return self._predicted.added(units, self._wide) if all(map(self.can_widen, units)) else inf
+            return self._predicted.added_time(units)
+        return self._predicted.added_time(units, self._wide) if all(map(self.can_widen, units)) else inf
 
 
 class FileTrials(UnitTrials):
-    """Measures units of a model in a file.
+    """Measures units of an ONNX model.
 
     Args:
         before: In front of the pairs.
@@ -256,14 +259,16 @@ class FileTrials(UnitTrials):
         self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:RUNS])
 
     def can_widen(self, unit: Unit) -> bool:
+        """Return whether all readers of a unit can take 16 bits."""
         return self._units is not None and self._units.reads(unit) is not None
 
     def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
+        """Return the relative error of the outputs with each part alone in 8 bits."""
         reads = [frozenset().union(*(self._reads(unit, weights) for unit in part)) for part in parts]
-        return self._sweep.measure([Trial(one) for one in reads])
+        return self._sweep.measure([Trial(group_reads) for group_reads in reads])
 
     def _reads(self, unit: Unit, weights: bool) -> frozenset[Read]:
-        """What is quantized of a unit: its tensors, and the weights that multiply them."""
+        """Return the quantized reads of a unit: its tensors and the weights that multiply them."""
         activations = [read for t in self._state.activations if t.key == unit.key for read in t.readers]
         if not weights:
             return frozenset(activations)

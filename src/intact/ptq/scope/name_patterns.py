@@ -1,4 +1,4 @@
-"""Which nodes the names and patterns of a user mean: those of the file, and what they became."""
+"""Resolves the user's name patterns to nodes of the file, and to what these nodes became."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NodeNames = Mapping[str, str]
 
 
 def node_names(model: Model) -> dict[str, str]:
-    """The nodes of `model` and of its subgraphs."""
+    """Return the nodes of `model` and of its subgraphs."""
     return {node.name or "": node.op_type for node in model.graph.all_nodes()}
 
 
@@ -41,10 +41,10 @@ class NameResolver:
         self._tensors = dict.fromkeys(value.name or "" for value in values)
         self._origins = {name: origin for name in self._now if (origin := self._origin(name))}
 
-    def resolved(
+    def resolve(
         self, where: str, patterns: Iterable[str], *, tensors: bool = False
     ) -> dict[str, tuple[str, ...]]:
-        """The patterns for ``fnmatch`` over the names and operator types of now, by the user's own.
+        """Map each pattern to `fnmatch` patterns over the current names and operator types.
 
         Before: ``"Einsum"`` where the Einsum "mix" became a MatMul.  After: ``"Einsum", "mix"``.
 
@@ -61,11 +61,11 @@ class NameResolver:
         names = [*self._now, *self._now.values(), *self.before, *self.before.values()]
         names += self._tensors if tensors else ()
         if ends := ends_of_path(pattern, names):
-            return self._between(where, pattern, *ends)
-        one = exact(pattern, frozenset(names))
-        here = {name for name, kind in self._now.items() if _fits(one, (name, kind))}
-        there = {name for name, kind in self.before.items() if _fits(one, (name, kind))}
-        fits_tensor = tensors and _fits(one, self._tensors)
+            return self._nodes_on_paths(where, pattern, *ends)
+        exact_pattern = exact(pattern, frozenset(names))
+        here = {name for name, kind in self._now.items() if _fits(exact_pattern, (name, kind))}
+        there = {name for name, kind in self.before.items() if _fits(exact_pattern, (name, kind))}
+        fits_tensor = tensors and _fits(exact_pattern, self._tensors)
         became = [name for name, origin in self._origins.items() if origin in there and name not in here]
         if not (here or there or fits_tensor):
             what = "node, operator or tensor" if tensors else "node or operator"
@@ -73,21 +73,23 @@ class NameResolver:
         if not (here or became or fits_tensor):
             gone = ", ".join(f"'{name}'" for name in sorted(there)[:3])
             self.warnings.append(f"{where}: {pattern!r} changes nothing: {gone} was folded away")
-        return (one, *map(escape, became))
+        return (exact_pattern, *map(escape, became))
 
-    def _between(self, where: str, pattern: str, start: str, end: str) -> tuple[str, ...]:
-        """Patterns for the nodes on every path from what `start` fits to what `end` fits, these included."""
+    def _nodes_on_paths(self, where: str, pattern: str, start: str, end: str) -> tuple[str, ...]:
+        """Return the patterns for the nodes on every path from what `start` fits to what `end` fits, these
+        included.
+        """
         graph, fitting = self.model.graph, []
-        for one in (start, end):
-            found = self._resolve(where, one, False)
-            fitting.append([n for n in graph if any(_fits(p, (n.name or "", n.op_type)) for p in found)])
-        between = nodes_between(graph, *fitting)
-        if not between:
+        for end_pattern in (start, end):
+            patterns = self._resolve(where, end_pattern, False)
+            fitting.append([n for n in graph if any(_fits(p, (n.name or "", n.op_type)) for p in patterns)])
+        nodes = nodes_between(graph, *fitting)
+        if not nodes:
             raise no_path(where, pattern)
-        return tuple(escape(node.name or "") for node in between)
+        return tuple(escape(node.name or "") for node in nodes)
 
     def _origin(self, name: str) -> str:
-        """The node of the file that `name` was made of; "" where nothing tells."""
+        """Return the node of the file that `name` was made of; "" where nothing tells."""
         parts = name.split(".")
         starts = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
         return next((start for start in starts if start in self.before), "")
@@ -95,7 +97,7 @@ class NameResolver:
 
 @dataclass(frozen=True)
 class ResolvedNames:
-    """What a user's patterns mean.
+    """Holds settings whose patterns were resolved.
 
     Attributes:
         settings: With patterns for what the model consists of now.
@@ -109,29 +111,33 @@ class ResolvedNames:
 
 
 def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> ResolvedNames:
-    """`settings` with patterns for what `model` consists of now.
+    """Return `settings` with patterns for what `model` consists of now.
 
     Raises:
         QuantValueError: A pattern fits nothing.
     """
     resolver = NameResolver(before, model)
     include, exclude = (
-        _flat(resolver.resolved(name, getattr(settings, name))) for name in ("include", "exclude")
+        _flat(resolver.resolve(name, getattr(settings, name))) for name in ("include", "exclude")
     )
-    wanted = settings.overrides or {}
-    patterns = resolver.resolved("overrides", wanted, tensors=True)
-    overrides = {one: wanted[asked] for asked, found in patterns.items() for one in found}
+    user_overrides = settings.overrides or {}
+    patterns = resolver.resolve("overrides", user_overrides, tensors=True)
+    overrides = {
+        resolved_pattern: user_overrides[user_pattern]
+        for user_pattern, resolved in patterns.items()
+        for resolved_pattern in resolved
+    }
     bits16 = settings.bits16
     if not isinstance(bits16, str):
-        bits16 = _flat(resolver.resolved("bits16", bits16, tensors=True))
-    found = replace(
+        bits16 = _flat(resolver.resolve("bits16", bits16, tensors=True))
+    resolved = replace(
         settings, include=include, exclude=exclude, overrides=overrides or settings.overrides, bits16=bits16
     )
-    return ResolvedNames(found, patterns, resolver.warnings)
+    return ResolvedNames(resolved, patterns, resolver.warnings)
 
 
-def _flat(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one for patterns in found.values() for one in patterns))
+def _flat(patterns_by_user: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern for resolved in patterns_by_user.values() for pattern in resolved))
 
 
 def _fits(pattern: str, names: Iterable[str]) -> bool:

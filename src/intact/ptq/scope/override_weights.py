@@ -1,4 +1,4 @@
-"""What overrides ask for beyond what placement decides: tables in codes, and settings that change nothing."""
+"""Handles overrides beyond placement: tables stored in codes, and overrides that change nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = "overrides store its table in codes; what it looks up is float"
 
 
 def table_sites(model: Model, overrides: Overrides | None, barred: Sequence[str] = ()) -> list[Site]:
-    """The constant tables of Gathers whose weights overrides give a format, each with one scale.
+    """Return the constant tables of Gathers whose weights an override gives a format, each with one scale.
 
     Before: ``E -> Gather``, a table of float32.  After: ``E codes -> DequantizeLinear -> Gather``.
 
@@ -29,11 +29,11 @@ def table_sites(model: Model, overrides: Overrides | None, barred: Sequence[str]
     constants, sites = Constants(model.graph), list[Site]()
     for node in model.graph:
         value = node.inputs[0] if is_op(node, "Gather") else None
-        asked = value is not None and _first(overrides or {}, node, value.name or "")
-        if value is None or not value.name or not asked or not _gives_weights(asked):
+        override = value is not None and _first(overrides or {}, node, value.name or "")
+        if value is None or not value.name or not override or not _gives_weights(override):
             continue
         array = constants(value)
-        excluded = any(_fits(one, (node.name or "", node.op_type)) for one in barred)
+        excluded = any(_fits(pattern, (node.name or "", node.op_type)) for pattern in barred)
         if array is not None and array.dtype.kind == "f" and array.ndim > 1 and not excluded:
             reader = node.name or "", 0
             sites.append(Site(value.name, (reader,), "weight", None, -10_000 - len(sites), TABLE))
@@ -41,7 +41,7 @@ def table_sites(model: Model, overrides: Overrides | None, barred: Sequence[str]
 
 
 def with_table_reasons(placed: Placement, tables: Sequence[Site]) -> list[Layer]:
-    """The layers of `placed`; those that look up a table in codes say so."""
+    """Return the layers of `placed`, with a reason for those that look up a table in codes."""
     nodes = {name for site in tables for name, _ in site.readers}
     return [replace(layer, reason=TABLE) if layer.name in nodes else layer for layer in placed.layers]
 
@@ -50,7 +50,7 @@ def idle_overrides(
     model: Model, groups: Mapping[str, Sequence[str]], overrides: Overrides, targets: Sequence[Target],
     layers: Sequence[Layer],
 ) -> list[str]:  # fmt: skip
-    """Warnings of overrides that change nothing, as nothing that they fit is quantized.
+    """Return warnings about overrides that change nothing, because nothing they match is quantized.
 
     Args:
         model: Float.
@@ -61,35 +61,37 @@ def idle_overrides(
         QuantValueError: One of them names a node or tensor itself, and none puts a layer in float; has the
             reason why it stays in float.
     """
-    nodes, found = {node.name or "": node for node in model.graph.all_nodes()}, list[str]()
+    nodes, warnings = {node.name or "": node for node in model.graph.all_nodes()}, list[str]()
     tensors = {v.name for node in nodes.values() for v in (*node.inputs, *node.outputs) if v is not None}
     main = {node.name or "" for node in model.graph}
-    quantized = quantized_names(targets, nodes)
+    quantized_names = names_of_quantized(targets, nodes)
     reasons = {node: layer.reason for layer in layers for node in layer.nodes if layer.precision == "float"}
     # A layer in float takes what it shares a tensor with along: these two wishes of the user's meet.
     any_float = any("float" in settings.values() for settings in overrides.values())
-    for asked, patterns in groups.items():
+    for user_pattern, patterns in groups.items():
         is_float = "float" in overrides[patterns[0]].values()
-        if is_float or any(_fits(one, quantized) for one in patterns):
+        if is_float or any(_fits(pattern, quantized_names) for pattern in patterns):
             continue
-        if asked not in main and asked not in tensors:
-            if asked not in nodes:  # else it is in a branch
-                found.append(f"overrides: {asked!r} changes nothing: no tensor that it fits is quantized")
+        if user_pattern not in main and user_pattern not in tensors:
+            if user_pattern not in nodes:  # else it is in a branch
+                warnings.append(
+                    f"overrides: {user_pattern!r} changes nothing: no tensor that it fits is quantized"
+                )
             continue
-        reason = reasons.get(asked, "no tensor of it is quantized")
+        reason = reasons.get(user_pattern, "no tensor of it is quantized")
         if any_float:
-            found.append(f"overrides: {asked!r} changes nothing: {reason}")
+            warnings.append(f"overrides: {user_pattern!r} changes nothing: {reason}")
             continue
         raise QuantValueError(
-            f"overrides[{asked!r:.60}]",
+            f"overrides[{user_pattern!r:.60}]",
             f"settings that change nothing: {reason}",
             "a layer or tensor that is quantized", "leave it out; `intact explain` shows what is quantized",
         )  # fmt: skip
-    return found
+    return warnings
 
 
-def quantized_names(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set[str]:
-    """Nodes that read what is quantized, their operators, the tensors, and nodes that these come through.
+def names_of_quantized(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set[str]:
+    """Return the names that an override can match: readers of quantized tensors, operators, tensors.
 
     An override of any other name changes nothing.
 
@@ -114,12 +116,12 @@ def quantized_names(targets: Sequence[Target], nodes: Mapping[str, Node]) -> set
 
 def _first(overrides: Overrides, node: Node, tensor: str) -> Mapping[str, Any]:
     names = (node.name or "", node.op_type, tensor)
-    return next((asked for pattern, asked in overrides.items() if _fits(pattern, names)), {})
+    return next((override for pattern, override in overrides.items() if _fits(pattern, names)), {})
 
 
-def _gives_weights(asked: Mapping[str, Any]) -> bool:
-    return ("weights" in asked or "format" in asked) and "float" not in (
-        asked.get("weights"), asked.get("format"),
+def _gives_weights(override: Mapping[str, Any]) -> bool:
+    return ("weights" in override or "format" in override) and "float" not in (
+        override.get("weights"), override.get("format"),
     )  # fmt: skip
 
 

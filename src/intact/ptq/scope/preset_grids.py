@@ -1,4 +1,4 @@
-"""Grids that are given and not chosen: by hand in `overrides`, by a file's own pairs, by stored ranges."""
+"""Grids that are preset instead of chosen: from `overrides`, from a file's own pairs, from stored ranges."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from intact.errors import QuantValueError
 from intact.graph import Stripped
 from intact.spec import Format, QuantSpec, is_whole
 
-GIVEN = "given"
+PRESET = "given"
 """What results call the method of such a tensor."""
 KEYS = ("scale", "zero_point", "range")
 _NUDGES = 5
 
 
 @dataclass(frozen=True)
-class GivenGrid:
-    """The range of a tensor, exact: no method and no rounding of scales changes it.
+class PresetGrid:
+    """Holds an exact range; no method and no scale rounding changes it.
 
     Attributes:
         low, high: Ends of each granule.
@@ -41,25 +41,25 @@ class GivenGrid:
 
     @property
     def ends(self) -> Ends:
-        """As `make_mark` takes them."""
+        """The range as `make_mark` takes it."""
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
         return (low.reshape(()), high.reshape(())) if self.axis is None else (low, high)
 
 
-def grid_by_hand(wanted: Mapping[str, Any], format: str) -> GivenGrid | None:
-    """The grid of an entry of overrides; None where it names none of `KEYS`.
+def grid_by_hand(entry: Mapping[str, Any], format: str) -> PresetGrid | None:
+    """Return the grid of an entry of overrides; None where it names none of `KEYS`.
 
     Raises:
         QuantValueError: A value that no grid of `format` has, or two that contradict each other.
     """
-    if not any(key in wanted for key in KEYS):
+    if not any(key in entry for key in KEYS):
         return None
-    if "range" in wanted:
-        if len([key for key in KEYS if key in wanted]) > 1:
+    if "range" in entry:
+        if len([key for key in KEYS if key in entry]) > 1:
             raise QuantValueError("range", "a scale beside it", "one of the two", "leave one out")
-        low, high = _range(wanted["range"])
-        return GivenGrid((low,), (high,), symmetric=low == -high)
-    scale, zero = wanted.get("scale"), wanted.get("zero_point", 0)
+        low, high = _range(entry["range"])
+        return PresetGrid((low,), (high,), symmetric=low == -high)
+    scale, zero = entry.get("scale"), entry.get("zero_point", 0)
     limits = QuantSpec(Format.parse(format), symmetric=False)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < np.float32(scale) < np.inf:
         raise QuantValueError(
@@ -73,7 +73,7 @@ def grid_by_hand(wanted: Mapping[str, Any], format: str) -> GivenGrid | None:
 
 def _range(value: Any) -> tuple[float, float]:
     numbers = list(value) if isinstance(value, (list, tuple)) else []
-    real = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in numbers)
+    real = all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in numbers)
     fits = len(numbers) == 2 and real and bool(np.isfinite(np.array(numbers, np.float32)).all())
     if not fits or numbers[0] > numbers[1]:
         raise QuantValueError(
@@ -82,34 +82,34 @@ def _range(value: Any) -> tuple[float, float]:
     return min(float(numbers[0]), 0.0), max(float(numbers[1]), 0.0)
 
 
-def grids_of_pairs(stripped: Mapping[str, Stripped]) -> dict[str, GivenGrid]:
-    """The grids that the pairs of a file say, by tensor; those of blocks and floats are left to be chosen."""
-    found = {}
-    for name, one in stripped.items():
-        spec = one.spec
+def grids_of_pairs(stripped: Mapping[str, Stripped]) -> dict[str, PresetGrid]:
+    """Return the grids of a file's own pairs by tensor, without those of blocks and floats."""
+    grids = {}
+    for name, pair in stripped.items():
+        spec = pair.spec
         if spec.format.is_float or spec.block_size is not None or isinstance(spec.axis, tuple):
             continue
-        grid = _grid(one.scale, one.zero_point, spec.format.name, spec.axis)
+        grid = _grid(pair.scale, pair.zero_point, spec.format.name, spec.axis)
         if grid is not None:
-            found[name] = grid
-    return found
+            grids[name] = grid
+    return grids
 
 
-def grids_of_ranges(calibration: Calibration) -> dict[str, GivenGrid]:
-    """The ranges of stored statistics without a histogram, by tensor: as they are, whatever the method."""
-    found = {}
+def grids_of_ranges(calibration: Calibration) -> dict[str, PresetGrid]:
+    """Return stored ranges without a histogram by tensor; no method changes them."""
+    grids = {}
     for name, stats in calibration.items():
         if not isinstance(stats, Range) or stats.min.ndim:
             continue
         low, high = min(float(stats.min), 0.0), max(float(stats.max), 0.0)
-        found[name] = GivenGrid((low,), (high,), symmetric=low == -high)
-    return found
+        grids[name] = PresetGrid((low,), (high,), symmetric=low == -high)
+    return grids
 
 
 def _grid(
     scale: NDArray[np.float32], zero: NDArray[np.int32], format: str, axis: int | None
-) -> GivenGrid | None:
-    """The range that gives exactly this grid; None where float32 has none."""
+) -> PresetGrid | None:
+    """Return the range that gives exactly this grid; None where float32 has none."""
     symmetric = not zero.any()
     spec = QuantSpec(Format.parse(format), axis=axis, symmetric=symmetric)
     low, high = (np.array(end) for end in numerics.representable_range(scale, zero, spec))
@@ -128,7 +128,7 @@ def _grid(
         low = -high if symmetric and spec.qmin < 0 else low
     if not np.isfinite(high).all() or not _gives(low, high, scale, zero, spec).all():
         return None
-    return GivenGrid(
+    return PresetGrid(
         tuple(low.reshape(-1).tolist()), tuple(high.reshape(-1).tolist()), format, axis, symmetric
     )
 
@@ -140,15 +140,17 @@ def _gives(low: Any, high: Any, scale: Any, zero: Any, spec: QuantSpec) -> NDArr
     return np.asarray((got == scale) & (point == zero))
 
 
-class GivenCandidates(Candidates):
-    """A tensor of which there is nothing to choose."""
+class PresetCandidates(Candidates):
+    """Stands for a tensor whose range is preset."""
 
     def __init__(self, name: str, spec: QuantSpec, ends: Ends) -> None:
         super().__init__(name, Range(), spec)
-        self._given = Ranged(ends, GIVEN)
+        self._range = Ranged(ends, PRESET)
 
     def by(self, method: str) -> Ranged:
-        return self._given
+        """Return the preset range, whatever the method."""
+        return self._range
 
     def least_error(self) -> Ranged:
-        return self._given
+        """Return the preset range."""
+        return self._range

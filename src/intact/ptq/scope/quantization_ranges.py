@@ -1,4 +1,4 @@
-"""From statistics and weights to the ranges of every target, and from ranges to marks."""
+"""Chooses the ranges of all targets from statistics and weights, and turns ranges into marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intact.calib import Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
-from intact.ptq.scope.preset_grids import GivenCandidates
+from intact.ptq.scope.preset_grids import PresetCandidates
 from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import WEIGHT_ONLY
 from intact.spec import Format, QuantSpec
@@ -23,12 +23,12 @@ from intact.spec import Format, QuantSpec
 Ranges = dict[Key, Ranged]
 
 
-Known = dict[tuple[Any, ...], Candidates]
+CandidateCache = dict[tuple[Any, ...], Candidates]
 """What was chosen for statistics before: trials ask for the same again. The statistics do not change."""
 
 
 class Activations:
-    """What each method would choose for the activations; targets of one group have one range.
+    """Holds the ranges that each method would choose; targets of one group share a range.
 
     Args:
         targets: Those of activations.
@@ -44,23 +44,25 @@ class Activations:
         targets: Sequence[Target],
         calibration: Calibration,
         options: Mapping[str, Any],
-        known: Known | None = None,
+        cache: CandidateCache | None = None,
     ) -> None:
         members: dict[Key, list[Target]] = {}
         for target in targets:
             members.setdefault(target.key, []).append(target)
         self._methods = {key: group[0].settings.method for key, group in members.items()}
-        seen: Known = {} if known is None else known
+        candidate_cache: CandidateCache = {} if cache is None else cache
         self._candidates = {
-            key: _candidates(group, calibration, dict(options), seen) for key, group in members.items()
+            key: _candidates(group, calibration, dict(options), candidate_cache)
+            for key, group in members.items()
         }
 
     def spec(self, target: Target) -> QuantSpec:
-        """Grid and granularity of `target`."""
+        """Return the grid and granularity of `target`."""
         return self._candidates[target.key].spec
 
     def configurations(self, several: bool) -> dict[str, Ranges]:
-        """Ranges for all keys, by the configuration's name; one configuration if nothing is to compare.
+        """Return the ranges for all keys, by the configuration's name; one configuration if nothing is to
+        compare.
 
         Args:
             several: Whether they can be compared.
@@ -68,24 +70,26 @@ class Activations:
         return configurations(self._candidates, self._methods, several=several)
 
     def with_too_few_values(self) -> dict[str, str]:
-        """Tensor, in words -> the method that was asked for, where it has too few values for that."""
+        """Return the tensors with too few values for the requested method, with that method."""
         return {
             self._candidates[key].name: method for key, method in self._methods.items()
             if method != "auto" and self._candidates[key].is_too_few(method)
         }  # fmt: skip
 
     def by(self, method: str) -> Ranges:
-        """Ranges for all keys: by `method` where "auto" is asked for, else by the method that is."""
+        """Return the ranges for all keys: by `method` where "auto" is asked for, else by the method
+        that is.
+        """
         return by_method(self._candidates, self._methods, method)
 
 
 def _candidates(
-    group: Sequence[Target], calibration: Calibration, options: dict[str, Any], known: Known
+    group: Sequence[Target], calibration: Calibration, options: dict[str, Any], cache: CandidateCache
 ) -> Candidates:
     names = list(dict.fromkeys(target.site.value for target in group))
     if (grid := group[0].settings.grid) is not None:
         spec = QuantSpec(Format.parse(group[0].format), symmetric=group[0].settings.symmetric)
-        return GivenCandidates(f"tensor '{names[0]}'", spec, grid.ends)
+        return PresetCandidates(f"tensor '{names[0]}'", spec, grid.ends)
     if missing := [name for name in names if name not in calibration]:
         raise CalibrationError(
             f"tensor '{missing[0]}'",
@@ -95,21 +99,21 @@ def _candidates(
         )
     options["scale_bits"] = group[0].settings.scale_bits
     # Statistics are told apart by themselves: the key holds them, so that none takes another one's place.
-    members = tuple(_Same(calibration[name]) for name in names)
+    members = tuple(_ById(calibration[name]) for name in names)
     key = (members, group[0].format, group[0].settings.symmetric, *sorted(options.items()))
-    if key not in known:
-        known[key] = _new_candidates(group[0], names, calibration, options)
-    return known[key]
+    if key not in cache:
+        cache[key] = _new_candidates(group[0], names, calibration, options)
+    return cache[key]
 
 
 @dataclass(frozen=True, eq=False)
-class _Same:
-    """Equal to another of the same object."""
+class _ById:
+    """Compares equal to another reference to the same object."""
 
     of: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.of is other.of
+        return isinstance(other, _ById) and self.of is other.of
 
     def __hash__(self) -> int:
         return id(self.of)
@@ -131,7 +135,7 @@ def _new_candidates(
 
 
 def _activation_spec(target: Target, stats: Histogram | Range) -> QuantSpec:
-    """An unsigned grid needs a zero point where there are negative values, and only there."""
+    """Return the spec of an activation; an unsigned grid gets a zero point only for negative values."""
     format = Format.parse(target.format)
     symmetric = target.settings.symmetric or format.is_float
     if not format.signed and symmetric:
@@ -140,7 +144,7 @@ def _activation_spec(target: Target, stats: Histogram | Range) -> QuantSpec:
 
 
 def weight_spec(target: Target) -> QuantSpec:
-    """Grid and granularity of a weight."""
+    """Return the grid and granularity of a weight."""
     axis = target.settings.axis
     return QuantSpec(
         Format.parse(target.format),
@@ -150,7 +154,7 @@ def weight_spec(target: Target) -> QuantSpec:
 
 
 def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None) -> Ends:
-    """The whole range of each granule of `weight`: (-amax, amax), float32, granule shape of `spec`.
+    """Return the whole range of each granule of `weight`: (-amax, amax), float32, granule shape of `spec`.
 
     Args:
         weight: Its values.
@@ -174,7 +178,7 @@ def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None)
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A constant of the graph and the grid that it will be stored on.
+    """Holds a constant of the graph and the grid that stores it.
 
     Attributes:
         readers: (node name, input index) of those who read it quantized.
@@ -192,24 +196,24 @@ class QuantizedWeight:
 
     @property
     def grid(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Scale and zero point."""
+        """The scale and zero point."""
         return grid_of(self.spec, self.ends)
 
     @property
-    def lost(self) -> NDArray[np.float64]:
-        """What its codes mean, less what they stand for."""
+    def rounding_error(self) -> NDArray[np.float64]:
+        """The dequantized codes minus the float weight, float64 in the weight's shape."""
         exact = numerics.to_float32(self.array)
         stored = self.rounded if self.rounded is not None else exact
         return kernels.fake_quantize(stored, *self.grid, self.spec).astype(np.float64) - exact
 
     @property
-    def meant(self) -> NDArray:
-        """What its codes mean, in its own dtype."""
-        return np.asarray((numerics.to_float32(self.array) + self.lost).astype(self.array.dtype))
+    def value_of_codes(self) -> NDArray:
+        """The dequantized codes, in the weight's own dtype."""
+        return np.asarray((numerics.to_float32(self.array) + self.rounding_error).astype(self.array.dtype))
 
 
 def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
-    """The weight that `target` names.
+    """Return the weight that `target` names.
 
     Raises:
         IntactError: It does not fit its grid; names it.
@@ -217,7 +221,7 @@ def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWe
     array, spec = constants(value), weight_spec(target)
     assert array is not None, "placement calls constants weights"
     bits = None if target.format in WEIGHT_ONLY else target.settings.scale_bits
-    if (grid := target.settings.grid) is not None and _is_on(array, spec, grid.ends):
+    if (grid := target.settings.grid) is not None and _is_on_grid(array, spec, grid.ends):
         return QuantizedWeight(target.readers, array, spec, grid.ends)
     try:
         return QuantizedWeight(target.readers, array, spec, weight_ends(array, spec, bits))
@@ -225,8 +229,8 @@ def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWe
         raise error.at(f"weight '{value.name}'") from None
 
 
-def _is_on(array: NDArray, spec: QuantSpec, ends: Ends) -> bool:
-    """Whether a weight is what codes of this grid mean: nothing was folded into it since."""
+def _is_on_grid(array: NDArray, spec: QuantSpec, ends: Ends) -> bool:
+    """Return whether a weight is what codes of this grid mean: nothing was folded into it since."""
     if not isinstance(spec.axis, (int, type(None))):
         return False
     if spec.axis is not None and ends[1].shape != (array.shape[spec.axis],):
@@ -236,13 +240,13 @@ def _is_on(array: NDArray, spec: QuantSpec, ends: Ends) -> bool:
 
 
 def make_mark(target: Target, spec: QuantSpec, ends: Ends, name: str) -> Mark:
-    """The mark that puts `target` on its grid, with range `ends`."""
+    """Return the mark that puts `target` on its grid, with range `ends`."""
     low = None if spec.symmetric else ends[0]
     return Mark(target.site.value, target.readers, spec, ends[1], low, name)
 
 
 def grid_of(spec: QuantSpec, ends: Ends) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Scale and zero point of a range."""
+    """Return the scale (float32) and zero point (int32) of a range."""
     if spec.symmetric:
         scale = numerics.scale_from_amax(ends[1], spec)
         return scale, np.zeros(scale.shape, np.int32)

@@ -1,4 +1,4 @@
-"""Site by site: the grid of each tensor that is quantized, and who reads it so."""
+"""Lists the tensors to quantize, each with its grid and readers, by the settings of each layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intact.errors import UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
 from intact.graph.ops.attributes import integer
 from intact.placement import Layer, Placement, Site
-from intact.ptq.scope.preset_grids import GivenGrid
+from intact.ptq.scope.preset_grids import PresetGrid
 from intact.ptq.scope.settings import (
     BLOCK,
     WEIGHT_ONLY,
@@ -23,7 +23,7 @@ from intact.ptq.scope.settings import (
 )
 from intact.spec import Format
 
-Key = tuple[int, str, bool, GivenGrid | None]
+Key = tuple[int, str, bool, PresetGrid | None]
 """Targets of one key share one range."""
 
 _PARTED = "overrides give the layers behind it other formats: their pairs stand behind it"
@@ -31,7 +31,7 @@ _PARTED = "overrides give the layers behind it other formats: their pairs stand 
 
 @dataclass(frozen=True)
 class Target:
-    """One tensor on one grid, for some of its readers.
+    """Describes one tensor on one grid, for some of its readers.
 
     Attributes:
         site: What placement decided.
@@ -47,34 +47,38 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """Targets of one key share one range, by the method of the first."""
+        """The key of the range; targets with equal keys share a range, chosen by the method of the first."""
         return (self.site.group, self.format, self.settings.symmetric, self.settings.grid)
 
 
 def file_opset(settings: Settings, current: int) -> int:
-    """The opset of the file: what was asked for, or the model's own, raised to what formats need.
+    """Return the opset of the file: what was asked for, or the model's own, raised to what formats need.
 
     Raises:
         UnsupportedError: A format does not exist in it, or the model is of a newer opset.
     """
-    base, wanted = settings.layer, settings.opset
-    every = [base, *(with_override(base, p, asked) for p, asked in (settings.overrides or {}).items())]
-    formats = {format for one in every for format in (one.activations, one.weights)} - {"float"}
-    if wanted is None:
+    base, requested = settings.layer, settings.opset
+    every = [base, *(with_override(base, p, entry) for p, entry in (settings.overrides or {}).items())]
+    formats = {
+        format
+        for settings_of_layer in every
+        for format in (settings_of_layer.activations, settings_of_layer.weights)
+    } - {"float"}
+    if requested is None:
         return max([current, MIN_OPSET, *(FORMAT_OPSETS[f] for f in formats)])
-    check_opset(wanted)
-    if wanted < current:
+    check_opset(requested)
+    if requested < current:
         raise UnsupportedError(
-            "opset", str(wanted), f"{current} or newer: the model's own",
+            "opset", str(requested), f"{current} or newer: the model's own",
             "leave it out, or export the model anew",
         )  # fmt: skip
     for format in sorted(formats):
-        check_format(Format.parse(format), wanted)
-    return wanted
+        check_format(Format.parse(format), requested)
+    return requested
 
 
 class Rules:
-    """The settings of every node: the defaults, or the first override whose pattern fits.
+    """Finds the settings of every node: the first override that matches, or the defaults.
 
     Args:
         model: Its nodes and tensors are what patterns fit.
@@ -88,21 +92,21 @@ class Rules:
 
     def __init__(
         self, model: Model, base: LayerSettings, overrides: Overrides | None,
-        grids: Mapping[str, GivenGrid] | None = None,
+        grids: Mapping[str, PresetGrid] | None = None,
     ) -> None:  # fmt: skip
         self._model, self._base, self._grids = model, base, grids or {}
         self._nodes: dict[str, Node] = {node.name or "": node for node in model.graph}
-        self._rules = [(p, with_override(base, p, wanted)) for p, wanted in (overrides or {}).items()]
+        self._rules = [(p, with_override(base, p, entry)) for p, entry in (overrides or {}).items()]
 
     def float_nodes(self) -> list[str]:
-        """Names of the nodes whose activations stay in float: placement leaves them alone."""
+        """Return the names of the nodes whose activations stay in float: placement leaves them alone."""
         return [
             name for name in self._nodes
             if all(settings.activations == "float" for settings in self._wishes(name, ""))
         ]  # fmt: skip
 
-    def told(self, placed: Placement, weight_only: Sequence[Site]) -> Placement:
-        """`placed` with these settings as the reasons, where `place` knows of an exclusion alone."""
+    def with_reasons(self, placed: Placement, weight_only: Sequence[Site]) -> Placement:
+        """Return `placed` with reasons for the nodes that settings, not exclusion, leave in float."""
         stored = {reader[0]: site.reason for site in weight_only for reader in site.readers}
         left = set(self.float_nodes())
 
@@ -114,7 +118,7 @@ class Rules:
         return replace(placed, layers=tuple(map(layer, placed.layers)))
 
     def split(self, placed: Placement) -> Placement:
-        """`placed` with pairs behind a moving operator where the layers that it serves want unlike grids.
+        """Move pairs behind a moving operator where the layers behind it want different grids.
 
         Before: ``Q/DQ(x) -> Flatten -> (fc1, fc2)``.  After: ``x -> Flatten -> (Q/DQ -> fc1, Q/DQ' -> fc2)``.
         """
@@ -122,7 +126,9 @@ class Rules:
         sites: list[Site] = []
         bypassed: set[str] = set()
         for site in placed.sites:
-            parted = [r[0] for r in site.readers if site.role == "activation" and self._parted(site, r[0])]
+            parted = [
+                r[0] for r in site.readers if site.role == "activation" and self._needs_own_grids(site, r[0])
+            ]
             bypassed.update(parted)
             readers = tuple(r for r in site.readers if r[0] not in parted)
             if readers:
@@ -135,7 +141,7 @@ class Rules:
                 if not readers or value.name in values:
                     continue
                 site = Site(value.name or "", readers, "activation", None, next(numbers), _PARTED)
-                parted = [r[0] for r in readers if self._parted(site, r[0])]
+                parted = [r[0] for r in readers if self._needs_own_grids(site, r[0])]
                 bypassed.update(parted)
                 waiting.extend(parted)
                 site = replace(site, readers=tuple(r for r in readers if r[0] not in parted))
@@ -146,19 +152,19 @@ class Rules:
         )
         return replace(placed, sites=tuple(sites), layers=layers)
 
-    def _parted(self, site: Site, reader: str) -> bool:
-        """Whether `reader` hands the tensor of `site` on to layers that want unlike grids."""
+    def _needs_own_grids(self, site: Site, reader: str) -> bool:
+        """Return whether `reader` hands the tensor of `site` on to layers that want unlike grids."""
         wishes = self._wishes(reader, site.value)
-        return len({replace(self._relevant(site, (reader, 0), one), method="auto") for one in wishes}) > 1
+        return len({replace(self._relevant(site, (reader, 0), wish), method="auto") for wish in wishes}) > 1
 
     def targets(self, placement: Placement, weight_only: Sequence[Site]) -> list[Target]:
-        """What is quantized, and how, in the placement's order; tensors left in float are not in it.
+        """Return the tensors to quantize, in the placement's order.
 
         Args:
             placement: Of the nodes that `float_nodes` does not name.
             weight_only: What `weight_only` found.
         """
-        found = []
+        targets = []
         for site in (*placement.sites, *weight_only):
             by_grid: dict[LayerSettings, tuple[LayerSettings, list[tuple[str, int]]]] = {}
             for reader in site.readers:
@@ -170,11 +176,11 @@ class Rules:
             for settings, readers in by_grid.values():
                 format = settings.weights if site.role == "weight" else settings.activations
                 if format != "float":
-                    found.append(Target(site, tuple(readers), format, settings))
-        return found
+                    targets.append(Target(site, tuple(readers), format, settings))
+        return targets
 
     def weight_only(self, include: Sequence[str], exclude: Sequence[str]) -> list[Site]:
-        """The weights of the nodes that have quantized weights and float activations."""
+        """Return the weights of the nodes that have quantized weights and float activations."""
         constants = Constants(self._model.graph)
         sites: list[Site] = []
         for name, node in self._nodes.items():
@@ -191,34 +197,38 @@ class Rules:
         return sites
 
     def _of(self, node: str, tensor: str) -> LayerSettings:
-        """The first override that fits the tensor or the node; or what the node only moves data for."""
-        first, *others = self._wishes(node, tensor)
-        for other in others:
-            first = self._more_special(first, other)
+        """Return the settings of the first override that matches the tensor or node, or layers behind
+        moves.
+        """
+        first, *further = self._wishes(node, tensor)
+        for wish in further:
+            first = self._more_special(first, wish)
         return first
 
-    def _more_special(self, one: LayerSettings, other: LayerSettings) -> LayerSettings:
-        """Of two settings of one grid, that whose method an override chose."""
-        return other if one.method == self._base.method else one
+    def _more_special(self, first: LayerSettings, second: LayerSettings) -> LayerSettings:
+        """Return that of two settings of one grid whose method an override chose."""
+        return second if first.method == self._base.method else first
 
     def _wishes(self, node: str, tensor: str) -> list[LayerSettings]:
-        """The settings of `node`, a reader of `tensor`; of all layers behind it where it only moves data."""
-        found: dict[LayerSettings, None] = {}
-        waiting, seen = [(node, tensor)], set[tuple[str, str]]()
+        """Return the settings of `node`, a reader of `tensor`; of all layers behind it where it only moves
+        data.
+        """
+        wishes: dict[LayerSettings, None] = {}
+        waiting, visited = [(node, tensor)], set[tuple[str, str]]()
         while waiting:
             name, read = waiting.pop(0)
             here = self._nodes.get(name)  # None: in a subgraph
             own = self._override(here, read) if here is not None else self._base
             if own is None and here is not None and ops.may_move(here):
                 behind = [(use.node.name or "", v.name or "") for v in here.outputs for use in v.uses()]
-                waiting += [one for one in behind if one not in seen]
-                seen.update(behind)
+                waiting += [reader for reader in behind if reader not in visited]
+                visited.update(behind)
                 own = None if behind else self._base
             elif own is None:
                 own = self._base
             if own is not None:
-                found[own] = None
-        return list(found)
+                wishes[own] = None
+        return list(wishes)
 
     def _override(self, node: Node, tensor: str) -> LayerSettings | None:
         for pattern, settings in self._rules:
@@ -227,17 +237,17 @@ class Rules:
         return None
 
     def _relevant(self, site: Site, reader: tuple[str, int], settings: LayerSettings) -> LayerSettings:
-        """`settings` without what does not matter for the site, so that equal grids are one target."""
+        """Return `settings` without what does not matter for the site, so that equal grids are one target."""
         if site.role == "activation":
             return replace(settings, weights="int8", axis="channel", block_size=None)
         if settings.weights in WEIGHT_ONLY and settings.block_size is None:
-            summed = summed_axis(self._nodes[reader[0]], reader[1])
-            if summed is not None:
-                settings = replace(settings, axis=summed, block_size=BLOCK)
+            axis = reduction_axis(self._nodes[reader[0]], reader[1])
+            if axis is not None:
+                settings = replace(settings, axis=axis, block_size=BLOCK)
         return replace(settings, activations="int8", method="auto", symmetric=True, grid=None)
 
     def _on_own_grid(self, site: Site, settings: LayerSettings) -> LayerSettings:
-        """`settings` with the grid that the tensor has already."""
+        """Return `settings` with the grid that the tensor has already."""
         grid = self._grids.get(site.value)
         weight = site.role == "weight"
         free = (
@@ -254,8 +264,10 @@ class Rules:
         return replace(settings, weights=grid.format, axis=grid.axis, scale_bits=None, grid=grid)
 
 
-def summed_axis(node: Node, index: int) -> int | None:
-    """The axis of input `index` that a MatMul or Gemm sums over, counted from the end; None for others."""
+def reduction_axis(node: Node, index: int) -> int | None:
+    """Return the axis of input `index` that a MatMul or Gemm sums over, counted from the end; None for
+    others.
+    """
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
     name = "transB" if index else "transA"
@@ -264,7 +276,7 @@ def summed_axis(node: Node, index: int) -> int | None:
 
 
 def channel_axis(node: Node) -> int | None:
-    """The axis of a layer's second input that counts output channels; None for any other node."""
+    """Return the axis of a layer's second input that counts output channels; None for any other node."""
     if node.domain or len(node.inputs) < 2:
         return None
     transposed = integer(node, "transB", 0)

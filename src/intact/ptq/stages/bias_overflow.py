@@ -1,4 +1,4 @@
-"""Room for biases beside codes of 16 bits: no bias is 2^31 steps of its layer's sum or more.
+"""Coarsens weight scales so that biases beside 16-bit codes fit int32.
 
 ONNX Runtime stores the bias of a layer between pairs as int32, in steps of the input's scale times the
 weight's (`WeightBiasQuantization`, on by default), and what does not fit becomes another number. With 8 bits
@@ -21,7 +21,7 @@ from intact.graph import Constants, Node
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import QuantizedWeight, grid_of
 from intact.ptq.scope.quantization_targets import Target, channel_axis
-from intact.ptq.stages.int16_activations import behind, readers_of
+from intact.ptq.stages.int16_activations import readers_behind, readers_of
 from intact.spec import Format
 
 _STEPS = 2.0**30
@@ -29,7 +29,9 @@ _STEPS = 2.0**30
 
 
 def with_room_for_biases(state: State) -> State | None:
-    """`state` with such scales for weights that multiply codes of 16 bits; None where nothing has any."""
+    """Return `state` with coarser weight scales where 16-bit inputs need them; None where nothing has 16
+    bits.
+    """
     targets = [target for target in state.targets if target.site.role == "weight"]
     if not any(_is_wide(target) for target in state.activations):
         return None
@@ -37,14 +39,14 @@ def with_room_for_biases(state: State) -> State | None:
     scales, constants = _scales_read(state, nodes), Constants(state.model.graph)
     weights = []
     for target, weight in zip(targets, state.weights, strict=True):
-        wanted = [
+        least_scales = [
             _least_scale(nodes[name], weight, constants, scales[name])
             for name, index in target.readers
             if index == 1 and name in scales
         ]
         least = np.zeros(weight.ends[1].shape)
-        for one in wanted:
-            least = least if one is None else np.maximum(least, one)
+        for least_scale in least_scales:
+            least = least if least_scale is None else np.maximum(least, least_scale)
         weights.append(_with_scale(weight, least, target.settings.scale_bits))
     return replace(state, weights=tuple(weights))
 
@@ -55,24 +57,28 @@ def _is_wide(target: Target) -> bool:
 
 
 def _scales_read(state: State, nodes: Mapping[str, Node]) -> dict[str, float]:
-    """The least scale, under any configuration of ranges, of what each node reads with 16 bits.
+    """Return the least scale, under any configuration of ranges, of what each node reads with 16 bits.
 
     A pair may stand in front of operators that only move data.
     """
     assert state.chooser is not None
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for target in filter(_is_wide, state.activations):
         spec = state.chooser.spec(target)
-        scale = min(float(grid_of(spec, one[target.key].ends)[0]) for one in state.configurations.values())
-        for name in behind(nodes, readers_of([target]), {one.site.value for one in state.activations}):
-            found[name] = min(scale, found.get(name, scale))
-    return found
+        scale = min(
+            float(grid_of(spec, ranges[target.key].ends)[0]) for ranges in state.configurations.values()
+        )
+        for name in readers_behind(
+            nodes, readers_of([target]), {activation.site.value for activation in state.activations}
+        ):
+            scales[name] = min(scale, scales.get(name, scale))
+    return scales
 
 
 def _least_scale(
     node: Node, weight: QuantizedWeight, constants: Constants, scale: float
 ) -> NDArray[np.float64] | None:
-    """Below it a scale of `weight` leaves no room for the bias of `node`; granule shape, None without one."""
+    """Return the smallest weight scale that leaves room for the bias of `node`; None without a bias."""
     bias = constants(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
     axis, spec, sizes = channel_axis(node), weight.spec, weight.array.shape
     if bias is None or axis is None:
@@ -85,7 +91,7 @@ def _least_scale(
 
 
 def _with_scale(weight: QuantizedWeight, least: NDArray, scale_bits: int | None) -> QuantizedWeight:
-    """`weight` with no smaller scales than these."""
+    """Return `weight` with no smaller scales than these."""
     amax = np.maximum(weight.ends[1], (least * weight.spec.qmax).astype(np.float32))
     if (amax == weight.ends[1]).all():
         return weight
@@ -93,6 +99,6 @@ def _with_scale(weight: QuantizedWeight, least: NDArray, scale_bits: int | None)
         amax = numerics.short_amax(amax, weight.spec, scale_bits)
     rounded = weight.rounded
     if rounded is not None:
-        kept = numerics.expand(amax == weight.ends[1], weight.array.shape, weight.spec)
-        rounded = np.where(kept, rounded, numerics.to_float32(weight.array))
+        unchanged = numerics.expand(amax == weight.ends[1], weight.array.shape, weight.spec)
+        rounded = np.where(unchanged, rounded, numerics.to_float32(weight.array))
     return replace(weight, ends=(-amax, amax), rounded=rounded)

@@ -1,4 +1,4 @@
-"""Cross-layer equalization: channels of consecutive layers rescaled so that their weights span like ranges.
+"""Cross-layer equalization: rescales channels of consecutive layers so that their weights have like ranges.
 
 A positive factor per channel passes through Relu and pooling: ``conv2(relu(conv1(x)))`` stays the same when
 channel i of conv1's output is divided by s[i] and conv2's weights for it are multiplied by s[i]. With
@@ -30,27 +30,27 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class ConvPair:
-    """Two convolutions with nothing between them but what a positive factor per channel passes through."""
+    """Holds two convolutions with only operators between them that positive channel factors pass through."""
 
     first: Node
     second: Node
 
     @property
     def depthwise(self) -> bool:
-        """Whether the second one keeps its channels apart."""
+        """Whether the second convolution keeps its channels apart."""
         return _groups(self.second) > 1
 
 
-def equalized_as_asked(state: State) -> State | None:
-    """The model equalized where that was asked for, before its statistics are collected."""
+def equalize_on_request(state: State) -> State | None:
+    """Equalize the model where the user requested it, before statistics are collected."""
     if state.calibration is not None:
         return None
-    state = replace(state, not_equalized=clipped_pairs(state.model))
-    return _equalized(state) if state.settings.equalization is True else state
+    state = replace(state, not_equalized=describe_clipped_pairs(state.model))
+    return _equalize_state(state) if state.settings.equalization is True else state
 
 
-def equalized_where_it_matters(state: State) -> State | None:
-    """The equalized model, its statistics to be collected anew; None where equalizing cannot matter.
+def propose_equalization(state: State) -> State | None:
+    """Propose the equalized model, without statistics; None where equalization cannot matter.
 
     It can where weights have one scale, or layers are depthwise, unless what these read is smoothed anyway,
     which needs no second pass over the data.
@@ -59,31 +59,31 @@ def equalized_where_it_matters(state: State) -> State | None:
         return None
     pairs = find_pairs(state.model)
     depthwise = any(pair.depthwise for pair in pairs) and not smooths_images(state)
-    return _equalized(state) if depthwise or (pairs and not state.settings.per_channel) else None
+    return _equalize_state(state) if depthwise or (pairs and not state.settings.per_channel) else None
 
 
-def read_once(state: State) -> str:
-    """Why the statistics of `state` cannot be collected anew; empty where they can."""
+def reason_against_second_pass(state: State) -> str:
+    """Explain why statistics of `state` cannot be collected again; empty where they can."""
     if not isinstance(state.data, Iterator):
         return ""
     once = "equalization would help, but the data can be read only once"
     return f"{once}: give a list, or equalization=True (--equalization on)"
 
 
-def _equalized(state: State) -> State:
+def _equalize_state(state: State) -> State:
     model = state.model.clone()
     count = equalize(model)
     return replace(state, model=model, equalized=count > 0, calibration=None)
 
 
 def find_pairs(model: Model) -> list[ConvPair]:
-    """The pairs whose weights can be balanced, in the graph's order."""
+    """Return the pairs whose weights can be balanced, in the graph's order."""
     return [pair for pair, clips in _candidates(model) if not clips]
 
 
-def clipped_pairs(model: Model) -> str:
-    """The pairs that a Clip keeps from being balanced, and why, as a clause; empty where there are none."""
-    clips = [found[0].name for _, found in _candidates(model) if found]
+def describe_clipped_pairs(model: Model) -> str:
+    """Describe the pairs that a Clip prevents from being balanced; empty where there are none."""
+    clips = [nodes[0].name for _, nodes in _candidates(model) if nodes]
     if not clips:
         return ""
     shown = ", ".join(f"'{name}'" for name in clips[:3]) + (", ..." if len(clips) > 3 else "")
@@ -92,8 +92,8 @@ def clipped_pairs(model: Model) -> str:
 
 
 def _candidates(model: Model) -> list[tuple[ConvPair, list[Node]]]:
-    """Convolutions with nothing but passing operators and Clips between them; and the Clips."""
-    found = []
+    """Return convolution pairs with only passing operators and Clips between them, and the Clips."""
+    pairs = []
     for node in model.graph:
         if not _is_conv(node):
             continue
@@ -103,8 +103,8 @@ def _candidates(model: Model) -> list[tuple[ConvPair, list[Node]]]:
             clips += [reader] if reader.op_type == "Clip" else []
             reader = _only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
         if reader is not None and reader is not node and _is_conv(reader):
-            found.append((ConvPair(node, reader), clips))
-    return found
+            pairs.append((ConvPair(node, reader), clips))
+    return pairs
 
 
 def equalize(model: Model) -> int:
@@ -132,7 +132,7 @@ def equalize(model: Model) -> int:
 
 @dataclass
 class _Span:
-    """Largest weight of every (output, input) channel of a layer, and the factors found so far.
+    """Holds the largest weight of every (output, input) channel of a layer, and the factors so far.
 
     Attributes:
         largest: [groups, outputs of a group, inputs of a group].
@@ -151,17 +151,17 @@ class _Span:
         largest = np.abs(flat).max(axis=3).astype(np.float64)
         return cls(largest, np.ones(weight.shape[0]), np.ones(groups * weight.shape[1]))
 
-    def _scaled(self) -> NDArray[np.float64]:
+    def _magnitudes(self) -> NDArray[np.float64]:
         groups, outputs, inputs = self.largest.shape
         return (
             self.largest * self.outputs.reshape(groups, outputs, 1) * self.inputs.reshape(groups, 1, inputs)
         )
 
     def by_output(self) -> NDArray[np.float64]:
-        return np.asarray(self._scaled().max(axis=2).reshape(-1))
+        return np.asarray(self._magnitudes().max(axis=2).reshape(-1))
 
     def by_input(self) -> NDArray[np.float64]:
-        return np.asarray(self._scaled().max(axis=1).reshape(-1))
+        return np.asarray(self._magnitudes().max(axis=1).reshape(-1))
 
 
 def _rescale(model: Model, node: Node, span: _Span, constants: Constants) -> None:
@@ -179,7 +179,7 @@ def _rescale(model: Model, node: Node, span: _Span, constants: Constants) -> Non
 
 
 def _is_conv(node: Node) -> bool:
-    """Whether `node` is a convolution with parameters that nobody else reads."""
+    """Return whether `node` is a convolution with parameters that nobody else reads."""
     if node.domain or node.op_type != "Conv":
         return False
     parameters = [value for value in node.inputs[1:] if value is not None]

@@ -1,4 +1,4 @@
-"""The Q/DQ pairs put into the model, and where it keeps the activations' scales, to be chosen anew."""
+"""Inserts the Q/DQ pairs, and records which initializers hold the activations' scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from intact.spec import QuantSpec
 
 
 def with_weights(state: State) -> State:
-    """Every weight that is to be quantized, in the order of its targets."""
+    """Read every weight that is to be quantized, in the order of its targets."""
     constants = Constants(state.model.graph)
     values = {v.name: v for v in state.model.graph.initializers.values()}
     values |= {v.name: v for node in state.model.graph for v in node.outputs}
@@ -29,7 +29,7 @@ def with_weights(state: State) -> State:
 
 
 def with_pairs(state: State) -> State:
-    """The model with its pairs, in place; the float weights are let go."""
+    """Insert the pairs, in place; the float weights are dropped."""
     model = state.model
     marks = Marks(model)
     weights = iter(state.weights)
@@ -39,15 +39,15 @@ def with_pairs(state: State) -> State:
         else:
             assert state.chooser is not None
             marks.add(target, state.chooser.spec(target), state.ranges[target.key].ends)
-    graph.mark(model, marks.found)
+    graph.mark(model, marks.marks)
     pairs = graph.emit_qdq(model, state.opset)
     scales = tuple(_scales(model, pairs, marks.owners))
     graph.prune(model)
-    return replace(state, scales=scales, weights=(), input_means=None, ran=None)
+    return replace(state, scales=scales, weights=(), input_means=None, traced_model=None)
 
 
 class Marks:
-    """The marks of a model, each under a name of its own.
+    """Collects the marks of a model, each under a unique name.
 
     Attributes:
         found: In the order in which they were added.
@@ -58,7 +58,7 @@ class Marks:
         self._model = model
         self._nodes = {node.name or "": node for node in model.graph}
         self._names = Namer(model.graph)
-        self.found: list[Mark] = []
+        self.marks: list[Mark] = []
         self.owners: dict[str, Target] = {}
 
     def add(self, target: Target, spec: QuantSpec, ends: Ends) -> None:
@@ -67,16 +67,18 @@ class Marks:
         while name in self.owners:
             name = f"{name}.{target.format}"
         self.owners[name] = target
-        self.found.append(make_mark(target, spec, ends, name))
+        self.marks.append(make_mark(target, spec, ends, name))
 
     def add_weight(self, target: Target, weight: QuantizedWeight) -> None:
         """Put a weight on its grid, with the codes that were chosen for it."""
         self.add(target, weight.spec, weight.ends)
         if weight.rounded is not None:
-            self.found[-1] = self._holding(weight.rounded, self.found[-1])
+            self.marks[-1] = self._holding(weight.rounded, self.marks[-1])
 
     def _holding(self, rounded: NDArray[np.float32], mark: Mark) -> Mark:
-        """`mark` of a tensor that holds `rounded`: its own where nobody else reads it, or else a new one."""
+        """Return `mark` of a tensor that holds `rounded`: its own where nobody else reads it, or else a new
+        one.
+        """
         first, index = mark.readers[0]
         value = self._nodes[first].inputs[index]
         assert value is not None and value.name is not None
@@ -102,13 +104,13 @@ def _scales(model: Model, pairs: Iterable[Pair], owners: dict[str, Target]) -> I
 
 
 def feeds_of_ranges(state: State, ranges: Ranges) -> dict[str, NDArray]:
-    """Scales and zero points of the activations by the initializer that holds them."""
-    found: dict[str, NDArray] = {}
+    """Return the scales and zero points of the activations by the initializer that holds them."""
+    feeds: dict[str, NDArray] = {}
     assert state.chooser is not None
     for stored in state.scales:
         spec = state.chooser.spec(stored.target)
         scale, zero_point = grid_of(spec, ranges[stored.target.key].ends)
-        found[stored.scale] = scale
+        feeds[stored.scale] = scale
         if not spec.symmetric:  # a symmetric grid has the zero point 0, whatever the range
-            found[stored.zero_point] = store(zero_point, spec)
-    return found
+            feeds[stored.zero_point] = store(zero_point, spec)
+    return feeds

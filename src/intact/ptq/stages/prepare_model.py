@@ -1,4 +1,4 @@
-"""The first state of a quantization: the float model loaded, folded and placed."""
+"""Loads, folds and places the float model: the first state of a quantization."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from intact.ptq.scope.override_weights import idle_overrides, table_sites, with_
 from intact.ptq.scope.preset_grids import grids_of_pairs, grids_of_ranges
 from intact.ptq.scope.quantization_targets import Rules, file_opset
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.int16_activations import widened_by_name
+from intact.ptq.stages.int16_activations import widen_by_name
 
 
-def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:
-    """What `source` is before its first stage; it may have nothing to quantize.
+def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:
+    """Load `source` as the state in front of the first stage; it may have nothing to quantize.
 
     Args:
         source, data, settings: As for `quantize`.
@@ -56,32 +56,42 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
     weight_only = rules.weight_only(include, exclude)
-    placed = rules.split(rules.told(placed, weight_only))
+    placed = rules.split(rules.with_reasons(placed, weight_only))
     tables = table_sites(model, settings.overrides, exclude)
     placed = replace(placed, layers=tuple(with_table_reasons(placed, tables)))
     targets = rules.targets(placed, [*weight_only, *tables])
     idle = idle_overrides(model, names.overrides, settings.overrides or {}, targets, placed.layers)
-    stored = _stored_calibration(data)
+    stored = _calibration_in(data)
     if stored is not None:
         settings.require_no_data()
     if any(target.settings.grid is not None for target in targets):
         # Other channels, or other codes of weights, would not lie on the grids that are given.
         settings = replace(settings, equalization=False, rounding=False)
-    said = tuple(str(note) for note in notes if note.changed)
-    taken = {target.site.value for target in targets}
-    said += tuple(f"{name}: no layer reads it in int8: its pair went" for name in grids if name not in taken)
-    state = State(
-        settings, data, model, placed, tuple(targets), opset, said, stored, warnings=(*names.warnings, *idle)
+    messages = tuple(str(note) for note in notes if note.changed)
+    target_names = {target.site.value for target in targets}
+    messages += tuple(
+        f"{name}: no layer reads it in int8: its pair went" for name in grids if name not in target_names
     )
-    return widened_by_name(state)
+    state = State(
+        settings,
+        data,
+        model,
+        placed,
+        tuple(targets),
+        opset,
+        messages,
+        stored,
+        warnings=(*names.warnings, *idle),
+    )
+    return widen_by_name(state)
 
 
 class NothingToQuantizeError(QuantValueError):
-    """There is no layer in a model that can be quantized, or that may be."""
+    """No layer of the model can or may be quantized."""
 
 
 def nothing_to_quantize(model: graph.Model) -> NothingToQuantizeError:
-    """The error of a model in which no layer can be quantized.
+    """Build the error for a model in which no layer can be quantized.
 
     Layers that quantize while they run were made float again, where that can be done.
     """
@@ -110,8 +120,8 @@ def _has_pairs(model: graph.Model) -> bool:
     return any(graph.is_op(node, "DequantizeLinear") for node in model.graph.all_nodes())
 
 
-def _stored_calibration(data: Any) -> Calibration | None:
-    """Statistics given instead of data."""
+def _calibration_in(data: Any) -> Calibration | None:
+    """Return the statistics that were given instead of data, or None."""
     if isinstance(data, Calibration):
         return data
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".calib":

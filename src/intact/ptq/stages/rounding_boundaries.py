@@ -1,4 +1,4 @@
-"""Biases that keep a layer's floats off the boundaries between its output codes (`numerics.midway_bias`).
+"""Moves biases so that float sums stay off the boundaries between output codes (`numerics.midway_bias`).
 
 With short scales float sums are exact, but for the bias, and floats lie on a lattice. Some bias or other puts
 its points as close to a boundary as it happens, where runtimes that round elsewhere get other codes. One that
@@ -27,25 +27,25 @@ from intact.ptq.scope.quantization_targets import channel_axis
 
 
 def with_cleared_boundaries(state: State) -> State | None:
-    """The model with such biases, in place; None where scales are not short, or no layer can have one."""
+    """Store such biases in the model, in place; return None where scales are not short, or no layer fits."""
     if any(target.settings.scale_bits is None for target in state.targets):
         return None
-    found = cleared_biases(state.model)
-    if not found:
+    biases = biases_off_boundaries(state.model)
+    if not biases:
         return None
-    for name, bias in found.items():
+    for name, bias in biases.items():
         set_initializer(state.model, name, bias)
     return state
 
 
-def cleared_biases(model: Model) -> dict[str, NDArray[np.float32]]:
-    """Such biases for the layers of a Q/DQ model, by the initializer that holds each.
+def biases_off_boundaries(model: Model) -> dict[str, NDArray[np.float32]]:
+    """Return such biases for the layers of a Q/DQ model, by initializer.
 
     Layers: Conv, ConvTranspose, Gemm and MatMul of codes by constant codes with a bias that is theirs alone,
     behind it at most one Add of codes, Relu and Clip, and then nothing but QuantizeLinear of one scale.
     """
     constants = Constants(model.graph)
-    found = {}
+    biases = {}
     for node in model.graph:
         factors = _factors(node, constants)
         if factors is None or (of_layer := _bias(node)) is None:
@@ -54,16 +54,17 @@ def cleared_biases(model: Model) -> dict[str, NDArray[np.float32]]:
         old, epilogue = constants(bias), _epilogue(output, constants)
         if epilogue is None or old is None or old.dtype != np.float32 or factors[1].size not in (1, old.size):
             continue
-        found[bias.name or ""] = numerics.midway_bias(old.reshape(-1), *factors, *epilogue)
-    return found
+        biases[bias.name or ""] = numerics.midway_bias(old.reshape(-1), *factors, *epilogue)
+    return biases
 
 
 def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Scales of input and weight; None where `node` is no layer of codes."""
+    """Return the scales of input and weight; None where `node` is no layer of codes."""
     if not is_op(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or not _plain(node):
         return None
     x, w = (
-        quantization_of(value, constants) for value in (_moved(node.inputs[0], constants), node.inputs[1])
+        quantization_of(value, constants)
+        for value in (_source_of_moves(node.inputs[0], constants), node.inputs[1])
     )
     if x is None or w is None or x.constant or not w.constant or x.scale.size != 1 or w.spec.block_size:
         return None
@@ -73,19 +74,19 @@ def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDA
 
 
 def _by_channel(node: Node, w: QuantizedValue) -> bool:
-    """Whether a weight has a scale for each output channel."""
+    """Return whether a weight has a scale for each output channel."""
     axis, rank = channel_axis(node), len(w.codes.shape or ())
     return axis is not None and rank > 0 and w.spec.axis == axis % rank
 
 
 def _plain(node: Node) -> bool:
-    """Whether a Gemm multiplies neither its product nor its bias."""
-    said = ops.read(node)
-    return not isinstance(said, ops.Gemm) or said.alpha == said.beta == 1
+    """Return whether a Gemm multiplies neither its product nor its bias."""
+    op = ops.read(node)
+    return not isinstance(op, ops.Gemm) or op.alpha == op.beta == 1
 
 
 def _bias(node: Node) -> tuple[Value, Value] | None:
-    """The initializer that is this layer's bias and nothing else, and the tensor behind its addition."""
+    """Return the initializer that is this layer's bias alone, and the tensor behind its addition."""
     output, bias = node.outputs[0], node.inputs[2] if len(node.inputs) > 2 else None
     if node.op_type == "MatMul":
         uses = list(output.uses())
@@ -101,7 +102,7 @@ def _bias(node: Node) -> tuple[Value, Value] | None:
 
 
 def _epilogue(value: Value, constants: Constants) -> list[NDArray[np.float32]] | None:
-    """Scale of the codes that `value` becomes, and of those that are added first; None for other ends."""
+    """Return the scale of the output codes and of codes that are added first; None for other readers."""
     residual: list[NDArray[np.float32]] = []
     while True:
         readers = [use.node for use in value.uses()]
@@ -113,19 +114,19 @@ def _epilogue(value: Value, constants: Constants) -> list[NDArray[np.float32]] |
         if len(readers) > 1:
             return None
         if is_op(node, "Add") and not residual:
-            other = quantization_of(
-                _moved(node.inputs[1 if node.inputs[0] is value else 0], constants), constants
+            addend = quantization_of(
+                _source_of_moves(node.inputs[1 if node.inputs[0] is value else 0], constants), constants
             )
-            if other is None or other.constant or other.scale.size != 1 or _is_float(other):
+            if addend is None or addend.constant or addend.scale.size != 1 or _is_float(addend):
                 return None
-            residual = [other.scale.reshape(())]
+            residual = [addend.scale.reshape(())]
         elif not is_op(node, "Relu", "Clip"):
             return None
         value = node.outputs[0]
 
 
-def _moved(value: Value | None, constants: Constants) -> Value | None:
-    """What the elements of `value` are: the tensor in front of operators that only move its elements."""
+def _source_of_moves(value: Value | None, constants: Constants) -> Value | None:
+    """Return the tensor in front of operators that only move the elements of `value`."""
     node = value.producer() if value is not None else None
     while node is not None and ops.data_inputs(node) == (0,) and not ops.computes(node, constants):
         value = node.inputs[0]
@@ -137,10 +138,10 @@ def _one_scale(
     quantizers: list[Node], constants: Constants, residual: list[NDArray[np.float32]]
 ) -> list[NDArray[np.float32]] | None:
     scales = [constants(node.inputs[1]) for node in quantizers]
-    known = [np.asarray(scale, np.float32) for scale in scales if scale is not None and scale.size == 1]
-    if len(known) < len(scales) or len({float(scale.reshape(())) for scale in known}) > 1:
+    arrays = [np.asarray(scale, np.float32) for scale in scales if scale is not None and scale.size == 1]
+    if len(arrays) < len(scales) or len({float(scale.reshape(())) for scale in arrays}) > 1:
         return None
-    return [known[0].reshape(()), *residual]
+    return [arrays[0].reshape(()), *residual]
 
 
 def _is_float(quantized: QuantizedValue) -> bool:

@@ -1,4 +1,4 @@
-"""Weights rounded with regard to each other, so that the errors of one sum cancel.
+"""Rounds the weights of one sum together, so that their errors cancel (LDLQ / GPTQ).
 
 The nearest code of each weight is not the best one of all: what one weight's rounding adds to an output, the
 next one can take back, as far as the inputs that both multiply go together. With d the rounding errors of one
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.graph import Node
-from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.input_means import Means, MeanSums, mean_readers, weight_shapes
-from intact.ptq.measure.layer_inputs import measured
+from intact.ptq.measure.layer_inputs import read_layer_inputs
 from intact.ptq.measure.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
 from intact.ptq.measure.quantization_state import InputMeans, State
 from intact.ptq.measure.second_moments import Moments, blocks_of
@@ -36,14 +36,16 @@ from intact.ptq.stages.proposal_scores import error_by_statistics, error_of_weig
 
 _LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are left as they are
 _HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance
-_LOOKED = 2  # of the held runs: enough to see whose error decides
+_LOOKED = 2  # of the hold-out samples: enough to see whose error decides
 _DECIDES = 0.5  # of the error of all: where weights lose a smaller part, halving it is hardly seen
 _MANY = 2**23  # weights of a model: fitting more takes longer than all other stages
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
 
 
-def with_rounded_weights(state: State) -> State | None:
-    """`state` with such codes for its weights; None where there is nothing to fit, or to fit it to.
+def round_weights(state: State) -> State | None:
+    """Round the weights of layers that sum few products, or of all layers on request.
+
+    Return None where there is nothing to fit.
 
     Those of layers that sum up few products, or all where that is asked for.
     """
@@ -53,11 +55,11 @@ def with_rounded_weights(state: State) -> State | None:
         for number, (nodes, columns) in _layers(state).items()
         if everywhere or columns <= FEW_COLUMNS
     }
-    return _with_rounded(state, layers)
+    return _round_layers(state, layers)
 
 
-def with_all_weights_rounded(state: State) -> State | None:
-    """`state` with such codes for all weights, if that halves what weights take off the outputs.
+def round_all_weights(state: State) -> State | None:
+    """Round all weights, if that halves the output error that weights cause.
 
     None where it does not, where they lose little or less than activations do, or where there are so many
     that it would take long.
@@ -72,36 +74,37 @@ def with_all_weights_rounded(state: State) -> State | None:
     if least <= _LITTLE or least < _DECIDES * error_by_statistics(few):
         return None
     before = error_of_weights(state)
-    proposed = _with_rounded(state, layers)
+    proposed = _round_layers(state, layers)
     helps = proposed is not None and error_of_weights(proposed) < _HALVED * before
     return proposed if helps else None
 
 
-def _with_rounded(state: State, layers: Mapping[int, list[Node]]) -> State | None:
+def _round_layers(state: State, layers: Mapping[int, list[Node]]) -> State | None:
     if not state.runs or not layers:
         return None
-    known = state.input_means
-    if known is not None and not known.are_of(state):
-        known = None
-    moments, means = _measure(state, [node for nodes in layers.values() for node in nodes], known is None)
+    measured_means = state.input_means
+    if measured_means is not None and not measured_means.are_of(state):
+        measured_means = None
+    moments, means = _measure(
+        state, [node for nodes in layers.values() for node in nodes], measured_means is None
+    )
     weights = list(state.weights)
     centred = bool(state.settings.bias_correction)
     for index, nodes in layers.items():
         halves = [moments[node.name or ""] for node in nodes if (node.name or "") in moments]
         if halves:
             fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
-            rounded = _rounded(weights[index], nodes[0], fitted, tested)
+            rounded = _round_weight(weights[index], nodes[0], fitted, tested)
             weights[index] = replace(weights[index], rounded=rounded)
     if means is not None:
-        known = InputMeans(state.model, means)
-    return replace(state, weights=tuple(weights), input_means=known)
+        measured_means = InputMeans(state.model, means)
+    return replace(state, weights=tuple(weights), input_means=measured_means)
 
 
 def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
-    """The readers of each weight that is the second operand for all of them, and how many products they sum
-    up, by the number of the weight."""
+    """Return the readers of each weight, and how many products they sum, by the weight's number."""
     nodes = {node.name or "": node for node in state.model.graph}
-    found = {}
+    layers = {}
     for number, weight in enumerate(state.weights):
         readers = [nodes[name] for name, _ in weight.readers]
         if weight.spec.format.is_float or any(index != 1 for _, index in weight.readers):
@@ -109,49 +112,58 @@ def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
         alike = {(node.op_type, getattr(as_rows(node, weight.array), "shape", None)) for node in readers}
         if len(alike) != 1 or (shape := next(iter(alike))[1]) is None:
             continue
-        found[number] = readers, shape[2]
-    return found
+        layers[number] = readers, shape[2]
+    return layers
 
 
 def _measure(
     state: State, layers: Sequence[Node], with_means: bool
 ) -> tuple[dict[str, tuple[Moments, Moments]], Means | None]:
-    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones.
+    """Measure the moments of every layer's inputs by name, over the even runs and over the odd ones.
 
     And `with_means` those of all layers' inputs, where biases are to be corrected: in the same pass.
     """
-    runs = _halved(state.runs)
+    runs = _at_least_two_runs(state.runs)
     rows = rows_of_run(len(runs))
     names = {node.name or "" for node in layers}
-    known = {name for name in names if state.has_run and all((name, rows) in held.moments for held in runs)}
+    measured_names = {
+        name for name in names if state.has_run and all((name, rows) in sample.moments for sample in runs)
+    }
     shapes = {name: weight.array.shape for weight in state.weights for name, _ in weight.readers}
-    readers = moment_readers(state.model, {name: shapes[name] for name in names - known}, rows)
+    readers = moment_readers(state.model, {name: shapes[name] for name in names - measured_names}, rows)
     corrects = with_means and bool(state.settings.bias_correction)
     means = MeanSums()
     sums: tuple[dict[str, Moments], dict[str, Moments]] = ({}, {})
-    both = readers, mean_readers(state.model, weight_shapes(state.model, state.weights)) if corrects else {}
+    readers_of_pass = (
+        readers,
+        mean_readers(state.model, weight_shapes(state.model, state.weights)) if corrects else {},
+    )
     none: tuple[dict[str, Any], ...] = {}, {}
     passes: Iterable[tuple[dict[str, Any], ...]]
-    passes = measured(state.model, runs, *both, has_run=state.has_run) if any(both) else repeat(none)
-    for number, (held, (made, mean)) in enumerate(zip(runs, passes, strict=False)):
+    passes = (
+        read_layer_inputs(state.model, runs, *readers_of_pass, has_run=state.has_run)
+        if any(readers_of_pass)
+        else repeat(none)
+    )
+    for number, (sample, (moments_read, mean)) in enumerate(zip(runs, passes, strict=False)):
         means.add(mean)
         half = sums[number % 2]
-        found = {**made, **{name: held.moments[name, rows] for name in known}}
-        for name, one in found.items():
-            half[name] = half[name] + one if name in half else one
-    moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+        moments_of_run = {**moments_read, **{name: sample.moments[name, rows] for name in measured_names}}
+        for name, moments_of_layer in moments_of_run.items():
+            half[name] = half[name] + moments_of_layer if name in half else moments_of_layer
+    moments = {name: (first_half, sums[1][name]) for name, first_half in sums[0].items() if name in sums[1]}
     return moments, means.means if corrects else None
 
 
-def _halved(runs: Sequence[Held]) -> Sequence[Held]:
-    """At least two runs: one of several samples is cut."""
+def _at_least_two_runs(runs: Sequence[HoldoutSample]) -> Sequence[HoldoutSample]:
+    """Return at least two runs; a single one is used twice."""
     return runs if len(runs) > 1 else (*runs, *runs)
 
 
-def _rounded(
+def _round_weight(
     weight: QuantizedWeight, node: Node, fitted: Sequence[NDArray], tested: Sequence[NDArray]
 ) -> NDArray[np.float32] | None:
-    """The weight on its grid, rounded for `fitted` and `tested`; None where nearest codes do as well.
+    """Round a weight for the Hessians `fitted` and `tested`; return None where nearest codes do as well.
 
     Whether they do is decided by codes that are fitted to the one, on the other.
     """
@@ -160,21 +172,23 @@ def _rounded(
     rows, steps = (as_rows(node, np.asarray(a, np.float64)) for a in (weight.array, scale))
     assert rows is not None and steps is not None
     grid = _Grid(steps, weight.spec.qmin, weight.spec.qmax)
-    if _error(grid.fitted(rows, fitted) - rows, tested) >= _error(grid.nearest(rows) - rows, tested):
+    if _error(grid.round_with_hessians(rows, fitted) - rows, tested) >= _error(
+        grid.nearest(rows) - rows, tested
+    ):
         return None
-    both = [(a + b) / 2 for a, b in zip(fitted, tested, strict=True)]
-    return from_rows(node, grid.fitted(rows, both).astype(np.float32), shape)
+    hessians = [(a + b) / 2 for a, b in zip(fitted, tested, strict=True)]
+    return from_rows(node, grid.round_with_hessians(rows, hessians).astype(np.float32), shape)
 
 
-def _error(lost: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
-    """Sum over the outputs of d^T H d, block by block."""
-    parts = [lost[:, :, block] for block in blocks_of(lost.shape[2])]
+def _error(errors: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
+    """Return the sum over the outputs of d^T H d, block by block."""
+    parts = [errors[:, :, block] for block in blocks_of(errors.shape[2])]
     return sum(float(kernels.quadratic_forms(d, h).sum()) for d, h in zip(parts, hessians, strict=True))
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """What the weights of a layer are rounded to.
+    """Holds the grid that the weights of a layer are rounded to.
 
     Attributes:
         steps: float64 [groups, outputs, columns].
@@ -186,29 +200,31 @@ class _Grid:
     high: float
 
     def nearest(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The nearest point of each weight."""
+        """Round each weight to its nearest grid point."""
         return np.asarray(np.clip(np.rint(rows / self.steps), self.low, self.high) * self.steps)
 
-    def fitted(self, rows: NDArray[np.float64], hessians: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Points that are rounded for `hessians`, block by block of columns."""
-        found = np.empty_like(rows)
+    def round_with_hessians(
+        self, rows: NDArray[np.float64], hessians: Sequence[NDArray]
+    ) -> NDArray[np.float64]:
+        """Round weights for `hessians`, block by block of columns."""
+        rounded = np.empty_like(rows)
         for block, hessian in zip(blocks_of(rows.shape[2]), hessians, strict=True):
             grid = replace(self, steps=self.steps[:, :, block])
-            found[:, :, block] = grid._fitted_block(rows[:, :, block], hessian)
-        return found
+            rounded[:, :, block] = grid._round_block(rows[:, :, block], hessian)
+        return rounded
 
-    def _fitted_block(self, rows: NDArray[np.float64], hessian: NDArray) -> NDArray[np.float64]:
-        """Columns one after the other, those of the largest squares first."""
+    def _round_block(self, rows: NDArray[np.float64], hessian: NDArray) -> NDArray[np.float64]:
+        """Round columns one after the other, those with the largest squares first."""
         order, factors = _spread(hessian)
-        found = np.empty_like(rows)
-        found[:, :, order] = kernels.round_together(
+        rounded = np.empty_like(rows)
+        rounded[:, :, order] = kernels.round_together(
             rows[:, :, order], self.steps[:, :, order], factors, self.low, self.high
         )
-        return found
+        return rounded
 
 
 def _spread(hessian: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The order of the columns, and U of U D U^T = H in that order, H damped."""
+    """Return the order of the columns, and U of U D U^T = H in that order, H damped."""
     count = hessian.shape[1]
     damping = np.trace(hessian, axis1=1, axis2=2) * (_DAMPING / count)
     damped = hessian + np.where(damping > 0, damping, 1.0)[:, None, None] * np.eye(count)

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from intact.graph import Model, ops
-from intact.ptq.stages.int16_activations import Unit, behind
+from intact.ptq.stages.int16_activations import Unit, readers_behind
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.plan import QuantizerPlan
@@ -47,7 +47,7 @@ def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> l
     pairs = {site.value for site in found.placement.sites if site.role == "activation"}
     units = list[ModuleUnit]()
     for activation, readers in _quantizers(found, plan):
-        read = sorted(behind(nodes, readers, pairs), key=order.__getitem__)
+        read = sorted(readers_behind(nodes, readers, pairs), key=order.__getitem__)
         if activation not in enabled or not read:
             continue
         computing = [name for name in read if not ops.may_move(nodes[name])] or read

@@ -18,7 +18,7 @@ from intact.calib.choice import Candidates, Ranged, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
-from intact.ptq.measure.match_rows import with_rows_of
+from intact.ptq.measure.match_rows import align_rows
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
@@ -251,7 +251,7 @@ def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
     compared to the nearest."""
     if unordered or got.shape != want.shape:
         ours, theirs = (x.detach().double().cpu().numpy() for x in (got, want))
-        matched = with_rows_of(ours, theirs, unordered=unordered)
+        matched = align_rows(ours, theirs, unordered=unordered)
         if matched is not None:
             got = torch.from_numpy(np.ascontiguousarray(matched))
     return squared_error(got, want)

@@ -7,8 +7,8 @@ import pytest
 
 from intact.graph import load
 from intact.ptq.analysis import analyze
-from intact.ptq.analysis.accuracy_findings import Look, findings_of
-from intact.ptq.analysis.tensor_observations import Observed, channel_axis_of
+from intact.ptq.analysis.accuracy_findings import TensorEvidence, findings_of
+from intact.ptq.analysis.tensor_observations import TensorObservation, channel_axis_of
 from intact.spec import QuantSpec
 
 INT8, UINT8 = QuantSpec("int8"), QuantSpec("uint8", symmetric=False)
@@ -16,18 +16,20 @@ INT8, UINT8 = QuantSpec("int8"), QuantSpec("uint8", symmetric=False)
 
 def observed(
     *runs: np.ndarray, amax: float | None = None, spec: QuantSpec = INT8, axis: int | None = 1
-) -> Observed:
+) -> TensorObservation:
     top = np.float32(max(float(np.abs(x).max()) for x in runs) if amax is None else amax)
-    one = Observed(spec, (-top, top), axis)
+    one = TensorObservation(spec, (-top, top), axis)
     for x in runs:
         one.add(x.astype(np.float32), len(x))
     return one
 
 
 def kinds(
-    seen: Observed, share: float = 0.0, later: Observed | None = None, weight: bool = False
+    seen: TensorObservation, share: float = 0.0, later: TensorObservation | None = None, weight: bool = False
 ) -> dict[str, str]:
-    return {one.kind: one.says for one in findings_of([Look("t", seen, later, share, weight=weight)])}
+    return {
+        one.kind: one.says for one in findings_of([TensorEvidence("t", seen, later, share, weight=weight)])
+    }
 
 
 @pytest.fixture
@@ -60,24 +62,25 @@ def test_a_number_of_channels_that_changes_is_none() -> None:
 
 def test_what_matters_is_what_helps_when_left_in_float(noise) -> None:
     def said(share: float, gain: float | None) -> list[str]:
-        return [one.says for one in findings_of([Look("t", observed(noise), None, share, gain)])]
+        return [one.says for one in findings_of([TensorEvidence("t", observed(noise), None, share, gain)])]
 
     assert said(0.1, 0.6) == ["brings 10% of the error of the outputs; left in float alone it takes off 60%"]
     assert said(0.6, -0.2) == said(0.1, 0.1) == said(0.1, None) == []
     looks = [
-        Look(n, observed(noise), None, share, gain) for n, share, gain in (("a", 0.3, 0.1), ("b", 0.2, 0.9))
+        TensorEvidence(n, observed(noise), None, share, gain)
+        for n, share, gain in (("a", 0.3, 0.1), ("b", 0.2, 0.9))
     ]
     assert [one.tensor for one in findings_of(looks)] == ["b", "a"]
 
 
 def test_one_tensor_brings_much(noise) -> None:
     assert kinds(observed(noise), share=0.42) == {"dominant": "brings 42% of the error of the outputs"}
-    (finding,) = findings_of([Look("w", observed(noise), None, 0.42, weight=True)])
+    (finding,) = findings_of([TensorEvidence("w", observed(noise), None, 0.42, weight=True)])
     assert "--rounding" in finding.advice
-    (finding,) = findings_of([Look("x", observed(noise), None, 0.42)])
+    (finding,) = findings_of([TensorEvidence("x", observed(noise), None, 0.42)])
     assert finding.advice == "16 bits (--bits16 'x'), or leave its layers in float (--exclude)"
     assert str(finding).startswith("x: brings 42% of the error")
-    (finding,) = findings_of([Look("x", observed(noise), None, 0.42, wide=False)])
+    (finding,) = findings_of([TensorEvidence("x", observed(noise), None, 0.42, wide=False)])
     assert finding.advice == "leave its layers in float (--exclude)", "an engine that reads 8 bits alone"
 
 
@@ -115,7 +118,7 @@ def test_one_sample_sets_the_range(noise) -> None:
 def test_half_of_the_codes_stand_for_nothing(noise) -> None:
     assert kinds(observed(np.abs(noise))).keys() == {"one-sided"}
     assert kinds(observed(np.where(noise < 0, 0.05 * noise, noise))).keys() == {"one-sided"}
-    one = Observed(UINT8, (np.float32(0), np.float32(1)), 1)
+    one = TensorObservation(UINT8, (np.float32(0), np.float32(1)), 1)
     one.add(np.abs(noise), 16)
     assert kinds(one) == {}
 
@@ -129,7 +132,9 @@ def test_channels_that_are_dead(noise) -> None:
 def test_a_weight_with_one_scale_for_unlike_channels(noise) -> None:
     noise[:, 0] *= 40
     assert kinds(observed(noise), weight=True).keys() == {"outlier channels"}
-    by_channel = Observed(QuantSpec("int8", axis=1), (-np.ones(64, np.float32), np.ones(64, np.float32)), 1)
+    by_channel = TensorObservation(
+        QuantSpec("int8", axis=1), (-np.ones(64, np.float32), np.ones(64, np.float32)), 1
+    )
     by_channel.add(noise, 0)
     assert kinds(by_channel, weight=True) == {}
 

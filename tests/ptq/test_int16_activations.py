@@ -15,7 +15,7 @@ import intact
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import load, to_bytes
 from intact.ptq import GOOD_DB, POOR_DB, QuantizedModel, quantize
-from intact.ptq.mixed.precision_search import Cost, Raise, UnitGroup, raises
+from intact.ptq.mixed.precision_search import Cost, PrecisionStep, UnitGroup, greedy_steps
 from intact.ptq.stages.int16_activations import Unit
 
 
@@ -296,7 +296,7 @@ def group(name: str, error: float, **forms: tuple[float, float]) -> UnitGroup:
     return UnitGroup((unit,), error, {names[form]: Cost(*cost) for form, cost in forms.items()})
 
 
-def said(steps: Sequence[Raise]) -> list[tuple[str, str]]:
+def said(steps: Sequence[PrecisionStep]) -> list[tuple[str, str]]:
     return [(one.group.units[0].tensors[0], one.form) for one in steps]
 
 
@@ -306,21 +306,21 @@ def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
         group("b", 0.5, wide=(0.0, 0.1), floats=(0.0, 0.3)),
         group("c", 0.1, floats=(0.0, 0.01)),
     ]  # fmt: skip
-    assert said(raises(groups)) == [("c", "float"), ("b", "16 bits"), ("a", "16 bits"), ("a", "float")]
-    assert said(raises(groups, 0.15)) == [("c", "float"), ("b", "16 bits")]
-    assert sum(one.gain for one in raises(groups)) == pytest.approx(1.0)
-    assert sum(one.time for one in raises(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
-    assert raises([]) == []
+    assert said(greedy_steps(groups)) == [("c", "float"), ("b", "16 bits"), ("a", "16 bits"), ("a", "float")]
+    assert said(greedy_steps(groups, 0.15)) == [("c", "float"), ("b", "16 bits")]
+    assert sum(one.gain for one in greedy_steps(groups)) == pytest.approx(1.0)
+    assert sum(one.time for one in greedy_steps(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
+    assert greedy_steps([]) == []
 
 
 def test_a_form_that_gains_nothing_is_not_taken() -> None:
-    assert said(raises([group("a", 0.4, wide=(0.4, 0.01)), group("b", 0.0, floats=(0.0, 0.1))])) == []
+    assert said(greedy_steps([group("a", 0.4, wide=(0.4, 0.01)), group("b", 0.0, floats=(0.0, 0.1))])) == []
 
 
 def test_by_turns_16_bits_come_before_float() -> None:
     cheap = [group("a", 0.4, wide=(0.1, 0.2), floats=(0.0, 0.2)), group("b", 0.1, floats=(0.0, 0.2))]
-    assert said(raises(cheap)) == [("a", "float"), ("b", "float")]
-    assert said(raises(cheap, by_turns=True)) == [("a", "16 bits"), ("a", "float"), ("b", "float")]
+    assert said(greedy_steps(cheap)) == [("a", "float"), ("b", "float")]
+    assert said(greedy_steps(cheap, by_turns=True)) == [("a", "16 bits"), ("a", "float"), ("b", "float")]
 
 
 def test_a_bias_beside_16_bits_fits_into_int32(build: Any, images: np.ndarray) -> None:

@@ -14,14 +14,14 @@ from intact import graph
 from intact.engine.reference import evaluate
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
-from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_ends
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages.bias_correction import mean_errors
-from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.cross_layer_equalization import equalize, find_pairs
-from intact.ptq.stages.prepare_model import prepared
-from intact.ptq.stages.smoothing import smoothed_images
+from intact.ptq.stages.prepare_model import prepare_state
+from intact.ptq.stages.smoothing import smooth_images
 from intact.spec import QuantSpec
 
 PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
@@ -111,9 +111,9 @@ def test_factors_leave_the_float_model_its_bits(build: Any, images: np.ndarray, 
         {"x": ["N", 3, 8, 8]}, {"y": ["N", 16, 6, 6]}, w1=arrays["w1"] * sizes, b1=arrays["b1"],
         w2=arrays["w2"] / sizes, a=np.float32([1.5]), o=np.float32([0.25]),
     )  # fmt: skip
-    state = calibrated(prepared(model, images, Settings(progress=False)))
+    state = with_statistics(prepare_state(model, images, Settings(progress=False)))
     assert state is not None
-    got = smoothed_images(state)
+    got = smooth_images(state)
     assert got is not None
     before, after = (graph.Session(one.model).run({"x": images})["y"] for one in (state, got))
     assert np.array_equal(before, after) and got.smoothed == ("s",)
@@ -134,8 +134,8 @@ def test_a_factor_that_would_be_a_pass_of_its_own_is_left_out(build: Any, images
         {"x": ["N", 3, 8, 8]}, {"y": ["N", 4, 6, 6]}, w=weight * np.float32([1, 60, 900]).reshape(1, 3, 1, 1),
     )  # fmt: skip
     uneven = images / np.float32([1, 60, 900]).reshape(1, 3, 1, 1)
-    state = calibrated(prepared(model, uneven, Settings(progress=False)))
-    assert state is not None and smoothed_images(state) is None
+    state = with_statistics(prepare_state(model, uneven, Settings(progress=False)))
+    assert state is not None and smooth_images(state) is None
 
 
 def test_constant_nodes_are_weights_like_others(build: Any, images: np.ndarray) -> None:
@@ -195,7 +195,7 @@ def test_the_mean_error_is_that_of_the_layer(build: Any, node: Any, shape: tuple
     loaded = graph.load(model)
     before = graph.Session(loaded).run({"x": x})["y"]
     weight = QuantizedWeight((("n_y", 1),), w, spec, ends)
-    (layer,) = mean_errors(loaded, [weight], [Held(b"", {"x": x}, {})])
+    (layer,) = mean_errors(loaded, [weight], [HoldoutSample(b"", {"x": x}, {})])
     scale, zero_point = weight.grid
     graph.set_initializer(loaded, "w", fake_quantize(w, scale, zero_point, spec))
     lost = graph.Session(loaded).run({"x": x})["y"] - before

@@ -1,4 +1,4 @@
-"""Small inner tensors of held runs: what they tell is not computed again, and is the same."""
+"""Small inner tensors of hold-out samples: what they tell is not computed again, and is the same."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages import collect_statistics, smoothing
 from intact.ptq.stages.bias_correction import with_bias_errors
-from intact.ptq.stages.collect_statistics import calibrated
+from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.insert_qdq import with_weights
-from intact.ptq.stages.prepare_model import prepared
-from intact.ptq.stages.smoothing import smoothed
+from intact.ptq.stages.prepare_model import prepare_state
+from intact.ptq.stages.smoothing import smooth_products
 from intact.ptq.stages.stage_list import STAGES, run
 
 
 def collected(model: onnx.ModelProto, data: Any) -> State:
-    state = calibrated(prepared(model, data, Settings(progress=False)))
+    state = with_statistics(prepare_state(model, data, Settings(progress=False)))
     assert state is not None
     return with_weights(state)
 
@@ -74,7 +74,7 @@ def test_means_of_biases_take_no_run_of_the_model(
     assert len(sessions) == 1 and state.has_run
     held = with_bias_errors(state.with_own_model())
     assert sessions[1:] == [["Unsqueeze"]]
-    alone = with_bias_errors(replace(state.with_own_model(), ran=None))
+    alone = with_bias_errors(replace(state.with_own_model(), traced_model=None))
     assert len(sessions) == 3 and "Conv" in sessions[2]
     assert held is not None and alone is not None and len(held.bias_errors) == 2
     for mine, other in zip(held.bias_errors, alone.bias_errors, strict=True):
@@ -116,11 +116,11 @@ def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
 ) -> None:
     """Neither means of biases nor squares of channels take another run of the model, in whatever order."""
     monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
-    monkeypatch.setattr(holdout_samples, "HELD_MOST", holdout_samples.HELD_LEAST)
+    monkeypatch.setattr(holdout_samples, "HOLDOUT_MOST", holdout_samples.HOLDOUT_LEAST)
     data = [image[None] for image in images]
     state, turned = collected(cnn, data), collected(cnn, data[::-1])
     sessions.clear()
-    assert smoothing.smoothed_images(state) is None
+    assert smoothing.smooth_images(state) is None
     corrected = with_bias_errors(state.with_own_model())
     assert not sessions and corrected is not None
     alone = with_bias_errors(replace(state.with_own_model(), input_means=None))
@@ -143,7 +143,7 @@ def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
         w=rng.standard_normal((32, 48)).astype(np.float32) / 6, c=np.zeros(48, np.float32),
     )  # fmt: skip
     state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
-    got = smoothed(state)
+    got = smooth_products(state)
     assert got is not None and got.input_means is not None and got.input_means.are_of(got)
     again = replace(with_weights(got), input_means=None).with_own_model()
     known = with_bias_errors(with_weights(got).with_own_model())
@@ -179,9 +179,9 @@ def test_smoothed_tensors_are_those_of_the_smoothed_model(build: Any) -> None:
         v=rng.standard_normal((48, 32)).astype(np.float32) / 7,
     )  # fmt: skip
     state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
-    got = smoothed(state)
+    got = smooth_products(state)
     assert got is not None and got.smoothed == ("n",) and got.has_run and state.model is not got.model
-    names = [name for name in got.wanted if name != "x"]
+    names = [name for name in got.tensors_to_calibrate if name != "x"]
     session = graph.Session(got.model, extra=names, folded=True)
     for held in got.runs:
         assert held.inner is not None
@@ -233,7 +233,7 @@ def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(
         return copies[-1]
 
     at = [stage.name for stage in STAGES].index("pairs")
-    before = run(prepared(cnn, images, Settings(progress=False)), STAGES[:at])
+    before = run(prepare_state(cnn, images, Settings(progress=False)), STAGES[:at])
     monkeypatch.setattr(graph.Model, "clone", clone)
     stages = STAGES[at:]
     done = run(before, stages)
@@ -260,4 +260,4 @@ def test_readers_look_at_every_tensor(steps: onnx.ModelProto, sounds: list[np.nd
 
 
 def measured_of(state: State, *readers: Any) -> Iterator[tuple[dict[str, Any], ...]]:
-    return layer_inputs.measured(state.model, state.runs, *readers, has_run=True)
+    return layer_inputs.read_layer_inputs(state.model, state.runs, *readers, has_run=True)

@@ -16,9 +16,9 @@ from intact.calib import Calibration
 from intact.errors import CalibrationError
 from intact.graph.core.edit import settle
 from intact.ptq.data.parallel_runs import WORKERS, in_order
-from intact.ptq.measure.holdout_samples import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.output_errors import Errors, Evaluator
-from intact.ptq.measure.tensor_counter import Asked, Counter, session_of
+from intact.ptq.measure.tensor_counter import Counter, CountingRequest, session_of
 
 
 def compute(seconds: float) -> None:
@@ -97,7 +97,10 @@ def test_a_configuration_measured_in_two_rounds_has_the_same_error(
     model = graph.load(cnn)
     settle(model)
     session = graph.Session(model)
-    runs = [Held(bytes([i]), {"x": x[None]}, session.run({"x": x[None]})) for i, x in enumerate(images[:12])]
+    runs = [
+        HoldoutSample(bytes([i]), {"x": x[None]}, session.run({"x": x[None]}))
+        for i, x in enumerate(images[:12])
+    ]
     weights = model.graph.initializers["b4"].const_value.numpy()
     candidates = {str(i): {"b4": (weights + 0.1 * i).astype(np.float32)} for i in (3, 1, 2, 4)}
     evaluator = Evaluator(model, runs, ["b4"])
@@ -180,7 +183,7 @@ def test_small_tensors_of_several_runs_are_counted_together(
     data = [images[i % len(images)][None] for i in range(24)]
 
     def counted_in(order: list[np.ndarray]) -> Calibration:
-        asked = Asked(wanted, ["y"], "data")
+        asked = CountingRequest(wanted, ["y"], "data")
         counter = Counter(model, session_of(model, asked, 1), asked, 1)
         buffer = np.empty_like(data[0])
         for number, x in enumerate(order):

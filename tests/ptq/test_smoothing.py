@@ -15,9 +15,9 @@ from intact.ptq import quantize
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages import smoothing
-from intact.ptq.stages.collect_statistics import calibrated
-from intact.ptq.stages.prepare_model import prepared
-from intact.ptq.stages.smoothing import smoothed
+from intact.ptq.stages.collect_statistics import with_statistics
+from intact.ptq.stages.prepare_model import prepare_state
+from intact.ptq.stages.smoothing import smooth_products
 
 WIDTH = 64
 SHAPES = {"x": ["N", "T", WIDTH]}, {"y": ["N", "T", WIDTH]}
@@ -52,7 +52,7 @@ def tokens() -> np.ndarray:
 
 
 def collected(model: onnx.ModelProto, data: np.ndarray) -> State:
-    state = calibrated(prepared(model, data, Settings(progress=False)))
+    state = with_statistics(prepare_state(model, data, Settings(progress=False)))
     assert state is not None
     return state
 
@@ -68,12 +68,12 @@ def initializers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("residual", [False, True], ids=["parameters", "mul"])
 def test_the_float_model_computes_the_same_bits(build: Any, tokens: np.ndarray, residual: bool) -> None:
     state = collected(block(build, residual=residual), tokens)
-    got = smoothed(state)
+    got = smooth_products(state)
     assert got is not None
     before, after = (graph.Session(one.model).run({"x": tokens})["y"] for one in (state, got))
     assert np.array_equal(before, after)
     assert float(got.calibration["n.smoothed"].amax) < float(got.calibration["n"].amax) / 3
-    assert "n.smoothed" in got.wanted and "n" not in got.wanted
+    assert "n.smoothed" in got.tensors_to_calibrate and "n" not in got.tensors_to_calibrate
 
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
@@ -119,7 +119,7 @@ def test_a_weight_that_others_read_stays(build: Any, tokens: np.ndarray) -> None
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
     state = collected(model, tokens)
-    assert smoothed(state) is None
+    assert smooth_products(state) is None
 
 
 def test_a_reader_that_is_no_product_with_a_constant_keeps_the_tensor(build: Any, tokens: np.ndarray) -> None:
@@ -130,8 +130,8 @@ def test_a_reader_that_is_no_product_with_a_constant_keeps_the_tensor(build: Any
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
     state = collected(model, tokens)
-    assert "n" in state.wanted
-    assert smoothed(state) is None
+    assert "n" in state.tensors_to_calibrate
+    assert smooth_products(state) is None
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
@@ -144,7 +144,7 @@ def test_gemm_scales_the_right_side(build: Any, transposed: int) -> None:
     )  # fmt: skip
     x = normal(8, 64, WIDTH)
     state = collected(model, x)
-    got = smoothed(state)
+    got = smooth_products(state)
     assert got is not None
     before, after = (graph.Session(one.model).run({"x": x})["y"] for one in (state, got))
     assert np.array_equal(before, after)
@@ -163,7 +163,7 @@ def test_what_the_held_runs_did_not_reach_still_fits(build: Any) -> None:
     held = b"".join(run.feeds["x"].tobytes() for run in collected(model, data).runs)
     rare = next(sample for sample in data if sample.tobytes() not in held)
     rare[:, 9] = 3
-    got = smoothed(collected(model, data))
+    got = smooth_products(collected(model, data))
     assert got is not None and got.smoothed == ("n",)
     made = graph.Session(got.model, extra=["n.smoothed"]).run({"x": data})["n.smoothed"]
     assert float(got.calibration["n.smoothed"].amax) == float(np.abs(made).max())

@@ -14,12 +14,12 @@ from intact import graph
 from intact.graph import ops
 from intact.ptq import quantize
 from intact.ptq.measure import weight_rows
-from intact.ptq.measure.weight_rows import InputsMet, as_rows, from_rows
+from intact.ptq.measure.weight_rows import InputRows, as_rows, from_rows
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare_model import prepared
+from intact.ptq.stages.prepare_model import prepare_state
 from intact.ptq.stages.proposal_scores import error_of_weights
 from intact.ptq.stages.stage_list import STAGES, run
-from intact.ptq.stages.weight_rounding import _Grid, with_all_weights_rounded, with_rounded_weights
+from intact.ptq.stages.weight_rounding import _Grid, round_all_weights, round_weights
 
 _ALL = [stage.name for stage in STAGES].index("round all weights")
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}
@@ -63,16 +63,16 @@ def test_rows_times_inputs_are_the_layer(build: Any, name: str, monkeypatch: pyt
     weight = model.graph.initializers["w"].const_value.numpy()
     x = together(2, 16)
     x = x.transpose(0, 2, 3, 1) if name == "matmul" else x
-    rows, met = as_rows(node, weight), np.concatenate([*InputsMet(node, weight.shape[2:], 10**6)(x)])
+    rows, met = as_rows(node, weight), np.concatenate([*InputRows(node, weight.shape[2:], 10**6)(x)])
     made = np.einsum("gok,gpk->gop", rows, met)
     want = graph.Session(model).run({"x": x})["y"]
     want = np.moveaxis(want, -1 if name == "matmul" else 1, 0).reshape(made.shape)
     np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
     assert np.array_equal(from_rows(node, rows, weight.shape), weight)
-    few = np.concatenate([*InputsMet(node, weight.shape[2:], 7)(x)])
+    few = np.concatenate([*InputRows(node, weight.shape[2:], 7)(x)])
     assert few.shape == (*met.shape[:1], 7, met.shape[2])
     monkeypatch.setattr(weight_rows, "_PART_BYTES", 1)
-    by_group = list(InputsMet(node, weight.shape[2:], 10**6)(x))
+    by_group = list(InputRows(node, weight.shape[2:], 10**6)(x))
     assert len(by_group) == len(met) and np.array_equal(np.concatenate(by_group), met)
 
 
@@ -93,7 +93,7 @@ def test_it_is_hardly_worse_than_the_best_of_all_codes() -> None:
     for _ in range(20):
         x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal((40, 4))
         hessian, w = x.T @ x / 40, rng.uniform(-3, 2, 4)
-        found = _Grid(np.ones((1, 1, 4)), -4, 3).fitted(w[None, None], [hessian[None]])[0, 0]
+        found = _Grid(np.ones((1, 1, 4)), -4, 3).round_with_hessians(w[None, None], [hessian[None]])[0, 0]
         assert set(found) <= set(range(-4, 4))
         every = np.array(
             [np.rint(w), found, *(np.floor(w) + np.array(list(product(range(-1, 3), repeat=4))))]
@@ -156,28 +156,28 @@ def test_auto_keeps_nearest_codes_where_fitted_ones_gain_little(build: Any) -> N
     model, rng = coarse(build, 48), np.random.default_rng(9)
     mixed = np.eye(48) + 0.02 * rng.standard_normal((48, 48))
     data = (rng.standard_normal((256, 48)) @ mixed).astype(np.float32)
-    state = run(prepared(model, data, Settings(**PLAIN)), STAGES[:_ALL])
-    fitted = with_rounded_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
+    state = run(prepare_state(model, data, Settings(**PLAIN)), STAGES[:_ALL])
+    fitted = round_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
     assert fitted is not None and error_of_weights(state) > 1e-4
     assert 0.5 * error_of_weights(state) < error_of_weights(fitted) < error_of_weights(state)
-    assert with_all_weights_rounded(state) is None
+    assert round_all_weights(state) is None
     assert np.array_equal(codes_of(model, data, False), codes_of(model, data, "auto"))
 
 
 def test_auto_leaves_weights_that_lose_little(build: Any) -> None:
     """Below a hundredth of the outputs nothing is fitted, though it would halve the error."""
     data = together(24, 16)
-    state = run(prepared(layers(build)["dense"], data, Settings(**PLAIN)), STAGES[:_ALL])
-    fitted = with_rounded_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
+    state = run(prepare_state(layers(build)["dense"], data, Settings(**PLAIN)), STAGES[:_ALL])
+    fitted = round_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
     assert fitted is not None
     assert error_of_weights(fitted) < 0.5 * error_of_weights(state) < error_of_weights(state) <= 1e-4
-    assert with_all_weights_rounded(state) is None
+    assert round_all_weights(state) is None
 
 
 def test_the_error_of_weights_is_that_of_the_file_with_activations_in_float(build: Any) -> None:
     model, data = layers(build)["dense"], together(24, 16)
     settings = Settings(progress=False, equalization=False, bias_correction=False, rounding=False)
-    state = run(prepared(model, data, settings), STAGES[:_ALL])
+    state = run(prepare_state(model, data, settings), STAGES[:_ALL])
     assert state.runs
     plain = quantize(model, data, activations="float", rounding=False, **PLAIN)
     square = lost = 0.0

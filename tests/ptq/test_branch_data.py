@@ -177,7 +177,7 @@ def test_what_reaches_a_branch_is_the_same_in_every_pass(
     monkeypatch.setattr(branch_data, "KEPT_BYTES", room)
     model, data = load(net), [*feeds(16, 3), *feeds(8, 2)]
     branch = next(graph.branches_of(model))
-    captured = branch_data.Captured(model, branch, [True] * 3 + [False] * 2, data, Settings(progress=False))
+    captured = branch_data.BranchRuns(model, branch, [True] * 3 + [False] * 2, data, Settings(progress=False))
     passes = [[{n: a.tobytes() for n, a in found.items()} for found in captured] for _ in range(2)]
     assert len(passes[0]) == 3
     assert passes[0] == passes[1]
@@ -196,14 +196,14 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     model = load(net)
     found = list(graph.branches_of(model))
     data = [*feeds(16, 3), *feeds(8, 2), *feeds(16, 1)]
-    handed = branch_data.Handed(model, found, data, Settings(progress=False))
-    assert list(handed.taken.values()) == [
+    handed = branch_data.BranchRouting(model, found, data, Settings(progress=False))
+    assert list(handed.routes.values()) == [
         [True] * 3 + [False] * 2 + [True],
         [False] * 3 + [True] * 2 + [False],
     ]
     assert ran == [("fast",)] * 2
     ran.clear()  # what a branch reads of an image is computed for each
-    work = branch_data._Work(model, ["first"])
+    work = branch_data._PartialModel(model, ["first"])
     made = [work(one)["first"] for one in feeds(16, 3)]
     assert len(ran) == 3 and not np.array_equal(made[0], made[1])
 
@@ -228,14 +228,14 @@ def test_what_data_decide_on_and_hand_over_is_found_in_one_pass(
 ) -> None:
     model, data = load(on_data(net)), [*feeds(16, 8)]
     found = list(graph.branches_of(model))
-    handed = branch_data.Handed(model, found, data, Settings(progress=False))
-    taken = list(handed.taken.values())
+    handed = branch_data.BranchRouting(model, found, data, Settings(progress=False))
+    taken = list(handed.routes.values())
     assert all(sum(one) > 0 for one in taken) and [a ^ b for a, b in zip(*taken, strict=True)] == [True] * 8
     again = [
-        branch_data.Captured(model, b, handed.taken[b.name], data, Settings(progress=False)) for b in found
+        branch_data.BranchRuns(model, b, handed.routes[b.name], data, Settings(progress=False)) for b in found
     ]
-    monkeypatch.setattr(branch_data, "_Work", None)  # what was found is not computed once more
-    kept = [list(handed.to(branch)) for branch in found]
+    monkeypatch.setattr(branch_data, "_PartialModel", None)  # what was found is not computed once more
+    kept = [list(handed.data_for(branch)) for branch in found]
     monkeypatch.undo()
     for one, other in zip(kept, again, strict=True):
         for mine, want in zip(one, other, strict=True):

@@ -13,16 +13,16 @@ from intact import graph, progress
 from intact.errors import QuantValueError
 from intact.placement.float_steps import AGREEMENT_KEY
 from intact.ptq import quantize
-from intact.ptq.measure.output_errors import relative
+from intact.ptq.measure.output_errors import relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare_model import prepared
+from intact.ptq.stages.prepare_model import prepare_state
 from intact.ptq.stages.stage_list import STAGES, Stage, run
 
 
 @pytest.fixture
 def start(cnn: onnx.ModelProto, images: np.ndarray) -> State:
-    return prepared(cnn, images, Settings(progress=False))
+    return prepare_state(cnn, images, Settings(progress=False))
 
 
 def noted(state: State) -> State:
@@ -44,11 +44,11 @@ def test_a_state_is_not_changed_by_the_stages_behind_it(start: State) -> None:
 def test_the_stages_are_what_quantize_runs(
     cnn: onnx.ModelProto, images: np.ndarray, equalization: bool | str
 ) -> None:
-    done = run(prepared(cnn, images, Settings(progress=False, equalization=equalization)))
+    done = run(prepare_state(cnn, images, Settings(progress=False, equalization=equalization)))
     want = quantize(cnn, images, progress=False, equalization=equalization)
     assert want.model.metadata_props.pop(AGREEMENT_KEY)  # quantize adds it at last
     assert graph.to_bytes(done.model) == graph.to_bytes(want.model)
-    assert {name: relative(errors) for name, errors in done.errors.items()} == want.errors
+    assert {name: relative_error(errors) for name, errors in done.errors.items()} == want.errors
 
 
 @pytest.mark.parametrize(

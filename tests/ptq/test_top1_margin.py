@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from intact.ptq.measure.top1_margin import Answers, Margins, WantedAnswers, keeps_largest
+from intact.ptq.measure.top1_margin import Top1Agreement, Top1Margins, Top1Reference, has_same_top1
 
 NAME = "scores"
 
@@ -26,10 +26,10 @@ def classifier(rng: np.random.Generator, rows: int, classes: int = 10) -> NDArra
 
 
 def foretold(want: NDArray, got: NDArray, held: int = 8) -> float | None:
-    margins = Margins()
+    margins = Top1Margins()
     for row in want:
         margins.add({NAME: row[None]})
-    return margins.share_kept(NAME, WantedAnswers.of(want[:held]).kept_by(got[:held]))
+    return margins.predict_agreement(NAME, Top1Reference.of(want[:held]).compare(got[:held]))
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.1, 0.3, 0.5])
@@ -40,7 +40,7 @@ def test_what_is_foretold_of_a_few_rows_happens_to_many(noise: float, probabilit
     for _ in range(40):
         want = classifier(rng, 128)
         got = want + rng.normal(size=want.shape).astype(np.float32) * noise
-        happened.append(keeps_largest(got, want).mean())
+        happened.append(has_same_top1(got, want).mean())
         told.append(foretold(*(softmax(a) for a in (want, got)) if probabilities else (want, got)))
     assert np.mean(told) == pytest.approx(np.mean(happened), abs=0.01)
     lost = 1 - np.mean(happened)
@@ -59,16 +59,16 @@ def test_more_noise_keeps_fewer() -> None:
 def test_the_order_of_the_data_tells_nothing() -> None:
     rng = np.random.default_rng(1)
     want = classifier(rng, 50)
-    answers = Answers(8, 8, 0.4, 32)
-    first, second, third = Margins(), Margins(), Margins()
+    answers = Top1Agreement(8, 8, 0.4, 32)
+    first, second, third = Top1Margins(), Top1Margins(), Top1Margins()
     first.add({NAME: want})
     for row in want[::-1]:
         second.add({NAME: row[None]})
     third.add({NAME: want[20:]})
-    rest = Margins()
+    rest = Top1Margins()
     rest.add({NAME: want[:20]})
     third.merge(rest)
-    shares = {one.share_kept(NAME, answers) for one in (first, second, third)}
+    shares = {one.predict_agreement(NAME, answers) for one in (first, second, third)}
     assert len(shares) == 1 and 0.5 < shares.pop() < 1
 
 
@@ -77,10 +77,10 @@ def test_few_rows_and_unknown_noise_foretell_nothing() -> None:
     want = classifier(rng, 16)
     assert foretold(want[:15], want[:15] + 0.1) is None
     assert foretold(want, want + 0.1) == pytest.approx(1)  # the same for every score
-    assert Margins().share_kept(NAME, Answers(8, 8, 1, 8)) is None
-    margins = Margins()
+    assert Top1Margins().predict_agreement(NAME, Top1Agreement(8, 8, 1, 8)) is None
+    margins = Top1Margins()
     margins.add({NAME: want, "image": want[:, None], "one": want[:, :1], "ids": want.astype(np.int64)})
-    assert list(margins.found) == [NAME] and margins.share_kept(NAME, Answers(0, 16)) is None
+    assert list(margins.by_output) == [NAME] and margins.predict_agreement(NAME, Top1Agreement(0, 16)) is None
 
 
 def test_rows_that_are_not_finite_and_ties_do_not_end_it() -> None:
@@ -89,11 +89,11 @@ def test_rows_that_are_not_finite_and_ties_do_not_end_it() -> None:
     want[5:10, 1] = np.inf
     got = want.copy()
     got[12] = np.nan
-    answers = WantedAnswers.of(want).kept_by(got)
+    answers = Top1Reference.of(want).compare(got)
     assert (answers.same, answers.rows, answers.noise) == (9, 10, 0)
-    assert WantedAnswers.of(want).kept_by(got[:, :2]) == Answers(0, 10)
-    margins = Margins()
+    assert Top1Reference.of(want).compare(got[:, :2]) == Top1Agreement(0, 10)
+    margins = Top1Margins()
     margins.add({NAME: want})
     margins.add({NAME: want[10:]})
-    share = margins.share_kept(NAME, Answers(8, 8, 8.0, 8))
+    share = margins.predict_agreement(NAME, Top1Agreement(8, 8, 8.0, 8))
     assert share is not None and math.isclose(share, 0.25)  # every margin is 0

@@ -10,7 +10,7 @@ import pytest
 
 from intact import graph
 from intact.graph import Parcel
-from intact.ptq.measure.holdout_samples import Sample
+from intact.ptq.measure.holdout_samples import HoldoutSet
 from intact.ptq.measure.sharded_calibration import MOST_BYTES, MOST_RUNS, parts_of
 
 
@@ -19,12 +19,12 @@ def runs(sizes: list[int]) -> list[dict[str, np.ndarray]]:
     return [{"x": rng.standard_normal(size).astype(np.float32)} for size in sizes]
 
 
-def kept(sample: Sample) -> list[bytes]:
+def kept(sample: HoldoutSet) -> list[bytes]:
     return [held.digest for held in sample.runs]
 
 
-def offered(feeds: list[dict[str, np.ndarray]]) -> Sample:
-    sample = Sample()
+def offered(feeds: list[dict[str, np.ndarray]]) -> HoldoutSet:
+    sample = HoldoutSet()
     for one in feeds:
         sample.offer(one, {"y": one["x"][:1]})
     return sample
@@ -47,7 +47,7 @@ def test_the_runs_that_are_kept_do_not_depend_on_who_saw_them_when(sizes: list[i
     rng = np.random.default_rng(1)
     for parts in (1, 2, 3, 7):
         order = rng.permutation(len(feeds))
-        merged = Sample()
+        merged = HoldoutSet()
         for part in np.array_split(order, parts):
             merged.merge(offered([feeds[i] for i in part]))
         assert kept(merged) == want
