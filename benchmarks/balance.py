@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from intact.cli.options import read_shapes
+from intact.cli.shared_options import read_shapes
 from intact.engine.cpu.balance import divisions, speedup
 from intact.engine.engine import Engine
 from intact.engine.lower import lower

@@ -22,7 +22,7 @@ from pathlib import Path
 import engine_files
 import numpy as np
 
-from intact.cli.timing import resident
+from intact.cli.time_engine import resident
 
 PARTS = ("load", "prepare", "first run", "best run")
 

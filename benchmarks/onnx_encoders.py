@@ -230,7 +230,8 @@ def compare(name: str, plain: Path, batches: list[Feeds], options: argparse.Name
     print(f"  Spearman of {len(pairs[0]):,} pairs {order:.5f}{verdict(order)}")
     noise = ", ".join(f"{db:.1f} dB" for db in result.sqnr.values())
     print(
-        f"  SQNR on hold-out samples {noise}; ranges by: {result.chosen}; biases corrected: {result.corrected}"
+        f"  SQNR on hold-out samples {noise}; ranges by: {result.chosen}; "
+        f"biases corrected: {result.corrected}"
     )
     for label, error in result.errors.items():
         print(f"    relative error {error:.2e} {label}")

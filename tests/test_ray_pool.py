@@ -19,7 +19,7 @@ from tests.tuning.clocks import steady
 import intact
 from intact.cli import main
 from intact.errors import MissingExtraError, QuantValueError, UnsupportedError
-from intact.pool import InProcess, JobPool
+from intact.job_pool import InProcess, JobPool
 from intact.ptq import calibrate, quantize
 from intact.ray_pool import RayPool
 

@@ -23,10 +23,10 @@ def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
     Raises:
         ClashingInstallationError: It is; says how to repair it.
     """
-    for found in _installations(package.parent):
-        if not _is_ours(package.parent / found):
+    for metadata in _installations(package.parent):
+        if not _is_ours(package.parent / metadata):
             raise ClashingInstallationError(
-                str(package), f"files of another project, too ('{found}': PyPI's 'intact' is not INTact)",
+                str(package), f"files of another project, too ('{metadata}': PyPI's 'intact' is not INTact)",
                 f"those of {DISTRIBUTION} alone",
                 f"run: pip uninstall -y intact {DISTRIBUTION}, then: pip install {DISTRIBUTION}",
             )  # fmt: skip

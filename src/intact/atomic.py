@@ -50,11 +50,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
     """
     new, waiting = _New(path), _together.get()
     try:
-        with _told(path):
+        with _access_errors(path):
             new.open()
-        with new.told():
+        with new.writing_errors():
             yield new.file
-        with _told(path):
+        with _access_errors(path):
             new.finish()
         if waiting is None:
             _appear([new])
@@ -94,7 +94,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """
     new = _New(path)
     folder = new.target.parent
-    with _told(path):
+    with _access_errors(path):
         missing = not new.direct and not folder.is_dir()
     if missing:
         raise FileAccessError(
@@ -131,13 +131,13 @@ class _New:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         require_path(path)
         self.path = path
-        with _told(path):
-            self.target, self.before, self.direct = _resolved(Path(path))
+        with _access_errors(path):
+            self.target, self.before, self.direct = _resolve_target(Path(path))
         if self.before is not None and not os.access(self.target, os.W_OK):
             raise FileAccessError.of(path, PermissionError(errno.EACCES, "write-protected"), "written")
         folder = Path(tempfile.gettempdir()) if self.direct else self.target.parent
         # Names that nobody guesses, and no longer than any system allows, however long the target's is.
-        self._name, self._kept = (folder / f".intact-{secrets.token_hex(8)}.tmp" for _ in range(2))
+        self._name, self._old_name = (folder / f".intact-{secrets.token_hex(8)}.tmp" for _ in range(2))
         self._raw: _Raw | None = None
         self._nameless = self._begun = False
 
@@ -153,7 +153,7 @@ class _New:
         self.file = BufferedWriter(self._raw)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def writing_errors(self) -> Iterator[None]:
         """Errors of writing, by whatever way they come, as ours; all others as they are."""
         try:
             yield
@@ -184,10 +184,10 @@ class _New:
         if self.before is None or self.direct:
             return
         try:
-            os.link(self.target, self._kept)
+            os.link(self.target, self._old_name)
         except OSError:  # a file system without links: it is away for a moment
             self._begun = True
-            self.target.replace(self._kept)
+            self.target.replace(self._old_name)
 
     def appear(self) -> None:
         """Give the file its name, or write it to where it belongs."""
@@ -208,7 +208,7 @@ class _New:
                 if self.before is None:
                     self.target.unlink()
                 else:
-                    self._kept.replace(self.target)
+                    self._old_name.replace(self.target)
 
     def drop(self) -> None:
         """Close everything, and leave nothing but what bears the name; twice is as once."""
@@ -217,7 +217,7 @@ class _New:
                 with suppress(OSError):
                     self._raw.close()  # not the buffer's way, which would write once more
         finally:
-            for name in (self._name, self._kept):
+            for name in (self._name, self._old_name):
                 with suppress(OSError):
                     name.unlink()
 
@@ -231,10 +231,10 @@ def _appear(files: Sequence[_New]) -> None:
                 locks.enter_context(_Lock(folder))
         try:
             for new in files if len(files) > 1 else ():
-                with _told(new.path):
+                with _access_errors(new.path):
                     new.keep_old()
             for new in files:
-                with _told(new.path):
+                with _access_errors(new.path):
                     new.appear()
         except BaseException:
             for new in reversed(files if len(files) > 1 else ()):
@@ -253,7 +253,7 @@ def _surely(do: Callable[[], None]) -> None:
         raise
 
 
-def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
+def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None, bool]:
     """Return the name behind all links; what is there; whether that is to be written to, not replaced."""
     try:
         before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
@@ -367,7 +367,7 @@ class _Lock:
 
 
 @contextmanager
-def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+def _access_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except IntactError:

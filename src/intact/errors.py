@@ -82,15 +82,15 @@ class FileAccessError(IntactError, OSError):
             ),
         }
         reason = error.strerror or str(error) or type(error).__name__
-        made = cls(f"file '{os.fspath(path)}'", f"'{reason}' when it was {done}", *wants[done])
-        made.errno = error.errno
-        return made
+        access_error = cls(f"file '{os.fspath(path)}'", f"'{reason}' when it was {done}", *wants[done])
+        access_error.errno = error.errno
+        return access_error
 
     def at(self, name: str) -> Self:
         """As `IntactError.at`."""
-        made = super().at(name)
-        made.errno = self.errno
-        return made
+        access_error = super().at(name)
+        access_error.errno = self.errno
+        return access_error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args, {**vars(self), "errno": self.errno}

@@ -17,17 +17,19 @@ _COMPARED = 10_000
 """So many names are compared with a pattern that fits none: it takes 20 ms."""
 
 
-def checked_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ...]:
+def check_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ...]:
     """Return `patterns` as a tuple; one alone may come without a list.
 
     Raises:
         QuantValueError: One is no string.
     """
-    found = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    for one in found:
-        if not isinstance(one, str):
-            raise QuantValueError(where, f"{one!r:.60}", "names or patterns, as strings", "give the names")
-    return found
+    given_patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    for pattern in given_patterns:
+        if not isinstance(pattern, str):
+            raise QuantValueError(
+                where, f"{pattern!r:.60}", "names or patterns, as strings", "give the names"
+            )
+    return given_patterns
 
 
 def exact(pattern: str, names: Collection[str]) -> str:
@@ -65,9 +67,9 @@ def require_fitting(where: str, patterns: Iterable[str], names: Sequence[str], w
     Raises:
         QuantValueError: Lists the names that are nearest.
     """
-    known = frozenset(names)
+    known_names = frozenset(names)
     for pattern in patterns:
-        if not is_fitting(exact(pattern, known), names):
+        if not is_fitting(exact(pattern, known_names), names):
             raise no_fit(where, pattern, names, what)
 
 
@@ -79,20 +81,20 @@ def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantVa
     )  # fmt: skip
 
 
-def no_option(name: str, known: Sequence[str], meant: str = "") -> QuantValueError:
+def no_option(name: str, options: Sequence[str], meant: str = "") -> QuantValueError:
     """Return the error of an option that nobody has.
 
     Args:
         name: As the user wrote it.
-        known: The options that there are.
+        options: The options that there are.
         meant: The one that is meant, where that is known.
     """
-    near = [meant] if meant else get_close_matches(name, known, _SHOWN)
+    near = [meant] if meant else get_close_matches(name, options, _SHOWN)
     fix = f"write {' or '.join(near)}" if near else "leave it out"
-    return QuantValueError(name, "no option of this name", f"one of {', '.join(known)}", fix)
+    return QuantValueError(name, "no option of this name", f"one of {', '.join(options)}", fix)
 
 
 def nearest(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names that are most like a pattern."""
-    known = list(dict.fromkeys(name for name in names if name))[:_COMPARED]
-    return get_close_matches(pattern.strip("*?"), known, _SHOWN, 0.0)
+    candidates = list(dict.fromkeys(name for name in names if name))[:_COMPARED]
+    return get_close_matches(pattern.strip("*?"), candidates, _SHOWN, 0.0)

@@ -38,9 +38,9 @@ class Progress:
     def advance(self, title: str | None = None, done: int | None = None) -> None:
         """One step more, or `done` in all."""
         if self._bar is not None:
-            said = None if title is None else printable(title)
+            description = None if title is None else printable(title)
             steps = 1 if done is None else None
-            self._bar.update(self._task, description=said, completed=done, advance=steps)
+            self._bar.update(self._task, description=description, completed=done, advance=steps)
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield `items`, one step each."""

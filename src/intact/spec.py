@@ -33,7 +33,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def checked_bool(name: str, value: object) -> bool:
+def check_bool(name: str, value: object) -> bool:
     """Return `value` as a bool.
 
     Raises:
@@ -44,7 +44,7 @@ def checked_bool(name: str, value: object) -> bool:
     raise QuantValueError(name, f"{value!r:.60}", "True or False", "choose one of the two")
 
 
-def checked_block_size(value: object) -> int | None:
+def check_block_size(value: object) -> int | None:
     """Return `value` as an int; None for None.
 
     Raises:
@@ -167,8 +167,8 @@ class QuantSpec:
         object.__setattr__(self, "format", Format.parse(self.format))
         object.__setattr__(self, "axis", _canonical_axis(self.axis))
         for name in ("symmetric", "narrow"):
-            object.__setattr__(self, name, checked_bool(name, getattr(self, name)))
-        block = checked_block_size(self.block_size)
+            object.__setattr__(self, name, check_bool(name, getattr(self, name)))
+        block = check_block_size(self.block_size)
         object.__setattr__(self, "block_size", block)
         if block is not None and not isinstance(self.axis, int):
             raise QuantValueError(
@@ -224,13 +224,13 @@ def _canonical_axis(axis: object) -> int | tuple[int, ...] | None:
     """One spelling per meaning, so that equal specs are equal: (1, 0) is (0, 1), (2,) is 2, () is None."""
     if axis is None:
         return None
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    if not all(map(is_whole, given)):
+    entries = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if not all(map(is_whole, entries)):
         raise QuantValueError(
             "axis",
             f"{axis!r:.60}",
             "None, an integer or a tuple of integers",
             "count axes from 0, or from -1 at the end",
         )
-    axes = sorted(map(index, given))
+    axes = sorted(map(index, entries))
     return None if not axes else axes[0] if len(axes) == 1 else tuple(axes)

@@ -13,7 +13,7 @@ def printable(text: object) -> str:
     >>> print(printable("conv\x1b[2J\u202eup"))
     conv\x1b[2J\u202eup
     """
-    said = str(text)
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in said)
+    string = str(text)
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in string)

@@ -7,7 +7,7 @@ import pytest
 
 import intact
 from intact.calib import LEAST_VALUES, Histogram, amax_of, range_of
-from intact.calib.choice import Candidates
+from intact.calib.range_candidates import Candidates
 from intact.spec import QuantSpec
 
 SPEC = QuantSpec("int8")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from intact.calib import Calibration, Histogram, Range
-from intact.calib import files as calib_files
+from intact.calib import calib_files as calib_files
 from intact.errors import FileAccessError, FileFormatError
 
 

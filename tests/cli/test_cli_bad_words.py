@@ -112,7 +112,7 @@ def harmless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         raise QuantValueError("quickstart", "its arguments", "a test that is quick", "nothing to mend")
 
     times = {"ms": 1.0, "median_ms": 1.0, "load_ms": 1.0, "peak_mb": 1.0}
-    monkeypatch.setattr(bench, "_one", lambda case, settings: dict(times))
+    monkeypatch.setattr(bench, "_run_case", lambda case, settings: dict(times))
     if find_spec("torch") is not None:  # without it quickstart says so, and does nothing
         monkeypatch.setattr("intact.torch.quickstart.run._Job", refuse)
     monkeypatch.chdir(tmp_path)

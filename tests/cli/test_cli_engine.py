@@ -297,14 +297,13 @@ def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) 
 
 
 def test_outputs_of_unlike_sizes_are_an_array_each() -> None:
-    from intact.cli.verbs.run import _joined
+    from intact.cli.verbs.run import _concatenate
     from intact.engine.engine import Port
 
     port, short, long = Port("h", "float32", ("n", "l", 4)), np.zeros((2, 3, 4)), np.ones((2, 5, 4))
-    assert {name: array.shape for name, array in _joined(port, [short, long], ["n"], [2, 2]).items()} == {
-        "h.0": (2, 3, 4), "h.1": (2, 5, 4),
-    }  # fmt: skip
-    assert _joined(port, [short, short], ["n"], [2, 2])["h"].shape == (4, 3, 4)
+    apart = _concatenate(port, [short, long], ["n"], [2, 2])
+    assert {name: array.shape for name, array in apart.items()} == {"h.0": (2, 3, 4), "h.1": (2, 5, 4)}
+    assert _concatenate(port, [short, short], ["n"], [2, 2])["h"].shape == (4, 3, 4)
 
 
 def test_tables_fit_a_terminal_of_80_columns(run, net, int8, samples, tmp_path, monkeypatch) -> None:

@@ -125,7 +125,7 @@ def _cache(path: Path, value: float) -> None:
 
 
 def _page(path: Path, value: float) -> None:
-    from intact.report.page import Page, write_page
+    from intact.report.html_page import Page, write_page
 
     write_page(Page(str(value)), path)
 

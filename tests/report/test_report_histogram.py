@@ -5,7 +5,7 @@ import pytest
 
 from intact.calib import Histogram, amax_of, expected_sqnr
 from intact.report import curve, panel
-from intact.report.histogram import PLOTTED_BINS
+from intact.report.histogram_panel import PLOTTED_BINS
 from intact.spec import QuantSpec
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from intact.tuning.program import FormatProgram, cheapest, front
+from intact.tuning.integer_program import FormatProgram, cheapest, front
 
 
 def random_program(seed: int, layers: int = 5, formats: int = 3) -> FormatProgram:

@@ -40,8 +40,8 @@ def entropy_edge(
         bins[0] = bins[1]
     if levels >= len(bins) or start_bin > len(bins) or not bins.any():
         return None
-    found = _divergences(bins, levels, start_bin, stride)
-    best = np.flatnonzero(found <= found.min() + _TIE)[0 if variant == "gtc2017" else -1]
+    divergences = _divergences(bins, levels, start_bin, stride)
+    best = np.flatnonzero(divergences <= divergences.min() + _TIE)[0 if variant == "gtc2017" else -1]
     return start_bin + stride * int(best)
 
 
@@ -56,12 +56,12 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     mass = _prefix(bins)  # whole numbers, so that differences are exact and an empty part has mass 0
     filled = _prefix((bins > 0).astype(np.float64))
     candidates = np.arange(start, len(bins) + 1, stride, dtype=np.int64)
-    bounds, found = _bounds(bins, mass, filled, levels, candidates), np.empty(len(candidates))
+    bounds, divergences = _bounds(bins, mass, filled, levels, candidates), np.empty(len(candidates))
     order = np.argsort(bounds, kind="stable")
-    found[order] = kernels.entropy_divergences(
+    divergences[order] = kernels.entropy_divergences(
         bins, mass, filled, levels, candidates[order], bounds[order], _SURE
     )
-    return found
+    return divergences
 
 
 def _bounds(

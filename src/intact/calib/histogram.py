@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact import kernels
-from intact.calib.bounds import (
+from intact.calib.exact_bounds import (
     Bounds,
     NonFinite,
     as_real,
@@ -74,16 +74,16 @@ class Histogram:
             axis: Any = resolve_axes(self.axis, array.ndim)
             channels = array.shape[axis]
             self._require_channels(channels, f"shape {array.shape}")
-            self.merge(self._counted(array, axis, channels, threads))
+            self.merge(self._histogram_of(array, axis, channels, threads))
 
     def _count_in_place(self, x: NDArray, threads: int) -> None:
         """`collect` of a whole tensor: as merging a histogram of `x` alone, without making one."""
         halves = self._negative[0], self._positive[0]
         exponent = int(self._exponent[0])
         self._bounds.require_room(x.size)
-        found = kernels.collect_pow2(x, exponent, *halves, threads=threads)
-        refused = found.nonfinite > 0 and self._policy == "raise"
-        needed = _exponent(max(-found.min, found.max, 0.0))
+        collected = kernels.collect_pow2(x, exponent, *halves, threads=threads)
+        refused = collected.nonfinite > 0 and self._policy == "raise"
+        needed = _exponent(max(-collected.min, collected.max, 0.0))
         if refused or needed > exponent:  # rare: the same counts are taken back
             counted = np.zeros((2, BINS), np.int64)
             kernels.count_pow2(x, exponent, *counted, threads=threads)
@@ -94,9 +94,9 @@ class Histogram:
         if needed > exponent:
             self._widen(np.array([needed]))
             kernels.count_pow2(x, needed, self._negative[0], self._positive[0], threads=threads)
-        self._bounds.add(found.min, found.max, x.size, found.nonfinite)
+        self._bounds.add(collected.min, collected.max, x.size, collected.nonfinite)
 
-    def _counted(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
+    def _histogram_of(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
         """Return a histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
         batch = Histogram(axis)
         batch._allocate(channels)
@@ -106,14 +106,14 @@ class Histogram:
         for channel, values in enumerate(np.moveaxis(x, axis, 0)):
             bins = batch._negative[channel], batch._positive[channel]
             exponent = int(batch._exponent[channel])
-            found = kernels.collect_pow2(values, exponent, *bins, threads=threads)
-            needed = _exponent(max(-found.min, found.max, 0.0))
+            collected = kernels.collect_pow2(values, exponent, *bins, threads=threads)
+            needed = _exponent(max(-collected.min, collected.max, 0.0))
             if needed > exponent:
                 for row in bins:
                     row[:] = 0
                 kernels.count_pow2(values, needed, *bins, threads=threads)
                 batch._exponent[channel] = needed
-            bounds.set(channel, found.min, found.max, values.size, found.nonfinite)
+            bounds.set(channel, collected.min, collected.max, values.size, collected.nonfinite)
         if self._policy == "raise" and bounds.nonfinite.any():
             refuse_nonfinite(x)
         return batch
@@ -141,8 +141,8 @@ class Histogram:
         self._bounds.merge(other._bounds)
         self._widen(np.maximum(self._exponent, other._exponent))
         shift = self._exponent - other._exponent
-        self._negative += _coarsened(other._negative, shift) if shift.any() else other._negative
-        self._positive += _coarsened(other._positive, shift) if shift.any() else other._positive
+        self._negative += _coarsen(other._negative, shift) if shift.any() else other._negative
+        self._positive += _coarsen(other._positive, shift) if shift.any() else other._positive
         return self
 
     def per_tensor(self) -> Histogram:
@@ -170,8 +170,8 @@ class Histogram:
     def _widen(self, exponent: NDArray[np.int64]) -> None:
         shift = exponent - self._exponent
         if shift.any():
-            self._negative = _coarsened(self._negative, shift)
-            self._positive = _coarsened(self._positive, shift)
+            self._negative = _coarsen(self._negative, shift)
+            self._positive = _coarsen(self._positive, shift)
             self._exponent = exponent
 
     @property
@@ -300,7 +300,7 @@ def _exponent_of(amax: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.where(amax > 0, fitting, MIN_EXPONENT)
 
 
-def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
+def _coarsen(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the counts in bins 2**shift times as wide, one shift per row; a copy."""
     result = np.zeros_like(rows)
     for step in set(shift.tolist()):  # `np.unique` imports NumPy's masked arrays

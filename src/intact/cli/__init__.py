@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb with `arguments` (default: the process's) and exit with its status."""
-    from intact.cli.front import told, warnings_in_lines
+    from intact.cli.error_handling import run_verb, warnings_in_lines
 
     with warnings_in_lines():
-        sys.exit(told(arguments))
+        sys.exit(run_verb(arguments))

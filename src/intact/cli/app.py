@@ -71,8 +71,8 @@ def _table(verbs: dict[str, Callable[..., None]]) -> typer.Typer:
     return table
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"intact {intact.__version__}")
         raise typer.Exit
 

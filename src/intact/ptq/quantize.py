@@ -10,11 +10,11 @@ from typing import Any
 
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
-from intact.calib.choice import Ranged
-from intact.collector import looking_at_new_objects
+from intact.calib.range_candidates import ChosenRange
 from intact.errors import QuantValueError
+from intact.gc_freeze import gc_frozen
+from intact.job_pool import JobPool
 from intact.numerics import SHORT_BITS, ZERO_RANGE
-from intact.pool import JobPool
 from intact.progress import waiting
 from intact.ptq.branch_data import BranchRouting, keep_if_read_once
 from intact.ptq.measure.measured_outputs import outputs_to_measure
@@ -132,7 +132,7 @@ def quantize(
         progress, pool, options,
         ranges if ranges is None or isinstance(ranges, Calibration) else Calibration.load(ranges),
     )  # fmt: skip
-    with looking_at_new_objects():
+    with gc_frozen():
         result = _quantize_with_branches(source, data, settings)
     if result is None:
         raise nothing_to_quantize(graph.load(source))
@@ -265,7 +265,7 @@ def _whole_ranges(state: State) -> list[str]:
     ]
 
 
-def _zero_ranges(chosen_ranges: Mapping[str, Ranged]) -> list[str]:
+def _zero_ranges(chosen_ranges: Mapping[str, ChosenRange]) -> list[str]:
     messages = []
     for name, chosen in chosen_ranges.items():
         if max(-float(chosen.ends[0]), float(chosen.ends[1])) <= ZERO_RANGE:

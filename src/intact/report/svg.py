@@ -93,9 +93,9 @@ def scatter(points: Sequence[Point], label: str = "") -> str:
         parts.append(f'<path class="grid" d="M{_LEFT} {up(value)}H{WIDTH - _RIGHT}"/>')
         parts.append(f'<text class="count" x="{_LEFT - 5}" y="{up(value) + 4}">{value:.4g}</text>')
     parts += [
-        f'<circle class="{one.style}" cx="{across(one.x)}" cy="{up(one.y)}" r="3.5">'
-        f"<title>{escape(one.says)}</title></circle>"
-        for one in points
+        f'<circle class="{point.style}" cx="{across(point.x)}" cy="{up(point.y)}" r="3.5">'
+        f"<title>{escape(point.says)}</title></circle>"
+        for point in points
     ]
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
@@ -158,14 +158,14 @@ def _outline(
 ) -> str:
     """Return all bars as one closed path; neighbours of one height are one step."""
     base = at = HEIGHT - _BOTTOM
-    found = []
+    steps = []
     for edge, count in zip(left.tolist(), counts.tolist(), strict=True):
         if (height := _height(count, top)) != at:
-            found.append(f"H{axis(edge)}V{height}")
+            steps.append(f"H{axis(edge)}V{height}")
             at = height
     end = axis(float(left[-1]) + width) if len(left) else _LEFT
     start = axis(float(left[0])) if len(left) else _LEFT
-    return f"M{start} {base}{''.join(found)}H{end}V{base}Z"
+    return f"M{start} {base}{''.join(steps)}H{end}V{base}Z"
 
 
 def _decades(top: float) -> Iterator[str]:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import SHAPES, AsJson, ModelFile, Out, Threads, read_shapes, some_seconds
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import (
+    SHAPES,
+    AsJson,
+    ModelFile,
+    Out,
+    Threads,
+    check_optional_seconds,
+    read_shapes,
+)
 
 if TYPE_CHECKING:
     from intact.engine import Plan
@@ -26,7 +34,7 @@ def run(
         typer.Option(
             "--tune-seconds",
             min=0.01,
-            callback=some_seconds,
+            callback=check_optional_seconds,
             help="Time the forms that layers have, about so long, and keep the fastest; 1 is enough for "
             "ResNet-50. Default: a cost model chooses.",
         ),

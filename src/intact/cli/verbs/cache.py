@@ -11,8 +11,8 @@ import typer
 
 from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
-from intact.cli.options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.errors import CalibrationError
 from intact.reading import reading
 from intact.spec import INT8, QuantSpec
@@ -150,14 +150,14 @@ def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
 
     scales: dict[str, np.float32] = {}
     left_out: dict[str, str] = {}
-    for name, found in tensor_scales(graph).items():
-        other = [str(one.spec) for one in found if one.spec != QuantSpec(INT8)]
-        if other:
-            left_out[name] = f"{other[0]}; a cache has symmetric int8 with one scale per tensor"
-        elif len(found) > 1:
-            left_out[name] = f"its readers have {len(found)} different scales; a cache has one per tensor"
+    for name, pairs in tensor_scales(graph).items():
+        other_specs = [str(pair.spec) for pair in pairs if pair.spec != QuantSpec(INT8)]
+        if other_specs:
+            left_out[name] = f"{other_specs[0]}; a cache has symmetric int8 with one scale per tensor"
+        elif len(pairs) > 1:
+            left_out[name] = f"its readers have {len(pairs)} different scales; a cache has one per tensor"
         else:
-            scales[name] = np.float32(found[0].scale)
+            scales[name] = np.float32(pairs[0].scale)
     return scales, left_out
 
 

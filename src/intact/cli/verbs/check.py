@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from intact.cli.options import AsJson, ModelFile
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import AsJson, ModelFile
 
 FINDINGS = 1
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import READ, AsJson, Exclude, Include, ProfileName
 from intact.cli.verbs.build import subgraphs
 from intact.errors import QuantValueError, UnsupportedError
 
@@ -60,7 +60,7 @@ def run(
     if plan is None:
         quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
-        plan = _lowered(model) if quantized and engine == "intact" else None
+        plan = _lower(model) if quantized and engine == "intact" else None
     if plan is not None:
         rows = with_steps(explain(plan), plan)
     rows += [row for branch in branches for row in explain(branch)]
@@ -104,8 +104,8 @@ def show_kernels(model: Path, as_json: bool) -> None:
         return
     rows = []
     for step, choice in choices:
-        known = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
-        rows.append((step.name, choice.form, choice.by, known))
+        times = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
+        rows.append((step.name, choice.form, choice.by, times))
     show_table(f"{model.name}: on this machine", ("layer", "runs", "chosen by", "us"), rows)
 
 
@@ -138,7 +138,7 @@ def _plan(model: Path) -> Plan | None:
     return files.load(model).plan if files.is_plan(model) else None
 
 
-def _lowered(model: Path) -> Plan | None:
+def _lower(model: Path) -> Plan | None:
     """Return the plan of a file with pairs; None where the engine does not take it."""
     from intact.engine.lower import lower
 
@@ -169,7 +169,7 @@ def read(
         run_stages(graph, pipelines.KNOWN_FORMS)
         resolver = NameResolver(before, graph)
         include, exclude = (
-            [one for found in resolver.resolve(where, patterns).values() for one in found]
+            [name for names in resolver.resolve(where, patterns).values() for name in names]
             for where, patterns in (("include", include), ("exclude", exclude))
         )
         main = place(graph, profile, include=include, exclude=exclude)
@@ -181,7 +181,7 @@ def read(
             "a float file",
             "leave them out, or take the pairs away first: intact strip",
         )
-    return True, [read_placement(one, profile) for one in (graph, *_branches(graph))]
+    return True, [read_placement(graph_part, profile) for graph_part in (graph, *_branches(graph))]
 
 
 def _branches(model: Model) -> Iterator[Model]:

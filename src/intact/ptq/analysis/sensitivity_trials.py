@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from numpy.typing import NDArray
 
 from intact.graph import Model, Parcel, Session
-from intact.pool import JobPool
+from intact.job_pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.model_segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.partial_quantization import QuantizedReads, segment_session

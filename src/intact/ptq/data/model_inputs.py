@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.dlpack import without_bfloat16
+from intact.bfloat16_tensors import without_bfloat16
 from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.limits import BATCH_BYTES

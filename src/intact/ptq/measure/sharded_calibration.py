@@ -9,7 +9,7 @@ from functools import cached_property
 
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
-from intact.pool import JobPool
+from intact.job_pool import JobPool
 from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import HoldoutSet
 from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of

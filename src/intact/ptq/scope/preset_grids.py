@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.calib import Calibration, Range
-from intact.calib.choice import Candidates, Ends, Ranged
+from intact.calib.range_candidates import Candidates, ChosenRange, Ends
 from intact.errors import QuantValueError
 from intact.graph import Stripped
 from intact.spec import Format, QuantSpec, is_whole
@@ -145,12 +145,12 @@ class PresetCandidates(Candidates):
 
     def __init__(self, name: str, spec: QuantSpec, ends: Ends) -> None:
         super().__init__(name, Range(), spec)
-        self._range = Ranged(ends, PRESET)
+        self._range = ChosenRange(ends, PRESET)
 
-    def by(self, method: str) -> Ranged:
+    def by(self, method: str) -> ChosenRange:
         """Return the preset range, whatever the method."""
         return self._range
 
-    def least_error(self) -> Ranged:
+    def least_error(self) -> ChosenRange:
         """Return the preset range."""
         return self._range

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.calib import Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurations
+from intact.calib.range_candidates import Candidates, ChosenRange, Ends, by_method, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
 from intact.ptq.scope.preset_grids import PresetCandidates
@@ -20,7 +20,7 @@ from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import WEIGHT_ONLY
 from intact.spec import Format, QuantSpec
 
-Ranges = dict[Key, Ranged]
+Ranges = dict[Key, ChosenRange]
 
 
 CandidateCache = dict[tuple[Any, ...], Candidates]

@@ -8,16 +8,16 @@ from math import inf
 from typing import Any, Literal
 
 from intact.calib import METHODS, Calibration
-from intact.calib.methods import MethodOptions
+from intact.calib.calibration_methods import MethodOptions
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
+from intact.job_pool import JobPool
 from intact.numerics import SHORT_BITS
-from intact.patterns import checked_patterns, no_option
+from intact.patterns import check_patterns, no_option
 from intact.placement import Profile, profile_of
-from intact.pool import JobPool
 from intact.ptq.scope.preset_grids import KEYS as GRID_KEYS
 from intact.ptq.scope.preset_grids import PresetGrid, grid_by_hand
-from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
+from intact.spec import INT16, Format, check_block_size, check_bool, is_whole
 
 BLOCK = 32
 """Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
@@ -64,8 +64,8 @@ class LayerSettings:
                 object.__setattr__(self, name, format_name)
                 _one_of(name, format_name, FORMAT_OPSETS)
         _one_of("method", self.method, (*METHODS, "auto"))
-        object.__setattr__(self, "symmetric", checked_bool("symmetric", self.symmetric))
-        object.__setattr__(self, "block_size", checked_block_size(self.block_size))
+        object.__setattr__(self, "symmetric", check_bool("symmetric", self.symmetric))
+        object.__setattr__(self, "block_size", check_block_size(self.block_size))
         if not (self.axis is None or self.axis == "channel" or _is_axis(self.axis)):
             raise QuantValueError(
                 "axis", f"{self.axis!r:.60}", "'channel', None or an integer", "leave it out for 'channel'"
@@ -125,7 +125,7 @@ class Settings:
         )  # fmt: skip
         object.__setattr__(self, "layer", layer)
         for name in ("include", "exclude"):
-            object.__setattr__(self, name, checked_patterns(name, getattr(self, name)))
+            object.__setattr__(self, name, check_patterns(name, getattr(self, name)))
         _check_options(self.options)
         for name, value in self._switches():
             if value not in (True, False, "auto"):

@@ -10,7 +10,7 @@ from math import prod
 from intact.calib import Calibration
 from intact.errors import CalibrationError
 from intact.graph import Model, Node, Parcel, is_op, ops
-from intact.pool import JobPool
+from intact.job_pool import JobPool
 from intact.progress import Progress
 from intact.ptq.data.batch_splitting import BatchSplitter
 from intact.ptq.data.batches import Source, open_data
@@ -35,7 +35,7 @@ from intact.ptq.scope.quantization_targets import channel_axis
 from intact.ptq.stages.smoothing import smoothable
 
 _MEANS_BYTES = 2**26
-"""Of the means of all hold-out samples, at most: where there were more, the runs are made once more for them."""
+"""Bytes of the means of all hold-out samples, at most. Larger means are computed in a later pass instead."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from intact.errors import QuantValueError
-from intact.pool import InProcess, JobPool
+from intact.job_pool import InProcess, JobPool
 from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup, RankPool

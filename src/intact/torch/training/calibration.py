@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact.calib import Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ranged, configurations
+from intact.calib.range_candidates import Candidates, ChosenRange, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
@@ -123,7 +123,7 @@ class CalibrationResult:
             self._use_unsigned({n: q for n, q in active.items() if n not in computed})
         # Everything that can fail comes before the first range is set.
         for_weights = {
-            n: Ranged(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
+            n: ChosenRange(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
             for n, w in weights.items()
         }
         self._shapes.update({n: keepdims(w, spec_of(quantizers[n])) for n, w in weights.items()})
@@ -187,14 +187,14 @@ class CalibrationResult:
             if plain and bool((self.calibration[name].min >= 0).all()):
                 quantizer.unsigned = True
 
-    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, Ranged]) -> None:
+    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, ChosenRange]) -> None:
         for name, ranged in ranges.items():
             set_range(quantizers[name], ranged.ends, self._shapes.get(name))
             self.methods[name] = ranged.method
 
     def _best(
-        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, Ranged]]
-    ) -> dict[str, Ranged]:
+        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, ChosenRange]]
+    ) -> dict[str, ChosenRange]:
         """The configuration under which the outputs on the held batches change least."""
         self.errors = {}
         if len(found) == 1:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from intact import numerics, ptq
 from intact.calib import LEAST_VALUES, Calibration, TrtCache, amax_of
-from intact.calib.choice import Candidates
+from intact.calib.range_candidates import Candidates
 from intact.errors import CalibrationError, IntactError
 from intact.ptq.stages.prepare_model import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec

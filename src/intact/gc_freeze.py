@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def looking_at_new_objects() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """Let the collector look at the objects alone that are made meanwhile.
 
     Graphs are many small objects, which are enough to let it walk over everything that the process has

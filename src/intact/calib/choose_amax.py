@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intact.calib.calibration_methods import METHODS, GranuleCounts, Method, MethodOptions, require
 from intact.calib.histogram import Histogram
-from intact.calib.methods import METHODS, GranuleCounts, Method, MethodOptions, require
 from intact.calib.range import Range
 from intact.errors import CalibrationError, UnsupportedError
 from intact.numerics import short_amax, short_range
@@ -49,19 +49,22 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
     """
     if not spec.symmetric:
         raise UnsupportedError("spec", str(spec), "a symmetric grid", "use range_of for an asymmetric one")
-    chosen, tuned = checked(stats, spec, method, options)
-    stats = fitted(stats, spec)
-    if chosen.amax is None:
+    method_entry, method_options = check_method(stats, spec, method, options)
+    stats = match_granularity(stats, spec)
+    if method_entry.amax is None:
         amax = np.asarray(np.maximum(stats.max, np.float32(0))) if spec.qmin >= 0 else stats.amax
     else:
-        choose = chosen.amax
-        values = [
-            (choose(row, spec, tuned) if chosen.is_served_by(row.total, tuned) else row.top(spec))
-            if row.top(spec) > 0 else 0.0
-            for row in _rows(stats)
-        ]  # fmt: skip
+        choose, serves = method_entry.amax, method_entry.is_served_by
+
+        def amax_of_row(row: GranuleCounts) -> float:
+            top = row.top(spec)
+            if not top > 0:
+                return 0.0
+            return choose(row, spec, method_options) if serves(row.total, method_options) else top
+
+        values = [amax_of_row(row) for row in _rows(stats)]
         amax = np.array(values, np.float32).reshape(stats.amax.shape)
-    return amax if tuned.scale_bits is None else short_amax(amax, spec, tuned.scale_bits)
+    return amax if method_options.scale_bits is None else short_amax(amax, spec, method_options.scale_bits)
 
 
 def range_of(
@@ -81,20 +84,26 @@ def range_of(
     if spec.symmetric:
         amax = amax_of(stats, spec, method, **options)
         return np.zeros_like(amax) if spec.qmin >= 0 else np.asarray(0 - amax), amax
-    chosen, tuned = checked(stats, spec, method, options)
-    stats = fitted(stats, spec)
-    if chosen.ends is None:
+    method_entry, method_options = check_method(stats, spec, method, options)
+    stats = match_granularity(stats, spec)
+    if method_entry.ends is None:
         low, high = stats.min, stats.max
     else:
         # + 0 makes a plain zero of the -0 that an empty negative side gives.
-        choose = chosen.ends
+        choose = method_entry.ends
         rows = [
-            choose(row, spec, tuned) if chosen.is_served_by(row.total, tuned) else (row.low, row.high)
+            choose(row, spec, method_options)
+            if method_entry.is_served_by(row.total, method_options)
+            else (row.low, row.high)
             for row in _rows(stats)
         ]
         ends = np.array(rows, np.float32) + np.float32(0)
         low, high = (column.reshape(stats.amax.shape) for column in ends.T)
-    return (low, high) if tuned.scale_bits is None else short_range(low, high, spec, tuned.scale_bits)
+    return (
+        (low, high)
+        if method_options.scale_bits is None
+        else short_range(low, high, spec, method_options.scale_bits)
+    )
 
 
 def amax_from_counts(
@@ -125,15 +134,15 @@ def amax_from_counts(
         QuantValueError, UnsupportedError: As for `amax_of`.
     Source: pytorch_quantization 2.2.1, calib/histogram.py (behaviour).
     """
-    bins, spec = _checked_counts(counts, width), _bare_spec(bits, unsigned)
-    chosen, tuned = _method(method, spec), _options(options)
+    bins, spec = _as_counts(counts, width), _bare_spec(bits, unsigned)
+    method_entry, method_options = _method(method, spec), _options(options)
     if width == 0:
         return 0.0
-    if chosen.bare is not None:
-        return chosen.bare(bins, width, spec, tuned)
-    assert chosen.amax is not None, "only 'max' needs no counts"
+    if method_entry.bare is not None:
+        return method_entry.bare(bins, width, spec, method_options)
+    assert method_entry.amax is not None, "only 'max' needs no counts"
     row = GranuleCounts(bins, np.zeros_like(bins), width, 0.0, width * (int(np.flatnonzero(bins)[-1]) + 1))
-    return chosen.amax(row, spec, tuned)
+    return method_entry.amax(row, spec, method_options)
 
 
 def _rows(stats: Stats) -> list[GranuleCounts]:
@@ -147,7 +156,7 @@ def _rows(stats: Stats) -> list[GranuleCounts]:
     return rows
 
 
-def _checked_counts(counts: ArrayLike, width: float) -> NDArray[np.int64]:
+def _as_counts(counts: ArrayLike, width: float) -> NDArray[np.int64]:
     array = np.asarray(counts)
     whole = array.ndim == 1 and bool((np.isfinite(array) & (array >= 0)).all())
     if not whole or not array.any() or not np.array_equal(array, np.floor(array)):
@@ -167,20 +176,20 @@ def _bare_spec(bits: int | tuple[int, int], unsigned: bool) -> QuantSpec:
     return QuantSpec(Format.integer(bits, signed=not unsigned))
 
 
-def _options(given: Mapping[str, Any]) -> MethodOptions:
+def _options(options: Mapping[str, Any]) -> MethodOptions:
     """Return the options of a method by name.
 
     Raises:
         QuantValueError: There is none of that name.
     """
-    known = [one.name for one in fields(MethodOptions)]
-    for name in given:
-        if name not in known:
-            raise no_option(name, known)
-    return MethodOptions(**given)
+    names = [option.name for option in fields(MethodOptions)]
+    for name in options:
+        if name not in names:
+            raise no_option(name, names)
+    return MethodOptions(**options)
 
 
-def checked(
+def check_method(
     stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
 ) -> tuple[Method, MethodOptions]:
     """Return the method called `method` and its options, checked to fit the statistic and the grid."""
@@ -204,7 +213,7 @@ def _method(name: str, spec: QuantSpec) -> Method:
     return METHODS[name]
 
 
-def fitted(stats: Stats, spec: QuantSpec) -> Stats:
+def match_granularity(stats: Stats, spec: QuantSpec) -> Stats:
     """Return `stats` with the granularity of `spec`, after a check that it can say anything."""
     if spec.block_size is not None:
         raise UnsupportedError(
@@ -220,10 +229,10 @@ def fitted(stats: Stats, spec: QuantSpec) -> Stats:
             "at least one value",
             "run at least one batch through the model before asking for a range",
         )
-    if lost := int(stats.nonfinite.sum()):
+    if nonfinite := int(stats.nonfinite.sum()):
         raise CalibrationError(
             "statistics",
-            f"{lost} NaN or infinities beside {int(stats.count.sum())} finite values",
+            f"{nonfinite} NaN or infinities beside {int(stats.count.sum())} finite values",
             "finite values only",
             "find the layer that produces them in the float model (or the sample in the data) and repair it",
         )

@@ -17,36 +17,36 @@ from typing import Any
 import typer
 
 from intact.cli.app import build
-from intact.cli.output import complain
-from intact.cli.status import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
+from intact.cli.exit_codes import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
+from intact.cli.printing import complain
 from intact.errors import IntactError
 
 _UsageError: Any = typer.BadParameter.__base__  # click's; newer versions of typer bring a click of their own
 
 
-def told(arguments: Sequence[str] | None) -> int:
+def run_verb(arguments: Sequence[str] | None) -> int:
     """Run one verb, print what went wrong, and return the exit status."""
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that this terminal cannot show is no error
             stream.reconfigure(errors="backslashreplace")
     try:
-        with stopping():
+        with stop_on_sigterm():
             status = build()(arguments, prog_name="intact", standalone_mode=False)
         sys.stdout.flush()
     except IntactError as error:
-        return _failed(error)
+        return _report_error(error)
     except _UsageError as error:
-        return _misused(error)
+        return _report_usage(error)
     except _Stopped:
         return TERMINATED
     except (SystemExit, BrokenPipeError):  # typer exits where nobody reads any more, with a status of verbs
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         return BROKEN_PIPE
     except OSError as error:
-        return _failed(error)
+        return _report_error(error)
     except MemoryError as error:
-        return _failed(f"out of memory{f': {error}' if str(error) else ''}")
+        return _report_error(f"out of memory{f': {error}' if str(error) else ''}")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception:
@@ -72,12 +72,12 @@ def _open_closed() -> None:
         setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
-def _failed(error: object) -> int:
+def _report_error(error: object) -> int:
     complain(f"intact: {error}")
     return USER_ERROR
 
 
-def _misused(error: Any) -> int:
+def _report_usage(error: Any) -> int:
     """Return an option or argument that the command line does not take."""
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
         context = error.ctx
@@ -96,7 +96,7 @@ class _Stop(BaseException):
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """On SIGTERM leave as on an error: what is half written is removed; the status is a shell's."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -128,19 +128,19 @@ def best_affine(
     best, error = choose(np.multiply.outer(np.arange(1, 129) / 128, ends))
     for reach, places in ((1.0, 128), (1 / 64, 64)):
         offsets = reach * np.arange(-places, places + 1) / places
-        known: dict[tuple[int, float, float], tuple[NDArray[np.float64], float]] = {}
+        cache: dict[tuple[int, float, float], tuple[NDArray[np.float64], float]] = {}
         for _ in range(_SWEEPS):
             before = error
             for side in (0, 1):
                 # A sweep that moves nothing asks what was asked before.
-                asked = side, float(best[0]), float(best[1])
-                if asked not in known:
+                key = side, float(best[0]), float(best[1])
+                if key not in cache:
                     places_of_side = np.clip(best[side] + offsets * ends[side], 0, ends[side])  # ascending
                     distinct = places_of_side[np.diff(places_of_side, prepend=-1) > 0]
                     moved = np.tile(best, (len(distinct), 1))
                     moved[:, side] = distinct
-                    known[asked] = choose(moved)
-                best, error = known[asked]
+                    cache[key] = choose(moved)
+                best, error = cache[key]
             if error >= before:
                 break
     return best

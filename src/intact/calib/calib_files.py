@@ -46,10 +46,10 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
     """Write a `.calib` file, whole or not at all."""
     body: dict[str, Any] = {"tensors": [], "provenance": provenance}
     arrays: dict[str, NDArray] = {}
-    for name, one in stats.items():
-        kind = "histogram" if isinstance(one, Histogram) else "range"
-        body["tensors"].append({"name": name, "kind": kind, "axis": one.axis})
-        arrays |= {f"{name}/{field}": np.asarray(a, order="C") for field, a in one.to_arrays().items()}
+    for name, statistic in stats.items():
+        kind = "histogram" if isinstance(statistic, Histogram) else "range"
+        body["tensors"].append({"name": name, "kind": kind, "axis": statistic.axis})
+        arrays |= {f"{name}/{field}": np.asarray(a, order="C") for field, a in statistic.to_arrays().items()}
     head = {"version": VERSION, "sha256": _checksum(body, arrays), "body": body}
     with replacing(path) as new:
         new.write(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
@@ -74,11 +74,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
         )
     body = head.get("body")
     if not isinstance(body, dict) or head.get("sha256") != _checksum(body, arrays):
-        raise _damaged(file, "content that does not match its checksum", "the content that was written")
+        raise _format_error(file, "content that does not match its checksum", "the content that was written")
     stats = _statistics(file, body.get("tensors"), arrays)
     provenance = body.get("provenance")
     if not isinstance(provenance, list) or not all(isinstance(r, dict) for r in provenance):
-        raise _damaged(file, f"provenance {provenance!r:.60}", "a list of records")
+        raise _format_error(file, f"provenance {provenance!r:.60}", "a list of records")
     return stats, provenance
 
 
@@ -90,27 +90,27 @@ def _open(path: str | os.PathLike[str], file: str) -> tuple[dict[str, Any], dict
             metadata = content.metadata() or {}
             arrays = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _damaged(file, f"no readable safetensors ({error})", "a .calib file") from error
+        raise _format_error(file, f"no readable safetensors ({error})", "a .calib file") from error
     if _KEY not in metadata:
-        raise _damaged(file, "safetensors without calibration data", f"metadata with the entry '{_KEY}'")
+        raise _format_error(file, "safetensors without calibration data", f"metadata with the entry '{_KEY}'")
     try:
         head = json.loads(metadata[_KEY])
     except (ValueError, RecursionError) as error:
-        raise _damaged(file, f"metadata that is no JSON ({error})", "JSON") from error
+        raise _format_error(file, f"metadata that is no JSON ({error})", "JSON") from error
     if not isinstance(head, dict):
-        raise _damaged(file, f"metadata {head!r:.60}", "a JSON object")
+        raise _format_error(file, f"metadata {head!r:.60}", "a JSON object")
     return head, arrays
 
 
 def _statistics(file: str, index: Any, arrays: dict[str, NDArray]) -> dict[str, Stats]:
     if not isinstance(index, list):
-        raise _damaged(file, f"tensors {index!r:.60}", "a list")
+        raise _format_error(file, f"tensors {index!r:.60}", "a list")
     stats: dict[str, Stats] = {}
     rest = dict(arrays)
     for entry in index:
         name, kind, axis = _entry(file, entry)
         if name in stats:
-            raise _damaged(file, f"tensor '{name}' twice", "distinct names")
+            raise _format_error(file, f"tensor '{name}' twice", "distinct names")
         mine = {f: rest.pop(f"{name}/{f}") for f in _FIELDS[kind] if f"{name}/{f}" in rest}
         try:
             stats[name] = _KINDS[kind].from_arrays(mine, axis)
@@ -118,20 +118,20 @@ def _statistics(file: str, index: Any, arrays: dict[str, NDArray]) -> dict[str, 
             where = f"{file}: tensor '{name}': {error.where}"
             raise FileFormatError(where, error.got, error.want, error.fix) from error
     if rest:
-        raise _damaged(file, f"arrays of no tensor: {', '.join(sorted(rest)):.60}", "none")
+        raise _format_error(file, f"arrays of no tensor: {', '.join(sorted(rest)):.60}", "none")
     return stats
 
 
 def _entry(file: str, entry: Any) -> tuple[str, str, Any]:
     """Return (name, kind, axis) of one line of the index, checked."""
-    found = entry if isinstance(entry, dict) else {}
-    name, kind, axis = found.get("name"), found.get("kind"), found.get("axis")
+    fields = entry if isinstance(entry, dict) else {}
+    name, kind, axis = fields.get("name"), fields.get("kind"), fields.get("axis")
     if isinstance(axis, list) and kind == "range" and all(_is_int(a) for a in axis):
         axis = tuple(axis)
     elif axis is not None and not _is_int(axis):
         kind = None
     if not isinstance(name, str) or not isinstance(kind, str) or kind not in _FIELDS:
-        raise _damaged(file, f"index entry {entry!r:.80}", "a name, a kind and an axis")
+        raise _format_error(file, f"index entry {entry!r:.80}", "a name, a kind and an axis")
     return name, kind, axis
 
 
@@ -148,5 +148,5 @@ def _checksum(body: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> str:
     return digest.hexdigest()
 
 
-def _damaged(file: str, got: str, want: str) -> FileFormatError:
+def _format_error(file: str, got: str, want: str) -> FileFormatError:
     return FileFormatError(file, got, want, "restore the file from its source, or collect again")

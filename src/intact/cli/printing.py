@@ -34,10 +34,10 @@ def show_table(
 def show_json(value: object) -> None:
     """Print `value` as JSON, and nothing else."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    typer.echo("\n".join(map(_escaped, text.split("\n"))))
+    typer.echo("\n".join(map(_escape, text.split("\n"))))
 
 
-def _escaped(line: str) -> str:
+def _escape(line: str) -> str:
     """Return a line of JSON, in which only strings can hold what does not print."""
     if line.isprintable():
         return line
@@ -54,6 +54,6 @@ def complain(text: object) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def counted(threads: int) -> str:
+def threads_in_words(threads: int) -> str:
     """ "1 thread", "2 threads"."""
     return f"{threads} thread" if threads == 1 else f"{threads} threads"

@@ -110,23 +110,23 @@ class TuneResult:
             "version": VERSION, "met": self.met, "formats": list(self.formats),
             "float": {"score": self.float_score, "seconds": self.float_seconds},
             "least_score": self.least_score, "best": _trial(self.best),
-            "trials": [_trial(one) for one in self.trials],
+            "trials": [_trial(trial) for trial in self.trials],
             "front": [{"seconds": seconds, "error": error} for seconds, error in self.front],
             "layers": [
                 {
-                    "name": one.name, "nodes": list(one.nodes), "chosen": one.chosen,
-                    "errors": dict(one.errors), "seconds": dict(one.seconds),
+                    "name": layer.name, "nodes": list(layer.nodes), "chosen": layer.chosen,
+                    "errors": dict(layer.errors), "seconds": dict(layer.seconds),
                 }
-                for one in self.layers
+                for layer in self.layers
             ],
-            "overrides": {pattern: dict(wanted) for pattern, wanted in self.overrides.items()},
+            "overrides": {pattern: dict(settings) for pattern, settings in self.overrides.items()},
             "settings": dict(self.settings),
         }  # fmt: skip
 
 
-def _trial(one: TuneTrial) -> dict[str, Any]:
+def _trial(trial: TuneTrial) -> dict[str, Any]:
     return {
-        "formats": dict(one.formats), "predicted_error": one.predicted_error,
-        "predicted_seconds": one.predicted_seconds, "seconds": one.seconds, "score": one.score,
-        "met": one.met,
+        "formats": dict(trial.formats), "predicted_error": trial.predicted_error,
+        "predicted_seconds": trial.predicted_seconds, "seconds": trial.seconds, "score": trial.score,
+        "met": trial.met,
     }  # fmt: skip

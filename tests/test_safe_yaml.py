@@ -9,7 +9,7 @@ import yaml
 
 from intact.errors import FileFormatError, QuantValueError
 from intact.ptq.scope.settings import LayerSettings, with_override
-from intact.yamls import read_yaml
+from intact.safe_yaml import read_yaml
 
 LISTS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{c}: &{c} [{','.join(['*' + before] * 9)}]\n"

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib.amax import Stats, range_of
+from intact.calib.calibration_methods import LEAST_VALUES, METHODS, MethodOptions
+from intact.calib.choose_amax import Stats, range_of
 from intact.calib.histogram import Histogram
-from intact.calib.methods import LEAST_VALUES, METHODS, MethodOptions
 from intact.calib.quantization_error import QuantizationError
 from intact.errors import IntactError
 from intact.spec import QuantSpec
@@ -21,7 +21,7 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Ranged:
+class ChosenRange:
     """The range of one tensor, and the method that chose it.
 
     Attributes:
@@ -49,31 +49,31 @@ class Candidates:
     stats: Stats
     spec: QuantSpec
     options: dict[str, Any] = field(default_factory=dict)
-    _known: dict[str, Ranged] = field(default_factory=dict, repr=False)
+    _ranges: dict[str, ChosenRange] = field(default_factory=dict, repr=False)
 
-    def by(self, method: str) -> Ranged:
+    def by(self, method: str) -> ChosenRange:
         """Return the range by `method`, or by "max" where the statistic or the grid offers no other.
 
         Raises:
             IntactError: As for `range_of`; names the tensor.
         """
         method = method if method in self.methods else "max"
-        if method not in self._known:
+        if method not in self._ranges:
             options = {"least_values": LEAST_VALUES} | self.options
             try:
-                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **options), method)
+                self._ranges[method] = ChosenRange(range_of(self.stats, self.spec, method, **options), method)
             except IntactError as error:
                 raise error.at(self.name) from None
-        return self._known[method]
+        return self._ranges[method]
 
-    def least_error(self) -> Ranged:
+    def least_error(self) -> ChosenRange:
         """Return the range of the smallest expected squared error among all methods."""
         if not isinstance(self.stats, Histogram):
             return self.by("max")
-        ranged = [self.by(method) for method in self.methods]
+        ranges = [self.by(method) for method in self.methods]
         error = QuantizationError(self.stats, self.spec)
-        errors = [error.expected(self._argument(r.ends)) for r in ranged]
-        return ranged[int(np.argmin(errors))]
+        errors = [error.mean_square(self._argument(r.ends)) for r in ranges]
+        return ranges[int(np.argmin(errors))]
 
     def is_too_few(self, method: str) -> bool:
         """Return whether there are too few values for `method`, so that the range is whole."""
@@ -94,31 +94,31 @@ class Candidates:
 
 
 def by_method(
-    candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], method: str
-) -> dict[Key, Ranged]:
+    candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], method: str
+) -> dict[Key, ChosenRange]:
     """Return the ranges for all tensors: by `method` where "auto" is asked for, else by the method
     that is.
     """
-    return {key: candidates[key].by(method if m == "auto" else m) for key, m in asked.items()}
+    return {key: candidates[key].by(method if m == "auto" else m) for key, m in methods.items()}
 
 
 def configurations(
-    candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], *, several: bool
-) -> dict[str, dict[Key, Ranged]]:
+    candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], *, several: bool
+) -> dict[str, dict[Key, ChosenRange]]:
     """Return the ranges for all tensors, by the configuration's name; one configuration if nothing is to
     compare.
 
     Args:
         candidates: By tensor.
-        asked: The method of each tensor; those with "auto" are free.
+        methods: The method of each tensor; those with "auto" are free.
         several: Whether configurations can be compared.
     """
-    free = any(m == "auto" for m in asked.values())
+    free = any(m == "auto" for m in methods.values())
     least = {
         key: candidates[key].least_error() if m == "auto" else candidates[key].by(m)
-        for key, m in asked.items()
+        for key, m in methods.items()
     }
-    found = {"least expected error": least}
+    by_name = {"least expected error": least}
     for method in METHODS if free and several else ():
-        found[method] = by_method(candidates, asked, method)
-    return found
+        by_name[method] = by_method(candidates, methods, method)
+    return by_name

@@ -127,11 +127,11 @@ def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
             refuse_nonfinite(x)
         x = to_float32(x)
         finite = np.isfinite(x)
-        kept = () if axes is None else (axes,) if isinstance(axes, int) else axes
-        others = tuple(a for a in range(x.ndim) if a not in kept)
-        low = np.min(x, axis=others, initial=np.float32(np.inf), where=finite)
-        high = np.max(x, axis=others, initial=np.float32(-np.inf), where=finite)
-        nonfinite = np.asarray(np.sum(~finite, axis=others, dtype=np.int64))
+        kept_axes = () if axes is None else (axes,) if isinstance(axes, int) else axes
+        other_axes = tuple(a for a in range(x.ndim) if a not in kept_axes)
+        low = np.min(x, axis=other_axes, initial=np.float32(np.inf), where=finite)
+        high = np.max(x, axis=other_axes, initial=np.float32(-np.inf), where=finite)
+        nonfinite = np.asarray(np.sum(~finite, axis=other_axes, dtype=np.int64))
     return Bounds(_plain(low), _plain(high), count - nonfinite, nonfinite)
 
 
@@ -177,8 +177,8 @@ def resolve_axes(axis: Axis, rank: int) -> Axis:
     """
     if axis is None:
         return None
-    wanted = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(a + rank if a < 0 else a for a in wanted))
+    entries = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a + rank if a < 0 else a for a in entries))
     if any(not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
         raise CalibrationError(
             "axis",
@@ -209,8 +209,8 @@ def take(arrays: Mapping[str, NDArray], name: str, dtype: type, shape: tuple[int
     """Return the array called `name`, a copy in native byte order, after its dtype and shape were checked."""
     require(name in arrays, name, "nothing", f"{np.dtype(dtype)} of shape {shape}")
     array = arrays[name]
-    found = f"{array.dtype} of shape {array.shape}"
-    require(array.dtype == dtype and array.shape == shape, name, found, f"{np.dtype(dtype)} of shape {shape}")
+    got = f"{array.dtype} of shape {array.shape}"
+    require(array.dtype == dtype and array.shape == shape, name, got, f"{np.dtype(dtype)} of shape {shape}")
     return array.astype(dtype, copy=True)
 
 

@@ -6,8 +6,8 @@ import os
 from math import isfinite, log10
 from typing import TYPE_CHECKING
 
-from intact.report.histogram import Panel, curve
-from intact.report.page import Page, short, write_page
+from intact.report.histogram_panel import Panel, curve
+from intact.report.html_page import Page, short, write_page
 from intact.report.table import Cell, ReportTable
 
 if TYPE_CHECKING:
@@ -56,30 +56,34 @@ def decibels(error: float) -> str:
 
 
 def _summary(analysis: SensitivityAnalysis) -> str:
-    said = (
+    parts = (
         f"{name} {db:.1f} dB" if isfinite(db) else f"{name} loses nothing"
         for name, db in analysis.sqnr.items()
     )  # fmt: skip
-    return f"SQNR of the outputs with everything quantized: {', '.join(said)}. {sum_in_words(analysis)}."
+    return f"SQNR of the outputs with everything quantized: {', '.join(parts)}. {sum_in_words(analysis)}."
 
 
 def sum_in_words(analysis: SensitivityAnalysis) -> str:
     """Return whether shares can be trusted, a sentence without its period."""
-    said = f"All errors, each quantized alone, add up to {analysis.added:.2f} times that of the whole"
+    sentence = f"All errors, each quantized alone, add up to {analysis.added:.2f} times that of the whole"
     if analysis.adds_up:
-        return said
+        return sentence
     return (
-        f"{said}: shares only rank here, as where scores saturate; look at what helps when left in float, too"
+        f"{sentence}: shares only rank here, as where scores saturate; "
+        "look at what helps when left in float, too"
     )
 
 
 def _findings(analysis: SensitivityAnalysis, places: dict[str, str]) -> ReportTable:
     rows = [
         (
-            Cell(one.tensor, link=places.get(one.tensor, ""), detail=f"{one.share:.1%} of the error"),
-            one.says, one.advice,
+            Cell(
+                finding.tensor, link=places.get(finding.tensor, ""),
+                detail=f"{finding.share:.1%} of the error",
+            ),
+            finding.says, finding.advice,
         )
-        for one in analysis.findings[:_FINDINGS]
+        for finding in analysis.findings[:_FINDINGS]
     ]  # fmt: skip
     more = len(analysis.findings) - _FINDINGS
     note = f"{more} more, of tensors that matter less, stand below their histograms." if more > 0 else ""
@@ -87,15 +91,15 @@ def _findings(analysis: SensitivityAnalysis, places: dict[str, str]) -> ReportTa
 
 
 def _sensitivities(analysis: SensitivityAnalysis, places: dict[str, str]) -> ReportTable:
-    most = max((one.share for one in analysis.parts), default=0.0) or 1.0
-    estimated = sum(not one.measured for one in analysis.parts)
+    most = max((part.share for part in analysis.parts), default=0.0) or 1.0
+    estimated = sum(not part.measured for part in analysis.parts)
     rows = [
         (
-            Cell(one.name, link=places.get(one.tensors[0], ""), detail=f"{one.kind}, {one.formats}"),
-            Cell(f"{one.share:.1%}", one.share / most),
-            _measured(one, one.alone), _measured(one, one.without),
+            Cell(part.name, link=places.get(part.tensors[0], ""), detail=f"{part.kind}, {part.formats}"),
+            Cell(f"{part.share:.1%}", part.share / most),
+            _decibels_of(part, part.alone), _decibels_of(part, part.without),
         )
-        for one in analysis.ranked
+        for part in analysis.ranked
     ]  # fmt: skip
     note = (
         "Alone: the outputs' signal to noise ratio with it alone quantized; without: with it alone "
@@ -107,17 +111,17 @@ def _sensitivities(analysis: SensitivityAnalysis, places: dict[str, str]) -> Rep
     return ReportTable("Whose error it is", columns, rows, note)
 
 
-def _measured(one: Sensitivity, error: float) -> str:
-    return decibels(error) if one.measured else f"~{decibels(error)}"
+def _decibels_of(part: Sensitivity, error: float) -> str:
+    return decibels(error) if part.measured else f"~{decibels(error)}"
 
 
 def _panels(analysis: SensitivityAnalysis) -> list[Panel]:
     """One for each tensor, those of the largest shares first."""
-    names = dict.fromkeys(tensor for one in analysis.ranked for tensor in one.tensors)
+    names = dict.fromkeys(tensor for part in analysis.ranked for tensor in part.tensors)
     notes: dict[str, list[str]] = {}
     for finding in analysis.findings:
         notes.setdefault(finding.tensor, []).append(f"{finding.says}: {finding.advice}.")
-    shares = {one.name: one for one in analysis.parts if one.kind != "layer"}
+    shares = {part.name: part for part in analysis.parts if part.kind != "layer"}
     panels = []
     for name in names:
         if (drawn := analysis.drawn.get(name)) is None:
@@ -128,8 +132,8 @@ def _panels(analysis: SensitivityAnalysis) -> list[Panel]:
             "min": short(float(drawn.stats.min.min())),
             "max": short(float(drawn.stats.max.max())),
         }
-        if (one := shares.get(name)) is not None:
-            facts |= {"share": f"{one.share:.1%}"}
+        if (part := shares.get(name)) is not None:
+            facts |= {"share": f"{part.share:.1%}"}
         ranges = {"kept": drawn.ends}
         panels.append(Panel(name, left, width, counts, ranges, {}, "kept", facts, notes.get(name, ())))
     return panels

@@ -71,25 +71,25 @@ def cheapest(program: FormatProgram, most: float) -> Choice | None:
     offered = np.isfinite(program.seconds).ravel()
     costs = np.where(offered, program.seconds.ravel(), 0) / unit
     rows, lower, upper = _pair_rows(program)
-    one = np.hstack([np.kron(np.eye(layers), np.ones(formats)), np.zeros((layers, pairs))])
+    choice_rows = np.hstack([np.kron(np.eye(layers), np.ones(formats)), np.zeros((layers, pairs))])
     errors = program.errors.ravel() / (room or 1.0)
     offered &= errors <= 1 if room else errors <= 0
-    kept = np.append(np.where(offered, errors, 0), np.zeros(pairs))
+    error_row = np.append(np.where(offered, errors, 0), np.zeros(pairs))
     # Without presolve: with it HiGHS prints on standard output where it mends a rounded solution.
-    found = milp(
-        np.append(costs, [-saved / unit for saved in program.savings.values()]),
+    solution = milp(
+        np.append(costs, [-saving / unit for saving in program.savings.values()]),
         integrality=np.ones(count + pairs),
         bounds=Bounds(0, np.append(offered.astype(float), np.ones(pairs))),
         constraints=[
-            LinearConstraint(one, 1, 1),
-            LinearConstraint(kept[None], -np.inf, 1.0),
+            LinearConstraint(choice_rows, 1, 1),
+            LinearConstraint(error_row[None], -np.inf, 1.0),
             *([LinearConstraint(rows, lower, upper)] if pairs else []),
         ],
         options={"mip_rel_gap": 0.0, "presolve": False},
     )
-    if found.x is None:
+    if solution.x is None:
         return None
-    return tuple(np.argmax(found.x[:count].reshape(layers, formats), axis=1).tolist())
+    return tuple(np.argmax(solution.x[:count].reshape(layers, formats), axis=1).tolist())
 
 
 def _pair_rows(program: FormatProgram) -> tuple[NDArray, NDArray, NDArray]:
@@ -111,24 +111,24 @@ def front(program: FormatProgram) -> list[Choice]:
     fastest = cheapest(program, np.inf if not program.errors.size else _everything(program))
     if fastest is None:
         return []
-    most, found = program.error(fastest), {fastest}
+    most, choices = program.error(fastest), {fastest}
     least = program.fixed + float(np.where(np.isfinite(program.seconds), program.errors, np.inf).min(1).sum())
     bounds = [most * 10 ** (-step / POINTS_PER_DECADE) for step in range(1, DECADES * POINTS_PER_DECADE + 1)]
     for bound in [*(bound for bound in bounds if bound > least), least]:
         choice = cheapest(program, bound)
         if choice is not None:
-            found.add(choice)
-    return undominated(program, found)
+            choices.add(choice)
+    return pareto_front(program, choices)
 
 
-def undominated(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
+def pareto_front(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
     """Those of `choices` that are faster or better than every other one, the fastest first."""
-    ranked = sorted(choices, key=lambda one: (program.time(one), program.error(one), one))
-    found: list[Choice] = []
+    ranked = sorted(choices, key=lambda choice: (program.time(choice), program.error(choice), choice))
+    best_choices: list[Choice] = []
     for choice in ranked:
-        if not found or program.error(choice) < program.error(found[-1]):
-            found.append(choice)
-    return found
+        if not best_choices or program.error(choice) < program.error(best_choices[-1]):
+            best_choices.append(choice)
+    return best_choices
 
 
 def _everything(program: FormatProgram) -> float:

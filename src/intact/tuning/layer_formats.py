@@ -34,34 +34,34 @@ class LayerFormat:
         return self.name == FLOAT
 
 
-def formats_of(settings: Settings, wanted: Sequence[str] | None) -> tuple[LayerFormat, ...]:
+def formats_of(settings: Settings, names: Sequence[str] | None) -> tuple[LayerFormat, ...]:
     """Return the formats to choose from: first the one that `settings` asks for, which layers have unless
     told.
 
     Args:
         settings: Of `quantize`.
-        wanted: Names as overrides have them under "format": "int8", "uint8", "int16", "int4", "float", ...;
+        names: Names as overrides have them under "format": "int8", "uint8", "int16", "int4", "float", ...;
             None: the other one of int8 and uint8, and float. 16 bits and 4-bit weights compute in float, so
             that float is as fast and more exact; who counts bytes, or runs the file elsewhere, names them.
     Raises:
         QuantValueError: There is no such format.
     """
     base = settings.layer.activations
-    names = (_COUNTERPARTS.get(base), FLOAT) if wanted is None else tuple(wanted)
-    found = [LayerFormat(base, {})]
-    for name in dict.fromkeys(names):
+    format_names = (_COUNTERPARTS.get(base), FLOAT) if names is None else tuple(names)
+    formats = [LayerFormat(base, {})]
+    for name in dict.fromkeys(format_names):
         if name is not None and name != base:
             override = {"format": name}
             try:
                 with_override(settings.layer, name, override)
             except QuantValueError as error:
                 raise error.at("formats") from None
-            found.append(LayerFormat(name, override))
-    if len(found) == 1:
+            formats.append(LayerFormat(name, override))
+    if len(formats) == 1:
         raise QuantValueError(
             "formats", f"{base!r} alone", "two or more to choose from", "leave it out, or name another one"
         )
-    return tuple(found)
+    return tuple(formats)
 
 
 def overrides_of(

@@ -6,8 +6,8 @@ import os
 from math import log10
 from typing import TYPE_CHECKING
 
-from intact.report.analysis import decibels
-from intact.report.page import Figure, Page, write_page
+from intact.report.analysis_page import decibels
+from intact.report.html_page import Figure, Page, write_page
 from intact.report.svg import Point, scatter
 from intact.report.table import Cell, ReportTable
 
@@ -41,9 +41,9 @@ def tuning_page(result: TuneResult, model: str) -> Page:
 
 def _summary(result: TuneResult) -> str:
     best = result.best
-    kept = "keeps" if best.met else "does not keep"
+    verb = "keeps" if best.met else "does not keep"
     return (
-        f"The answer {kept} the target: {best.score:.4g} where float has {result.float_score:.4g} and "
+        f"The answer {verb} the target: {best.score:.4g} where float has {result.float_score:.4g} and "
         f"{result.least_score:.4g} or more was asked for. A run takes {_ms(best.seconds)} ms, in float "
         f"{_ms(result.float_seconds)} ms."
     )
@@ -52,8 +52,13 @@ def _summary(result: TuneResult) -> str:
 def _front(result: TuneResult) -> Figure:
     picked = [Point(1e3 * s, _loss(e), "r1", "expected") for s, e in result.front]
     tried = [
-        Point(1e3 * one.seconds, _loss(one.predicted_error), "r4" if one.met else "r0", f"{one.score:.4g}")
-        for one in result.trials
+        Point(
+            1e3 * trial.seconds,
+            _loss(trial.predicted_error),
+            "r4" if trial.met else "r0",
+            f"{trial.score:.4g}",
+        )
+        for trial in result.trials
     ]
     key = {"r1": "best for its time", "r4": "verified: keeps the metric", "r0": "verified: does not"}
     return Figure(
@@ -71,34 +76,34 @@ def _trials(result: TuneResult) -> ReportTable:
     rows: list[tuple[str | Cell, ...]] = [
         ("float", f"{result.float_score:.4g}", _ms(result.float_seconds), "", "no error", "")
     ]
-    rows += [_trial(result, one) for one in result.trials]
+    rows += [_trial(result, trial) for trial in result.trials]
     columns = ("layers", "metric", "ms", "ms expected", "error expected", "keeps the metric")
     return ReportTable("What was verified", columns, rows)
 
 
-def _trial(result: TuneResult, one: TuneTrial) -> tuple[str | Cell, ...]:
-    counts = one.counts(result.formats[0], len(result.layers))
-    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    verdict = "chosen" if one == result.best else "yes" if one.met else "no"
+def _trial(result: TuneResult, trial: TuneTrial) -> tuple[str | Cell, ...]:
+    counts = trial.counts(result.formats[0], len(result.layers))
+    labels = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    verdict = "chosen" if trial == result.best else "yes" if trial.met else "no"
     return (
-        Cell(said), f"{one.score:.4g}", _ms(one.seconds), _ms(one.predicted_seconds),
-        decibels(one.predicted_error), verdict,
+        Cell(labels), f"{trial.score:.4g}", _ms(trial.seconds), _ms(trial.predicted_seconds),
+        decibels(trial.predicted_error), verdict,
     )  # fmt: skip
 
 
 def _layers(result: TuneResult) -> ReportTable:
-    first, *others = result.formats
-    most = max((one.errors.get(first, 0.0) for one in result.layers), default=0.0) or 1.0
-    ranked = sorted(result.layers, key=lambda one: -one.errors.get(first, 0.0))
+    first, *alternatives = result.formats
+    most = max((layer.errors.get(first, 0.0) for layer in result.layers), default=0.0) or 1.0
+    ranked = sorted(result.layers, key=lambda layer: -layer.errors.get(first, 0.0))
     rows = [
         (
-            Cell(one.name, detail=one.chosen),
-            Cell(decibels(one.errors.get(first, 0.0)), one.errors.get(first, 0.0) / most),
-            *(_format(one, name) for name in others),
+            Cell(layer.name, detail=layer.chosen),
+            Cell(decibels(layer.errors.get(first, 0.0)), layer.errors.get(first, 0.0) / most),
+            *(_format(layer, name) for name in alternatives),
         )
-        for one in ranked
+        for layer in ranked
     ]
-    columns = ("layer", f"alone in {first}", *(f"in {name}" for name in others))
+    columns = ("layer", f"alone in {first}", *(f"in {name}" for name in alternatives))
     note = (
         "Alone: the outputs' signal to noise ratio with it alone quantized. In other formats: that ratio, "
         "and what a run takes longer with it alone so; where there is no time it would lose more."
@@ -106,10 +111,10 @@ def _layers(result: TuneResult) -> ReportTable:
     return ReportTable("Layers that had a choice", columns, rows, note)
 
 
-def _format(one: TunedLayer, name: str) -> Cell:
-    seconds = one.seconds.get(name)
+def _format(layer: TunedLayer, name: str) -> Cell:
+    seconds = layer.seconds.get(name)
     return Cell(
-        decibels(one.errors.get(name, 0.0)), detail="" if seconds is None else f"{1e6 * seconds:+.1f} µs"
+        decibels(layer.errors.get(name, 0.0)), detail="" if seconds is None else f"{1e6 * seconds:+.1f} µs"
     )
 
 

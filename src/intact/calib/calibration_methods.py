@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.calib.entropy import VARIANTS, entropy_edge
-from intact.calib.squared_error import best_affine, symmetric_errors, widest_best
+from intact.calib.mse_search import best_affine, symmetric_errors, widest_best
 from intact.errors import QuantValueError
 from intact.numerics import scale_from_amax
 from intact.spec import QuantSpec
@@ -99,7 +99,7 @@ class GranuleCounts:
         """How far it reaches below 0 and above."""
         return max(-self.low, 0.0), max(self.high, 0.0)
 
-    def kept(self, spec: QuantSpec) -> tuple[NDArray[np.int64], float]:
+    def magnitude_counts(self, spec: QuantSpec) -> tuple[NDArray[np.int64], float]:
         """Magnitudes by bin up to the largest, and that: what a symmetric grid can keep."""
         top = self.top(spec)
         bins = int(top / self.width) + 1
@@ -155,8 +155,8 @@ def register_method(method: Method) -> None:
     Raises:
         QuantValueError: There is one of that name, or "auto", which stands for all of them.
     """
-    taken = (*METHODS, "auto")
-    require(method.name not in taken, "method", repr(method.name), f"a name that is not {', '.join(taken)}")
+    names = (*METHODS, "auto")
+    require(method.name not in names, "method", repr(method.name), f"a name that is not {', '.join(names)}")
     METHODS[method.name] = method
 
 
@@ -173,7 +173,7 @@ def require(condition: bool, where: str, got: object, want: str) -> None:
 
 
 def _percentile_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
-    counts, top = row.kept(spec)
+    counts, top = row.magnitude_counts(spec)
     return min(row.width * (_percentile_bin(counts, options.percentile) + 1), top)
 
 
@@ -214,7 +214,7 @@ def _percentile_bin(counts: NDArray[np.int64], percentile: float) -> int:
 
 
 def _mse_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
-    counts, top = row.kept(spec)
+    counts, top = row.magnitude_counts(spec)
     if _levels(spec) >= len(counts):
         return top
     edges = np.minimum(row.width * np.arange(1, len(counts) + 1), top)
@@ -244,7 +244,7 @@ def _mse_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options:
 
 
 def _entropy_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
-    counts, top = row.kept(spec)
+    counts, top = row.magnitude_counts(spec)
     edge = _entropy_edge(counts, row.width, _levels(spec), options)
     return top if edge is None else min(edge, top)
 

@@ -6,15 +6,15 @@ import gc
 
 import pytest
 
-from intact.collector import looking_at_new_objects
+from intact.gc_freeze import gc_frozen
 
 
 def test_what_was_there_is_left_alone_and_comes_back() -> None:
     before = gc.get_freeze_count()
     assert before == 0, "nobody else keeps objects from the collector in these tests"
-    with pytest.raises(KeyError), looking_at_new_objects():
+    with pytest.raises(KeyError), gc_frozen():
         assert gc.get_freeze_count() > 1000
-        with looking_at_new_objects():
+        with gc_frozen():
             pass
         assert gc.get_freeze_count() > 1000, "the inner one leaves the outer one's alone"
         circle: list[object] = []

@@ -16,41 +16,41 @@ from intact.reading import require_regular
 
 if TYPE_CHECKING:
     from intact.calib import Calibration
-    from intact.pool import JobPool
+    from intact.job_pool import JobPool
     from intact.ptq import Images
 
 
-def into_a_folder(out: Path | None) -> Path | None:
+def check_output_path(out: Path | None) -> Path | None:
     """Refuse a path that cannot be written before the work is done, not after it."""
     if out is not None:
         check_target(out)
     return out
 
 
-def regular(files: Any) -> Any:
+def check_regular_files(files: Any) -> Any:
     """Refuse files that cannot be read twice (pipes, devices), as `require_regular` says."""
     for file in [files] if isinstance(files, Path) else files or ():
         require_regular(file)
     return files
 
 
-def few(threads: int | None) -> int | None:
+def check_thread_count(threads: int | None) -> int | None:
     """Refuse more threads than the limit before a file is read."""
     if threads is not None:
         THREADS.check(threads, "--threads", QuantValueError)
     return threads
 
 
-def seconds(number: float) -> float:
+def check_seconds(number: float) -> float:
     """Refuse NaN, which passes every bound, and what no one waits for."""
     if not 0 <= number <= LONGEST:
         raise QuantValueError("seconds", str(number), f"0 to {LONGEST:,}", "give seconds, such as 2.5")
     return number
 
 
-def some_seconds(number: float | None) -> float | None:
+def check_optional_seconds(number: float | None) -> float | None:
     """Return the same, of an option that may be left out."""
-    return None if number is None else seconds(number)
+    return None if number is None else check_seconds(number)
 
 
 LONGEST = 10**6
@@ -59,15 +59,15 @@ LONGEST = 10**6
 COUNT: dict[str, int] = {"min": 1, "max": 10**6}
 """Of options that say how often something is done, or how large a dimension is."""
 
-READ: dict[str, Any] = {"exists": True, "dir_okay": False, "callback": regular}
+READ: dict[str, Any] = {"exists": True, "dir_okay": False, "callback": check_regular_files}
 """Of arguments and options that name a file to read."""
 
 ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", **READ)]
 Runnable = Annotated[Path, typer.Argument(help="A Q/DQ file, or a plan.", **READ)]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.", callback=into_a_folder)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.", callback=check_output_path)]
 CalibOut = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="The .calib file to write.", callback=into_a_folder),
+    typer.Option("--out", "-o", help="The .calib file to write.", callback=check_output_path),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 ProfileName = Annotated[
@@ -120,7 +120,8 @@ Opset = Annotated[
     int | None, typer.Option(help="Of the file. Default: the model's, or what its formats need.")
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, callback=few, help="Default: as many as this process may use.")
+    int | None,
+    typer.Option(min=1, callback=check_thread_count, help="Default: as many as this process may use."),
 ]
 Ray = Annotated[
     str | None,
@@ -154,12 +155,16 @@ def data_of(
         "size": height_width("--size", size), "mean": numbers("--mean", mean), "std": numbers("--std", std),
         "fit": fit, "layout": layout, "colour": colour,
     }  # fmt: skip
-    given = {name: value for name, value in options.items() if value is not None}
+    image_options = {name: value for name, value in options.items() if value is not None}
     if data.is_dir():
-        return Images.preset(data, preset, **given) if preset is not None else Images(data, **given)
-    if preset is not None or given:
+        return (
+            Images.preset(data, preset, **image_options)
+            if preset is not None
+            else Images(data, **image_options)
+        )
+    if preset is not None or image_options:
         raise QuantValueError(
-            f"--{next(iter(given), 'preset')}", f"the option for '{data}'", "a folder of images",
+            f"--{next(iter(image_options), 'preset')}", f"the option for '{data}'", "a folder of images",
             "prepare arrays before they are written, or in load_data()",
         )  # fmt: skip
     return data
@@ -176,11 +181,11 @@ def pool_of(ray: str | None) -> JobPool | None:
 
 def images_of(calibration: Calibration) -> list[str]:
     """How images were prepared for these statistics, each way once; empty where they come of other data."""
-    said = (record.get("images") for record in calibration.provenance)
-    return list(dict.fromkeys(one for one in said if isinstance(one, str)))
+    preparations = (record.get("images") for record in calibration.provenance)
+    return list(dict.fromkeys(preparation for preparation in preparations if isinstance(preparation, str)))
 
 
-def how_prepared(images: str) -> str:
+def preparation_note(images: str) -> str:
     """Return the line that says so; a network that was trained with other pixels loses much of its
     accuracy.
     """
@@ -196,14 +201,14 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        found = tuple(float(part) for part in text.split(","))
+        values = tuple(float(part) for part in text.split(","))
     except ValueError:
-        found = (float("nan"),)
-    if not all(map(isfinite, found)):
+        values = (float("nan"),)
+    if not all(map(isfinite, values)):
         raise QuantValueError(
             option, f"{text!r:.60}", "numbers between commas", "write it as 0.5 or as 0.485,0.456,0.406"
         )
-    return found
+    return values
 
 
 def height_width(option: str, text: str | None) -> tuple[int, int] | None:

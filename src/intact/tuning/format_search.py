@@ -9,8 +9,8 @@ from functools import cache
 from math import sqrt
 from typing import TypeVar
 
-from intact.tuning.program import Choice, FormatProgram, cheapest, front
-from intact.tuning.result import TuneTrial
+from intact.tuning.integer_program import Choice, FormatProgram, cheapest, front
+from intact.tuning.tune_result import TuneTrial
 
 Verify = Callable[[Choice], TuneTrial]
 Ahead = Callable[[Sequence[Choice]], None]
@@ -35,7 +35,7 @@ class TuneSearch:
     best: Choice
 
 
-def searched(
+def search_formats(
     program: FormatProgram, verify: Verify, trials: int, ahead: Ahead | None = None, width: int = 1
 ) -> TuneSearch:
     """Look for the fastest choice that meets the target.
@@ -54,9 +54,11 @@ def searched(
     """
     path = _Path(program, trials)
     tried: dict[Choice, TuneTrial] = {}
-    while (choice := path.next({one: trial.met for one, trial in tried.items()})) is not None:
+    while (
+        choice := path.next({tried_choice: trial.met for tried_choice, trial in tried.items()})
+    ) is not None:
         if ahead is not None:
-            ahead(path.likely({one: trial.met for one, trial in tried.items()}, width))
+            ahead(path.likely({tried_choice: trial.met for tried_choice, trial in tried.items()}, width))
         tried[choice] = verify(choice)
     return TuneSearch(tuple(path.front), tuple(tried), _best(tried))
 
@@ -74,30 +76,30 @@ class _Path:
         self._cheapest = cache(lambda most: cheapest(program, most))
         self.front = front(program)
 
-    def next(self, known: Mapping[Choice, bool]) -> Choice | None:
+    def next(self, outcomes: Mapping[Choice, bool]) -> Choice | None:
         """Return the choice to verify where it is known which of the others meet the target; None at
         the end.
         """
         walk = self._walk()
         try:
-            choice, seen = next(walk), set[Choice]()
-            while choice in known:
-                seen.add(choice)
-                choice = walk.send((known[choice], len(seen) >= self._trials))
+            choice, passed = next(walk), set[Choice]()
+            while choice in outcomes:
+                passed.add(choice)
+                choice = walk.send((outcomes[choice], len(passed) >= self._trials))
         except StopIteration:
             return None
         return choice
 
-    def likely(self, known: Mapping[Choice, bool], count: int) -> list[Choice]:
+    def likely(self, outcomes: Mapping[Choice, bool], count: int) -> list[Choice]:
         """At most `count` choices that come next, whatever the others turn out to be: the nearest first."""
-        found: dict[Choice, None] = {}
-        waiting = deque([dict(known)])
-        while waiting and len(found) < count:
-            outcomes = waiting.popleft()
-            if (choice := self.next(outcomes)) is not None:
-                found[choice] = None
-                waiting += [outcomes | {choice: True}, outcomes | {choice: False}]
-        return list(found)
+        choices: dict[Choice, None] = {}
+        waiting = deque([dict(outcomes)])
+        while waiting and len(choices) < count:
+            assumed = waiting.popleft()
+            if (choice := self.next(assumed)) is not None:
+                choices[choice] = None
+                waiting += [assumed | {choice: True}, assumed | {choice: False}]
+        return list(choices)
 
     def _walk(self) -> Walk[None]:
         choices = self.front
@@ -125,13 +127,13 @@ class _Path:
     def _refine(self, fails: Choice, meets: Choice) -> Walk[tuple[Choice, bool]]:
         """Halve the gap of the front between what fails and what meets the target: the last that meets it."""
         worse, better = self._program.error(fails), self._program.error(meets)
-        seen, spent = {fails, meets}, False
+        visited, spent = {fails, meets}, False
         while not spent and better < worse:
             middle = sqrt(worse * better) if better > 0 else worse / 4
             choice = self._cheapest(middle)
-            if choice is None or choice in seen:
+            if choice is None or choice in visited:
                 break
-            seen.add(choice)
+            visited.add(choice)
             met, spent = yield choice
             if met:
                 meets, better = choice, middle
@@ -145,32 +147,32 @@ class _Path:
         Errors of single layers are an estimate, and the metric may not mind some of them. Several layers at
         once, half as many after each failure.
         """
-        kept: set[int] = set()
+        fixed: set[int] = set()
         count = max(1, sum(map(bool, meets)) // 8)
         spent = False
-        while not spent and (given := self._ranked(meets, kept)[:count]):
-            choice = tuple(0 if i in given else f for i, f in enumerate(meets))
+        while not spent and (candidates := self._layers_to_give_back(meets, fixed)[:count]):
+            choice = tuple(0 if i in candidates else f for i, f in enumerate(meets))
             met, spent = yield choice
             if met:
                 meets = choice
-            elif len(given) > 1:
-                count = len(given) // 2
+            elif len(candidates) > 1:
+                count = len(candidates) // 2
             else:
-                kept |= set(given)
+                fixed |= set(candidates)
 
-    def _ranked(self, choice: Choice, kept: set[int]) -> list[int]:
-        """Return the layers that save time in format 0, by time for error, without those in `kept`."""
-        program, found = self._program, []
+    def _layers_to_give_back(self, choice: Choice, fixed: set[int]) -> list[int]:
+        """Return the layers that save time in format 0, by time for error, without those in `fixed`."""
+        program, ranked = self._program, []
         for i, f in enumerate(choice):
             without = (*choice[:i], 0, *choice[i + 1 :])
-            saved = program.time(choice) - program.time(without)
-            if f and i not in kept and saved > 0:
-                found.append((-saved / max(program.error(without) - program.error(choice), 1e-30), i))
-        return [i for _, i in sorted(found)]
+            saving = program.time(choice) - program.time(without)
+            if f and i not in fixed and saving > 0:
+                ranked.append((-saving / max(program.error(without) - program.error(choice), 1e-30), i))
+        return [i for _, i in sorted(ranked)]
 
 
 def _best(tried: dict[Choice, TuneTrial]) -> Choice:
     met = [choice for choice, trial in tried.items() if trial.met]
     if met:
-        return min(met, key=lambda one: (tried[one].seconds, tried[one].predicted_error, one))
-    return max(tried, key=lambda one: (tried[one].score, -tried[one].seconds))
+        return min(met, key=lambda choice: (tried[choice].seconds, tried[choice].predicted_error, choice))
+    return max(tried, key=lambda choice: (tried[choice].score, -tried[choice].seconds))

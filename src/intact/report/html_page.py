@@ -12,7 +12,7 @@ from importlib import resources
 
 from intact.atomic import replacing
 from intact.errors import MissingExtraError
-from intact.report.histogram import Panel
+from intact.report.histogram_panel import Panel
 from intact.report.svg import bar, histogram
 from intact.report.table import Cell, ReportTable
 
@@ -89,7 +89,7 @@ def render(page: Page) -> str:
         draw=_draw,
         bar=bar,
         number=short,
-        is_cell=lambda one: isinstance(one, Cell),
+        is_cell=lambda value: isinstance(value, Cell),
     )
 
 

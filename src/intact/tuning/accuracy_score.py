@@ -18,7 +18,7 @@ Score = Callable[[Engine], float]
 """Of a model that runs: the larger the better."""
 
 
-def checked(value: Any) -> float:
+def check_score(value: Any) -> float:
     """What an evaluation returned, as a number.
 
     Raises:
@@ -52,13 +52,13 @@ class Agreement:
         self._runs = runs
 
     def __call__(self, engine: Engine) -> float:
-        found: dict[str, list[NDArray[np.float64]]] = {}
-        for held in self._runs:
-            made = engine.run(held.feeds)
-            for name, want in held.outputs.items():
+        agreements: dict[str, list[NDArray[np.float64]]] = {}
+        for sample in self._runs:
+            outputs = engine.run(sample.feeds)
+            for name, want in sample.outputs.items():
                 if want.dtype.kind == "f" and want.size:
-                    found.setdefault(name, []).append(_agreements(made[name], want))
-        return 100 * min((float(np.concatenate(rows).mean()) for rows in found.values()), default=1.0)
+                    agreements.setdefault(name, []).append(_agreements(outputs[name], want))
+        return 100 * min((float(np.concatenate(rows).mean()) for rows in agreements.values()), default=1.0)
 
 
 def _agreements(got: NDArray, want: NDArray) -> NDArray[np.float64]:

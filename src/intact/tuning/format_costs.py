@@ -10,8 +10,8 @@ from itertools import product
 import numpy as np
 
 from intact.graph import Model, Parcel
+from intact.job_pool import JobPool
 from intact.placement import Layer
-from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.analyze import states_around_pairs
 from intact.ptq.analysis.model_segments import Read
@@ -20,9 +20,9 @@ from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, meas
 from intact.ptq.analysis.sensitivity_units import SweepUnit, units_of
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings, with_override
-from intact.tuning.clock import Remembered
-from intact.tuning.formats import FLOAT, LayerFormat
-from intact.tuning.program import FormatProgram
+from intact.tuning.integer_program import FormatProgram
+from intact.tuning.latency_clock import CachedClock
+from intact.tuning.layer_formats import FLOAT, LayerFormat
 
 _LIKELY = 0.999
 """Of the sum of errors: layers behind that share are left as they are, unless they are few."""
@@ -32,7 +32,7 @@ _NOISE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedEverywhere:
+class UniformModel:
     """The model with one format for all layers.
 
     Attributes:
@@ -52,16 +52,14 @@ class QuantizedEverywhere:
         trials = [Trial(unit.reads) for unit in self.units]
         with Progress(title, len(trials), progress) as bar:
             if pool is None:
-                found = self.sweep.measure(trials, bar)
+                errors = self.sweep.measure(trials, bar)
             else:
                 jobs = SweepJobs(Parcel(self.before.model), self.grids, self.before.runs)
-                found = measure_in_pool(pool, jobs, trials, bar)
-        return {unit.name: error for unit, error in zip(self.units, found, strict=True)}
+                errors = measure_in_pool(pool, jobs, trials, bar)
+        return {unit.name: error for unit, error in zip(self.units, errors, strict=True)}
 
 
-def quantized_everywhere(
-    model: Model, data: object, settings: Settings, format: LayerFormat
-) -> QuantizedEverywhere:
+def quantize_uniformly(model: Model, data: object, settings: Settings, format: LayerFormat) -> UniformModel:
     """Return `model` with `format` for all of its layers."""
     if format.override:
         layer = with_override(settings.layer, "formats", format.override)
@@ -69,10 +67,10 @@ def quantized_everywhere(
     before, after = states_around_pairs(model, data, settings)
     grids = grids_of(before, after)
     units = units_of(before, grids, "layer", defaultdict(float))
-    return QuantizedEverywhere(before, grids, tuple(units), Sweep(before.model, grids, before.runs))
+    return UniformModel(before, grids, tuple(units), Sweep(before.model, grids, before.runs))
 
 
-def choosable(state: State) -> list[Layer]:
+def layers_with_choice(state: State) -> list[Layer]:
     """Return the layers that can be told apart by the names of their nodes, in the graph's order."""
     types = {node.op_type for node in state.model.graph}
     return [
@@ -81,7 +79,7 @@ def choosable(state: State) -> list[Layer]:
     ]  # fmt: skip
 
 
-def worth_a_choice(errors: Mapping[str, float], budget: int) -> set[str]:
+def layers_that_matter(errors: Mapping[str, float], budget: int) -> set[str]:
     """Return the layers that matter: those with the largest errors, `budget` at most."""
     ranked = sorted(errors, key=lambda name: (-errors[name], name))
     sums = np.cumsum([errors[name] for name in ranked])
@@ -97,11 +95,12 @@ class LatencyTable:
         clock: Seconds of a model.
     """
 
-    def __init__(self, everywhere: Mapping[str, QuantizedEverywhere], clock: Remembered) -> None:
+    def __init__(self, everywhere: Mapping[str, UniformModel], clock: CachedClock) -> None:
         self._everywhere, self._clock = everywhere, clock
         self._base = next(iter(everywhere))
         self._reads = {
-            name: {unit.name: unit.reads for unit in one.units} for name, one in everywhere.items()
+            name: {unit.name: unit.reads for unit in uniform_model.units}
+            for name, uniform_model in everywhere.items()
         }
         self.reference = clock.begin(self._model({}))
         """Seconds with the first format everywhere."""
@@ -116,7 +115,7 @@ class LatencyTable:
         parts = [(base.grids, frozenset(base.grids.reads) - left)]
         for format in dict.fromkeys(formats.values()):
             if format in self._everywhere:  # float has no grids
-                names = [name for name, wanted in formats.items() if wanted == format]
+                names = [name for name, format_name in formats.items() if format_name == format]
                 parts.append((self._everywhere[format].grids, self._read_by(format, names)))
         return quantize_reads(base.before.model, parts)
 
@@ -132,16 +131,16 @@ def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
     place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
     within = {node for layer in state.placement.layers for node in layer.nodes}
     makers: dict[str, frozenset[int]] = {}
-    found: dict[tuple[int, int], None] = {}
+    pairs: dict[tuple[int, int], None] = {}
     for node in state.model.graph:
         read = frozenset[int]().union(*(makers.get(v.name or "", ()) for v in node.inputs if v is not None))
         name = node.name or ""
         mine = place.get(name)
         if mine is not None:
-            found |= {(min(other, mine), max(other, mine)): None for other in sorted(read - {mine})}
-        handed = frozenset([mine]) if mine is not None else frozenset() if name in within else read
-        makers.update({value.name or "": handed for value in node.outputs})
-    return list(found)
+            pairs |= {(min(producer, mine), max(producer, mine)): None for producer in sorted(read - {mine})}
+        producers = frozenset([mine]) if mine is not None else frozenset() if name in within else read
+        makers.update({value.name or "": producers for value in node.outputs})
+    return list(pairs)
 
 
 def program_of(
@@ -164,24 +163,29 @@ def program_of(
         fixed: Error of everything else.
         progress: Draw a progress bar.
     """
-    lost = np.array([[errors[f.name].get(layer.name, 0.0) for f in formats] for layer in layers])
-    lost = lost.reshape(len(layers), len(formats))
-    seconds = np.full(lost.shape, np.inf)
+    errors_table = np.array([[errors[f.name].get(layer.name, 0.0) for f in formats] for layer in layers])
+    errors_table = errors_table.reshape(len(layers), len(formats))
+    seconds = np.full(errors_table.shape, np.inf)
     seconds[:, 0] = 0
-    others = range(1, len(formats))
-    quicker = [f for f in others if _is_quicker(layers, formats[f], table)]
-    asked = [(i, f) for f in others for i in range(len(layers)) if f in quicker or lost[i, f] < lost[i, 0]]
-    with Progress("measuring times", len(asked) + len(pairs), progress) as bar:
-        for i, f in asked:
+    alternatives = range(1, len(formats))
+    quicker = [f for f in alternatives if _is_quicker(layers, formats[f], table)]
+    pending = [
+        (i, f)
+        for f in alternatives
+        for i in range(len(layers))
+        if f in quicker or errors_table[i, f] < errors_table[i, 0]
+    ]
+    with Progress("measuring times", len(pending) + len(pairs), progress) as bar:
+        for i, f in pending:
             more = table.seconds({layers[i].name: formats[f].name}) - table.reference
             seconds[i, f] = 0.0 if -_NOISE * table.reference < more < 0 else more
             bar.advance()
         savings = {}
-        for exact, (a, b) in product([f for f in others if formats[f].is_float], pairs):
-            both = table.seconds(dict.fromkeys((layers[a].name, layers[b].name), FLOAT)) - table.reference
-            savings[(a, b, exact)] = float(seconds[a, exact] + seconds[b, exact] - both)
+        for exact, (a, b) in product([f for f in alternatives if formats[f].is_float], pairs):
+            extra = table.seconds(dict.fromkeys((layers[a].name, layers[b].name), FLOAT)) - table.reference
+            savings[(a, b, exact)] = float(seconds[a, exact] + seconds[b, exact] - extra)
             bar.advance()
-    return FormatProgram(lost, seconds, savings, fixed)
+    return FormatProgram(errors_table, seconds, savings, fixed)
 
 
 def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:

@@ -62,7 +62,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
+def _noise(dtype: Any, shape: tuple[int, ...]) -> Any:
     """Noise; whole numbers stay small, for they may be indices. Strings are such numbers, written out."""
     rng = np.random.default_rng(0)
     if np.issubdtype(dtype, np.floating):
@@ -74,7 +74,7 @@ def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
 def _feeds(ports: dict[str, tuple[Any, Any]], args: argparse.Namespace) -> dict[str, Any]:
     """Return the arrays of --data, or noise; `ports`: dtype and declared shape of each input."""
     if args.data is None:
-        return {name: _made(dtype, _sizes(shape, args)) for name, (dtype, shape) in ports.items()}
+        return {name: _noise(dtype, _sizes(shape, args)) for name, (dtype, shape) in ports.items()}
     with np.load(args.data, allow_pickle=False) as data:
         if missing := [name for name in ports if name not in data]:
             raise SystemExit(f"{args.data}: no array '{missing[0]}'")
@@ -112,11 +112,11 @@ def _onnxruntime(args: argparse.Namespace) -> Ready:
     kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
              "tensor(string)": "object"}  # fmt: skip
     ports = {
-        one.name: (
-            np.dtype(kinds.get(one.type) or one.type.removeprefix("tensor(").removesuffix(")")),
-            one.shape,
+        port.name: (
+            np.dtype(kinds.get(port.type) or port.type.removeprefix("tensor(").removesuffix(")")),
+            port.shape,
         )
-        for one in session.get_inputs()
+        for port in session.get_inputs()
     }
     feeds = _feeds(ports, args)
     return lambda: session.run(None, feeds), load
@@ -128,9 +128,9 @@ def _openvino(args: argparse.Namespace) -> Ready:
     core, start = ov.Core(), time.perf_counter()
     model = core.read_model(args.file)
     ports = {}
-    for one in model.inputs:
-        dims = [-1 if dim.is_dynamic else dim.get_length() for dim in one.get_partial_shape()]
-        ports[one.any_name] = (one.get_element_type().to_dtype(), dims)
+    for port in model.inputs:
+        dims = [-1 if dim.is_dynamic else dim.get_length() for dim in port.get_partial_shape()]
+        ports[port.any_name] = (port.get_element_type().to_dtype(), dims)
     load = time.perf_counter() - start
     feeds = _feeds(ports, args)
     start = time.perf_counter()

@@ -75,7 +75,7 @@ class EngineClock:
         return best
 
 
-class Remembered:
+class CachedClock:
     """A clock that asks another one only for structures that it has not seen.
 
     Args:
@@ -85,27 +85,29 @@ class Remembered:
     """
 
     def __init__(
-        self, clock: Clock, known: MutableMapping[str, float], changed: Callable[[], None] = lambda: None
+        self, clock: Clock, cache: MutableMapping[str, float], on_change: Callable[[], None] = lambda: None
     ) -> None:
-        self._clock, self._known, self._changed = clock, known, changed
-        self._begun: Model | None = None
+        self._clock, self._cache, self._on_change = clock, cache, on_change
+        self._reference_model: Model | None = None
 
     def begin(self, model: Model) -> float:
         """Return the seconds of the model that all others are compared to; call it first."""
-        self._begun = model
+        self._reference_model = model
         return self(model)
 
     def __call__(self, model: Model) -> float:
         """Return the seconds of `model`."""
         key = structure(model)
-        if key not in self._known:
-            if self._begun is not None:
-                if self._begun is not model:
-                    self._clock(graph.to_proto(self._begun))  # a clock that compares needs its measure
-                self._begun = None
-            self._known[key] = positive(self._clock(graph.to_proto(model)))
-            self._changed()
-        return self._known[key]
+        if key not in self._cache:
+            if self._reference_model is not None:
+                if self._reference_model is not model:
+                    self._clock(
+                        graph.to_proto(self._reference_model)
+                    )  # a clock that compares needs its measure
+                self._reference_model = None
+            self._cache[key] = positive(self._clock(graph.to_proto(model)))
+            self._on_change()
+        return self._cache[key]
 
 
 def structure(model: Model) -> str:
@@ -122,12 +124,12 @@ def identity(model: Model) -> str:
 
 def _digest(proto: Any, *, contents: bool) -> str:
     digest = blake2b(digest_size=16)
-    for tensor in sorted(proto.initializer, key=lambda one: one.name):
+    for tensor in sorted(proto.initializer, key=lambda part: part.name):
         digest.update(f"{tensor.name} {tensor.data_type} {list(tensor.dims)};".encode())
         if contents:
             digest.update(tensor.SerializeToString(deterministic=True))
-    for one in _parts(proto):
-        digest.update(one.SerializeToString(deterministic=True))
+    for part in _parts(proto):
+        digest.update(part.SerializeToString(deterministic=True))
     return digest.hexdigest()
 
 

@@ -18,7 +18,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
-from intact.timings import Timings, checked
+from intact.timings import Timings, check_table
 
 VERSION = 1
 
@@ -72,19 +72,19 @@ class Study:
         save: Called behind each new figure.
     """
 
-    def __init__(self, known: dict[str, Any], save: Callable[[], None]) -> None:
-        self._known, self._save = known, save
+    def __init__(self, figures: dict[str, Any], save: Callable[[], None]) -> None:
+        self._figures, self._save = figures, save
 
     def knows(self, name: str) -> bool:
         """Return whether there are figures under `name`."""
-        return name in self._known
+        return name in self._figures
 
     def numbers(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Return the figures under `name`: as they are known, or as `measure` finds them."""
-        if name not in self._known:
-            self._known[name] = measure()
+        if name not in self._figures:
+            self._figures[name] = measure()
             self._save()
-        return dict(self._known[name])
+        return dict(self._figures[name])
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, Any]]]:
@@ -102,7 +102,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, An
             where, "something else", f"a record of `intact tune`, version {VERSION}",
             "name another file, or remove this one",
         )  # fmt: skip
-    return Timings(checked(content.get("latencies"), where)), content["studies"]
+    return Timings(check_table(content.get("latencies"), where)), content["studies"]
 
 
 def _sound(studies: Any) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 from intact.engine import compile
 from intact.graph import Model, Parcel
-from intact.pool import JobPool
+from intact.job_pool import JobPool
 from intact.ptq.quantize import quantize
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages.prepare_model import NothingToQuantizeError
-from intact.tuning.program import Choice
-from intact.tuning.score import Score, checked
+from intact.tuning.accuracy_score import Score, check_score
+from intact.tuning.integer_program import Choice
 
 Overrides = Mapping[str, Any]
 
@@ -37,26 +37,28 @@ class ChoiceScorer:
     threads: int | None
 
 
-def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
+def quantize_choice(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
     """Return the model that `quantize` makes with `overrides`; the float model where nothing is left to
     quantize.
     """
-    asked = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.init}
+    arguments = {
+        setting.name: getattr(settings, setting.name) for setting in fields(Settings) if setting.init
+    }
     # The search itself decides what stays in float.
-    asked |= {"overrides": overrides or settings.overrides, "progress": False, "float_budget": 0.0}
+    arguments |= {"overrides": overrides or settings.overrides, "progress": False, "float_budget": 0.0}
     try:
-        return quantize(model, data, **asked.pop("options"), **asked).model
+        return quantize(model, data, **arguments.pop("options"), **arguments).model
     except NothingToQuantizeError:  # what moves data is quantized beside other layers alone
         return model
 
 
 def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[Parcel, float]:
     """Return a quantized model, and its metric."""
-    model = made_by(common.model.model, common.data, common.settings, overrides)
-    return Parcel(model), checked(common.score(compile(model, threads=common.threads)))
+    model = quantize_choice(common.model.model, common.data, common.settings, overrides)
+    return Parcel(model), check_score(common.score(compile(model, threads=common.threads)))
 
 
-class AheadOfSearch:
+class ParallelScorer:
     """Models and metrics of choices, made by a pool.
 
     Args:
@@ -71,18 +73,18 @@ class AheadOfSearch:
         pool: JobPool,
         scorer: ChoiceScorer,
         overrides: Callable[[Choice], Overrides],
-        skipped: Callable[[Choice], bool],
+        is_known: Callable[[Choice], bool],
     ) -> None:
         settings = replace(scorer.settings, pool=None, progress=False)
         self._pool, self._scorer = pool, replace(scorer, settings=settings, threads=pool.threads)
-        self._overrides, self._skipped = overrides, skipped
-        self.made: dict[Choice, tuple[Model, float]] = {}
+        self._overrides, self._is_known = overrides, is_known
+        self.results: dict[Choice, tuple[Model, float]] = {}
 
     def __call__(self, choices: Sequence[Choice]) -> None:
         """Make those of `choices` that are not there; the first one is asked for now."""
-        if not choices or choices[0] in self.made or self._skipped(choices[0]):
+        if not choices or choices[0] in self.results or self._is_known(choices[0]):
             return
-        wanted = [one for one in choices if one not in self.made and not self._skipped(one)]
-        found = self._pool.map(score_choice, self._scorer, [self._overrides(one) for one in wanted])
-        for choice, (parcel, score) in zip(wanted, found, strict=True):
-            self.made[choice] = parcel.model, score
+        pending = [choice for choice in choices if choice not in self.results and not self._is_known(choice)]
+        results = self._pool.map(score_choice, self._scorer, [self._overrides(choice) for choice in pending])
+        for choice, (parcel, score) in zip(pending, results, strict=True):
+            self.results[choice] = parcel.model, score
