@@ -1,4 +1,4 @@
-"""Whether the folder of this package is its own: another project on PyPI is called `intact`, too."""
+"""Checks that this package's folder is its own, because another project on PyPI is called `intact`, too."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _together: ContextVar[list[_New] | None] = ContextVar("_together", default=None)
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
-    """A file to write to, which takes the name `path` when the block ends without an error.
+    """Open a file for writing that takes the name `path` when the block ends without an error.
 
     A link is followed and stays; the file behind it is replaced. The mode of the old file is kept. A device
     or a pipe is written to when the block ends, as `cp` would.
@@ -67,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What `replacing` writes in this block takes its names when the block ends: all files or none.
+    """Give all files that `replacing` writes in this block their names when it ends: all or none.
 
     An error leaves all old files. No system renames two files in one step: a reader between the steps, or
     a loss of power there, may meet a new file beside an old one.
@@ -103,7 +103,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 class _Raw(FileIO):
-    """A file that remembers what failed: libraries turn the error of a write into one of their own."""
+    """A raw file that remembers the first error, because libraries replace write errors with their own."""
 
     failed: BaseException | None = None
 
@@ -116,7 +116,7 @@ class _Raw(FileIO):
 
 
 class _New:
-    """A new file on its way to a name.
+    """A new file that will take the place of another one.
 
     Attributes:
         path: The name as it was given, for errors.
@@ -154,7 +154,7 @@ class _New:
 
     @contextmanager
     def writing_errors(self) -> Iterator[None]:
-        """Errors of writing, by whatever way they come, as ours; all others as they are."""
+        """Raise errors of writing as `FileAccessError`, however they come, and all others unchanged."""
         try:
             yield
         except Exception as error:
@@ -166,7 +166,7 @@ class _New:
             raise
 
     def finish(self) -> None:
-        """Everything on disk, with the mode of the old file."""
+        """Flush everything to disk, with the mode of the old file."""
         assert self._raw is not None
         if self._raw.failed is not None:
             raise self._raw.failed
@@ -295,7 +295,9 @@ def _link(descriptor: int, name: Path) -> bool:
 
 
 def _make_alike(descriptor: int, before: os.stat_result) -> None:
-    """The owner of the old file where the system allows it, and its mode, which never grows for a group."""
+    """Copy the owner of the old file, where the system allows it, and its mode, which never grows for a
+    group.
+    """
     mode, now = stat.S_IMODE(before.st_mode) & 0o777, os.fstat(descriptor)
     if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
         try:
@@ -327,7 +329,7 @@ def _sync(descriptor: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name on disk, where the system can. The file is whole either way: no error."""
+    """Flush the new name to disk, where the system can; the file is whole either way."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no such thing
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -338,7 +340,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class _Lock:
-    """Nobody else gives several files of this folder their names meanwhile, as far as the system can.
+    """Keeps other processes from renaming several files in this folder meanwhile, as far as the system can.
 
     Whoever holds the lock has it for the time of a few calls. It is not waited for longer than that: another
     program may lock the folder for reasons of its own. An object lets go of it whenever it ends.

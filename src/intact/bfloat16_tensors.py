@@ -1,4 +1,4 @@
-"""Tensors of other libraries, as NumPy takes them."""
+"""Converts bfloat16 tensors of torch, which NumPy does not take."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class IntactError(Exception):
         self.where, self.got, self.want, self.fix = where, got, want, fix
 
     def __str__(self) -> str:
-        """One line, fit for a terminal; the attributes keep names as they are."""
+        """Return the message as one printable line; the attributes keep names unchanged."""
         return printable(f"{self.where}: got {self.got}, want {self.want}. Fix: {self.fix}")
 
     def at(self, name: str) -> Self:
@@ -73,7 +73,7 @@ class FileAccessError(IntactError, OSError):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], error: OSError, done: Literal["read", "written"]) -> Self:
-        """What the system said about `path` when it was to be read or written."""
+        """Build the error for an `OSError` that reading or writing `path` raised."""
         wants = {
             "read": ("a file that can be read", "correct the path, or the file's permissions"),
             "written": (
@@ -87,7 +87,7 @@ class FileAccessError(IntactError, OSError):
         return access_error
 
     def at(self, name: str) -> Self:
-        """As `IntactError.at`."""
+        """Return the same error with a prefixed place, as `IntactError.at`."""
         access_error = super().at(name)
         access_error.errno = self.errno
         return access_error
@@ -105,9 +105,10 @@ class ClashingInstallationError(IntactError, ImportError):
 
 
 def require_path(path: object) -> None:
-    """
+    """Refuse anything that does not name a file.
+
     Raises:
-        QuantValueError: `path` is nothing that names a file.
+        QuantValueError: `path` is no str, bytes or `os.PathLike`.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise QuantValueError(

@@ -1,4 +1,4 @@
-"""Python's collector of cycles, kept from what does not concern it."""
+"""Keeps Python's garbage collector from objects that existed before a computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """Let the collector look at the objects alone that are made meanwhile.
+    """Freeze the garbage collector inside the block, so that it visits only new objects.
 
     Graphs are many small objects, which are enough to let it walk over everything that the process has
     imported, again and again: a tenth of the time that a small model takes. Whoever keeps objects from it

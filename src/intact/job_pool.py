@@ -1,4 +1,4 @@
-"""Independent jobs, here or elsewhere: the seam behind which other machines are.
+"""The interface of pools that run independent jobs, in this process or on other machines.
 
 What can be done in parallel is written as ``work(common, item)``, a function of a module, and handed to a
 pool. It may be done anywhere, in any order: it leaves `common` as it found it, but for what it keeps there
@@ -16,20 +16,20 @@ Result = TypeVar("Result")
 
 
 class JobPool(Protocol):
-    """Does jobs."""
+    """Runs independent jobs."""
 
     @property
     def size(self) -> int:
-        """How many jobs are under way at once."""
+        """The number of jobs that run at once."""
 
     @property
     def threads(self) -> int | None:
-        """Threads that each job may use; None: as its caller would."""
+        """The threads that each job may use; None: as its caller would."""
 
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """Return ``work(common, item)`` for each of `items`, in their order; arrays in it may be read-only.
+        """Yield ``work(common, item)`` for each of `items`, in order; arrays in it may be read-only.
 
         Items are drawn as jobs finish, few ahead of them. An error of a job is raised in its turn, after the
         results before it.
@@ -37,7 +37,7 @@ class JobPool(Protocol):
 
 
 class InProcess:
-    """One job after the other, in this process."""
+    """Runs jobs one after the other in this process."""
 
     size = 1
     threads = None
@@ -45,6 +45,6 @@ class InProcess:
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """See `JobPool.map`."""
+        """Run the jobs in order, as `JobPool.map` describes."""
         for item in items:
             yield work(common, item)

@@ -1,4 +1,4 @@
-"""What a file from a stranger, or a slip of the pen, may ask of this machine: one table.
+"""Limits on the memory and time that files and arguments may request, in one table.
 
 Every loader asks here before it takes memory or time on a file's word. A limit lies far above what honest
 files need; who needs more says so for one process in the environment, as the error's last sentence does.
@@ -16,7 +16,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that something may be.
+    """Holds the largest allowed value of one quantity.
 
     Attributes:
         name: In lower case; the variable that overrides it is `INTACT_LIMIT_` and this name in upper case.
@@ -52,7 +52,7 @@ class Limit:
         return int(text)
 
     def check(self, amount: int, where: str, error: type[IntactError] = FileFormatError) -> None:
-        """Refuse what asks for more.
+        """Raise an error if `amount` exceeds the limit.
 
         Args:
             amount: How many.

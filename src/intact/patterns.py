@@ -1,4 +1,4 @@
-"""Patterns of names, as users give them: an exact name wins, and what fits nothing is refused.
+"""Matches the name patterns of users; exact names win, and patterns without a match are refused.
 
 "a -> b" means the nodes between two names or patterns: `ends_of_path`.
 """
@@ -18,7 +18,7 @@ _COMPARED = 10_000
 
 
 def check_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ...]:
-    """Return `patterns` as a tuple; one alone may come without a list.
+    """Return `patterns` as a tuple; a single string counts as one pattern.
 
     Raises:
         QuantValueError: One is no string.

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster. No other file knows of Ray."""
+"""Runs jobs on a Ray cluster. Only this file imports Ray."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPUTES = ("numpy", "onnxruntime", "torch")
 
 
 class RayPool:
-    """Does jobs on the machines of a Ray cluster; INTact is installed on each of them.
+    """Runs jobs on the machines of a Ray cluster; INTact is installed on each of them.
 
     What a job needs travels through Ray's object store, from this process to its workers. Results equal those
     of one process that uses as many threads, on machines of one kind: floats are computed by ONNX Runtime and
@@ -67,7 +67,7 @@ class RayPool:
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """See `intact.job_pool.JobPool.map`.
+        """Run the jobs on the cluster, as `intact.job_pool.JobPool.map` describes.
 
         Raises:
             UnsupportedError: A worker has other versions, or none of INTact, or it is gone.
@@ -110,7 +110,7 @@ class RayPool:
 
 
 def versions() -> dict[str, str]:
-    """What computes here, by package."""
+    """Return the versions of the packages that compute results here, by name."""
     return dict(_versions())
 
 
@@ -135,7 +135,7 @@ def _job(
     work: Callable[[Any, Any], Any],
     item: Any,
 ) -> Any:
-    """One job, in a worker."""
+    """Run one job in a worker, after a check of its versions."""
     here = versions()
     if differing := [p for p in sorted(expected) if here.get(p) != expected[p]]:
         package = differing[0]
@@ -156,7 +156,7 @@ def _worker_error(got: str) -> IntactError:
 
 
 def _connect(address: str, cpus: int | None) -> Any:
-    """Ray, with this process in a cluster."""
+    """Return the module `ray`, after this process joined a cluster."""
     try:
         import ray
         import ray.exceptions
@@ -186,7 +186,8 @@ def _connect(address: str, cpus: int | None) -> Any:
 
 
 def _require_listener(address: str) -> None:
-    """
+    """Check that a cluster may listen at `address`.
+
     Raises:
         ValueError: `address` has another form than those of `RayPool`.
         OSError: Nobody listens at "host:port". Ray itself would try for minutes, and end the process.

@@ -1,4 +1,4 @@
-"""YAML from users and strangers: plain values, and no more of them than `intact.limits` allows.
+"""Reads YAML from untrusted sources: plain values only, within the limits of `intact.limits`.
 
 A text of a kilobyte can stand for billions of values, because an alias repeats what it names, and brackets
 can nest deeper than any stack. Both are counted while the text is read, before a value is made.
@@ -42,7 +42,7 @@ def read_yaml(text: str | bytes, where: str, error: type[IntactError] = FileForm
 
 
 class _Loader(yaml.SafeLoader):
-    """Counts the nodes that the text stands for, and refuses more of them than are allowed."""
+    """Counts the nodes that the text stands for, aliases included, and refuses too many."""
 
     def __init__(self, text: str, where: str, error: type[IntactError]) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class _Loader(yaml.SafeLoader):
         self._held: dict[int, int] = {}  # nodes that each composed node stands for, by its identity
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As of `yaml.composer.Composer`, which calls it for every node below this one."""
+        """Compose a node as `yaml.composer.Composer` does, and count it."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         before = self._nodes
         if getattr(event, "tag", None) is not None:
@@ -84,7 +84,7 @@ class _Loader(yaml.SafeLoader):
             raise ConstructorError(None, None, f"more than one value for '{twice[0]}'", node.start_mark)
 
     def construct_yaml_int(self, node: Any) -> int:
-        """As of `yaml.SafeLoader`, up to 64 bits: longer ones could not even be printed."""
+        """Build an integer as `yaml.SafeLoader` does, up to 64 bits; longer ones could not be printed."""
         number: int = super().construct_yaml_int(node)
         if number.bit_length() > 64:
             raise ConstructorError(None, None, "an integer of more than 64 bits", node.start_mark)

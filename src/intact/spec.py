@@ -1,4 +1,4 @@
-"""What a quantized tensor looks like: two frozen values that every layer of INTact passes around.
+"""The two values that describe a quantized tensor: its number format and its granularity.
 
 `Format` is a grid of representable numbers (int8, uint4, fp8e4m3, ...); `QuantSpec` says how a tensor
 is laid onto it: granularity, symmetry, narrow range. Granularity and bit width are values, never
@@ -34,7 +34,7 @@ def is_whole(value: object) -> bool:
 
 
 def check_bool(name: str, value: object) -> bool:
-    """Return `value` as a bool.
+    """Return `value` as a bool; only True and False are accepted.
 
     Raises:
         QuantValueError: It is none: "maybe", 1 and None would all be taken for one otherwise.
@@ -59,7 +59,7 @@ def check_block_size(value: object) -> int | None:
 
 @dataclass(frozen=True)
 class Format:
-    """A grid of representable numbers; get one with `Format.parse("int8")`.
+    """Describes a grid of representable numbers; get one with `Format.parse("int8")`.
 
     Attributes:
         name: What files, reports and errors show: ``intN``, ``uintN`` (N = 2..16), ``fp8e4m3``,
@@ -140,7 +140,7 @@ FP4E2M1 = Format.parse("fp4e2m1")
 
 @dataclass(frozen=True)
 class QuantSpec:
-    """How a tensor is laid onto a grid.
+    """Describes how a tensor is quantized: format, granularity and symmetry.
 
     Attributes:
         format: The grid, or its name.
@@ -221,7 +221,9 @@ class QuantSpec:
 
 
 def _canonical_axis(axis: object) -> int | tuple[int, ...] | None:
-    """One spelling per meaning, so that equal specs are equal: (1, 0) is (0, 1), (2,) is 2, () is None."""
+    """Return one spelling for each meaning of `axis`: (1, 0) becomes (0, 1), (2,) becomes 2, () becomes
+    None.
+    """
     if axis is None:
         return None
     entries = axis if isinstance(axis, (tuple, list)) else (axis,)

@@ -1,4 +1,4 @@
-"""Arrays of strings as callers give them and ONNX Runtime takes them."""
+"""Converts arrays of strings to the form that ONNX Runtime takes."""
 
 from __future__ import annotations
 

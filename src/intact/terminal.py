@@ -1,4 +1,4 @@
-"""Text on its way to a terminal: names out of files move no cursor, and turn no line around."""
+"""Makes text from files safe to print on a terminal."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Table = dict[str, dict[str, float]]
 
 
 class Timings:
-    """Seconds by machine and name.
+    """Holds measured seconds by machine and name.
 
     Args:
         machines: Taken over.
@@ -41,23 +41,23 @@ class Timings:
         return any(self.machines.values())
 
     def of(self, machine: str) -> dict[str, float]:
-        """Return the table of one machine: what is put into it is kept."""
+        """Return the table of one machine, which the caller may fill."""
         return self.machines.setdefault(machine, {})
 
     def add(self, further: Timings) -> None:
-        """Take over what `further` has and this one has not."""
+        """Add the entries of `further` that this one lacks."""
         for machine, table in further.machines.items():
             self.machines[machine] = {**table, **self.machines.get(machine, {})}
 
     def serialize(self) -> bytes:
-        """As `parse` reads it: the same bytes for the same figures."""
+        """Return the bytes that `parse` reads; equal figures give equal bytes."""
         tables = {machine: table for machine, table in self.machines.items() if table}
         content = {"format": FORMAT, "version": VERSION, "machines": tables}
         return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
     @classmethod
     def parse(cls, data: bytes, where: str = "timings") -> Timings:
-        """Timings from their bytes.
+        """Build timings from their bytes.
 
         Raises:
             FileFormatError: They are something else, or of another version; names `where`.
@@ -80,7 +80,7 @@ class Timings:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Timings:
-        """What a file holds; nothing where there is none.
+        """Read a file; a missing file gives empty timings.
 
         Raises:
             FileFormatError: As for `parse`.
@@ -92,7 +92,7 @@ class Timings:
 
 
 def check_table(machines: Any, where: str) -> Table:
-    """Return a table that came out of JSON.
+    """Check a table that came out of JSON, and return it.
 
     Raises:
         FileFormatError: It is something else, or a time is no finite number of 0 or more.
@@ -115,7 +115,7 @@ def _format_error(where: str, got: str) -> FileFormatError:
 
 @lru_cache
 def processor() -> str:
-    """What this machine calls its processor."""
+    """Return the name of this machine's processor."""
     listed = Path("/proc/cpuinfo")
     if listed.is_file():
         for line in listed.read_text(errors="replace").splitlines():

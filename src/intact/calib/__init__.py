@@ -1,4 +1,4 @@
-"""Calibration without a framework: collect once, decide later, merge anywhere."""
+"""Calibration without a framework: collects statistics once, chooses ranges later, merges exactly."""
 
 from intact.calib.calibration import Calibration, ZeroRangeWarning
 from intact.calib.calibration_methods import LEAST_VALUES, METHODS, Method, register_method

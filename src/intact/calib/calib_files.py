@@ -1,4 +1,4 @@
-"""`.calib` files: safetensors that hold the arrays, and JSON that says what they are.
+"""Reads and writes `.calib` files: arrays as safetensors, with JSON that describes them.
 
 The safetensors metadata has one entry, "intact.calib", a JSON object:
 

@@ -1,4 +1,4 @@
-"""Calibration: the statistics of a model's tensors by name, where they came from, and their files."""
+"""Holds the statistics of a model's tensors by name, with their provenance, and saves them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ZeroRangeWarning(UserWarning):
 
 
 class Calibration(MutableMapping[str, Stats]):
-    """Statistics by tensor name, in the order in which they were added, with their provenance.
+    """Maps tensor names to statistics, in the order in which they were added, with their provenance.
 
     Args:
         stats: What to start with; not copied.
@@ -125,7 +125,9 @@ class Calibration(MutableMapping[str, Stats]):
     def amax(
         self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
     ) -> dict[str, NDArray[np.float32]]:
-        """amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids only."""
+        """Return amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids
+        only.
+        """
         specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
         for name, spec_of_tensor in specs.items():
             if not spec_of_tensor.symmetric:

@@ -47,7 +47,7 @@ Of 256 values of an exponential distribution entropy keeps 13 to 32 dB where the
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What tunes a method; each is a keyword of `amax_of` and `range_of`.
+    """Holds the options of all methods; each is a keyword of `amax_of` and `range_of`.
 
     Attributes:
         percentile: Percentage of the values that the range keeps, at either end if it has two.
@@ -76,7 +76,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class GranuleCounts:
-    """One granule: its counts up to the bin of the largest magnitude, and its exact ends."""
+    """Holds the counts of one granule up to the bin of its largest magnitude, and its exact ends."""
 
     positive: NDArray[np.int64]
     negative: NDArray[np.int64]
@@ -86,7 +86,7 @@ class GranuleCounts:
 
     @property
     def total(self) -> int:
-        """How many values it has."""
+        """The number of values."""
         return int(self.positive.sum() + self.negative.sum())
 
     @property
@@ -96,11 +96,13 @@ class GranuleCounts:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """How far it reaches below 0 and above."""
+        """How far the values reach below and above 0."""
         return max(-self.low, 0.0), max(self.high, 0.0)
 
     def magnitude_counts(self, spec: QuantSpec) -> tuple[NDArray[np.int64], float]:
-        """Magnitudes by bin up to the largest, and that: what a symmetric grid can keep."""
+        """Return the counts of magnitudes up to the largest that a symmetric grid can keep, and that
+        magnitude.
+        """
         top = self.top(spec)
         bins = int(top / self.width) + 1
         positive = self.positive[:bins]
@@ -115,7 +117,7 @@ class GranuleCounts:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to choose a range.
+    """Describes one way to choose a range.
 
     Attributes:
         name: What users call it.
@@ -141,7 +143,7 @@ class Method:
 
     @property
     def needs_counts(self) -> bool:
-        """Whether a `Range` is not enough."""
+        """Whether it needs a Histogram, not only a `Range`."""
         return self.amax is not None
 
     def offers(self, spec: QuantSpec) -> bool:
@@ -161,7 +163,8 @@ def register_method(method: Method) -> None:
 
 
 def require(condition: bool, where: str, got: object, want: str) -> None:
-    """
+    """Raise a QuantValueError unless `condition` holds.
+
     Raises:
         QuantValueError: `condition` does not hold.
     """
@@ -200,7 +203,7 @@ def _side_percentile(
 
 
 def _percentile_needs(options: MethodOptions) -> float:
-    """As many as leave two values or so beyond the percentile."""
+    """Return how many values leave about two beyond the percentile."""
     beyond = 100 - options.percentile
     return options.least_values * 0.01 / beyond if beyond > 0 else 0.0
 
@@ -285,7 +288,7 @@ def _entropy_needs(options: MethodOptions) -> float:
 
 
 def _levels(spec: QuantSpec) -> int:
-    """Number of codes for a magnitude: 2^(bits - 1 + unsigned)."""
+    """Return the number of codes for a magnitude: 2^(bits - 1 + unsigned)."""
     return int(spec.qmax) + 1
 
 

@@ -1,4 +1,4 @@
-"""From statistics to a range, by one of the calibration methods."""
+"""Chooses a range from statistics, by one of the calibration methods."""
 
 from __future__ import annotations
 
@@ -114,8 +114,7 @@ def amax_from_counts(
     method: str,
     **options: Any,
 ) -> float:
-    """Return the method on a bare histogram of |x|, as `pytorch_quantization`'s HistogramCalibrator defines
-    it.
+    """Choose amax from a bare histogram of |x|, as `pytorch_quantization`'s HistogramCalibrator does.
 
     "entropy" is as in `amax_of`. "mse" takes the middles of the bins from `start_bin` on as candidates and
     the first of the best. "percentile" gives the lower edge of the bin that reaches it; "max" the upper
@@ -192,7 +191,7 @@ def _options(options: Mapping[str, Any]) -> MethodOptions:
 def check_method(
     stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
 ) -> tuple[Method, MethodOptions]:
-    """Return the method called `method` and its options, checked to fit the statistic and the grid."""
+    """Return the method called `method` and its options, after a check that they fit statistic and grid."""
     chosen = _method(method, spec)
     if chosen.needs_counts and not isinstance(stats, Histogram):
         raise CalibrationError(
@@ -214,7 +213,7 @@ def _method(name: str, spec: QuantSpec) -> Method:
 
 
 def match_granularity(stats: Stats, spec: QuantSpec) -> Stats:
-    """Return `stats` with the granularity of `spec`, after a check that it can say anything."""
+    """Return `stats` with the granularity of `spec`, after a check that they hold finite values."""
     if spec.block_size is not None:
         raise UnsupportedError(
             "spec",

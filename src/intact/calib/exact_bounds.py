@@ -1,4 +1,4 @@
-"""Exact ends of what was collected, and the checks that every collected tensor passes."""
+"""Exact ends of collected values, and the checks that every collected tensor passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_COUNTED = 2**53
 
 @dataclass
 class Bounds:
-    """Smallest and largest value, and how many, of each granule; all four arrays share a shape.
+    """Holds smallest and largest value and counts of each granule; all four arrays have one shape.
 
     Attributes:
         low, high: float32; (inf, -inf) where nothing was collected.
@@ -43,7 +43,7 @@ class Bounds:
 
     @property
     def amax(self) -> NDArray[np.float32]:
-        """Largest magnitude, float32; 0 where nothing was collected."""
+        """The largest magnitude, float32; 0 where nothing was collected."""
         return np.where(self.count > 0, np.maximum(-self.low, self.high), np.float32(0))
 
     def merge(self, other: Bounds) -> None:
@@ -67,7 +67,7 @@ class Bounds:
             _require_countable(np.array([counted]))
 
     def add(self, low: float, high: float, size: int, nonfinite: int) -> None:
-        """`merge` with the bounds of `size` values, for one granule; `require_room` comes first."""
+        """Add the bounds of `size` values to one granule; call `require_room` first."""
         # Adding 0 makes +0 of -0, see `_plain`.
         if low < self.low[0]:
             self.low = np.array([low + 0.0], np.float32)
@@ -85,6 +85,7 @@ class Bounds:
         return Bounds(self.low[index], self.high[index], self.count[index], self.nonfinite[index])
 
     def to_arrays(self) -> dict[str, NDArray]:
+        """Return the four arrays by the names that files use."""
         return {"min": self.low, "max": self.high, "count": self.count, "nonfinite": self.nonfinite}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Histogram: counts of magnitudes in bins whose edges nest, so that any two of them merge exactly."""
+"""Histograms of magnitudes whose bin edges nest, so that any two of them merge exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs them there (a range at or below 2**-24 has scale 1), and 2**100 stays a fl
 
 
 class Histogram:
-    """Counts of |x|, negative and other values apart, in 4096 bins whose width is a power of two.
+    """Counts |x| in 4096 bins whose width is a power of two, negative and other values apart.
 
     The width is the power of two that puts the largest magnitude seen so far into the upper half of the
     bins. When a larger value comes, neighbouring bins are added in pairs and the width doubles, as often
@@ -77,7 +77,7 @@ class Histogram:
             self.merge(self._histogram_of(array, axis, channels, threads))
 
     def _count_in_place(self, x: NDArray, threads: int) -> None:
-        """`collect` of a whole tensor: as merging a histogram of `x` alone, without making one."""
+        """Count a whole tensor without a second histogram; the result equals a merge."""
         halves = self._negative[0], self._positive[0]
         exponent = int(self._exponent[0])
         self._bounds.require_room(x.size)
@@ -146,7 +146,7 @@ class Histogram:
         return self
 
     def per_tensor(self) -> Histogram:
-        """One histogram of all channels together: what collecting with axis=None would have given."""
+        """Return the histogram of all channels together, as collecting with axis=None would give it."""
         whole = Histogram(nonfinite=self._policy)
         for channel in range(self.channels):
             whole.merge(self._channel(channel))
@@ -289,7 +289,7 @@ class Histogram:
 
 
 def _exponent(amax: float) -> int:
-    """Return `_exponent_of` of one number."""
+    """Return `_exponent_of` for one number."""
     return max(math.frexp(amax)[1] - (BINS.bit_length() - 1), MIN_EXPONENT) if amax > 0 else MIN_EXPONENT
 
 

@@ -1,4 +1,4 @@
-"""The mse method and the expected error: what quantization costs, computed from counts alone."""
+"""The mse method: computes squared errors of many candidate ranges from counts alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def symmetric_errors(
     scales: NDArray[np.float64],
     zero_bin: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Summed squared error of every scale, in bin widths squared.
+    """Return the summed squared error of every scale, in bin widths squared.
 
     A bin counts with its middle x, the first one with `zero_bin`. With v_k the numbers of the grid, s the
     scale and N_k, X_k the number and the sum of the x beyond the point half-way between s v_(k-1) and
@@ -69,7 +69,7 @@ def _gain(
     numbers: NDArray[np.float64],
     scales: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """What the numbers after the first change in the summed squared error, beside that first one alone."""
+    """Return how the numbers after the first change the summed squared error of that first one alone."""
     number, value = _beyond(counts), _beyond(counts * middles)
     if middles[0] == 0:
         number[0] = number[1]  # a first bin that stands at 0 lies beyond no point
@@ -77,7 +77,7 @@ def _gain(
 
 
 class AffineErrors:
-    """Summed squared errors as those of `symmetric_errors`, for grids with a zero point.
+    """Computes the same errors for grids with a zero point.
 
     Args:
         positive, negative, spec: As there; an integer grid.

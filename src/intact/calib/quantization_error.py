@@ -1,4 +1,4 @@
-"""What a range costs: the squared error that quantization with it makes on the collected values."""
+"""Computes the squared error that quantization with a range makes on collected values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intact.spec import QuantSpec
 
 
 def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-    """Mean squared error that quantization with this range makes on the collected values.
+    """Return the mean squared error that quantization with this range makes on the collected values.
 
     Every bin counts with its middle (the first one with 0), quantized by `kernels.fake_quantize`.
 
@@ -30,7 +30,7 @@ def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Ar
 
 
 def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-    """Signal to quantization noise ratio in dB: 10 log10(E x^2 / E err^2); inf where nothing is lost."""
+    """Return the signal to quantization noise ratio in dB, 10 log10(E x^2 / E err^2); inf without error."""
     quantization_error = QuantizationError(stats, spec)
     error, signal = quantization_error.mean_square(amax), quantization_error.signal
     if error == 0:
@@ -39,7 +39,7 @@ def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Arr
 
 
 class QuantizationError:
-    """What several ranges cost on the same values.
+    """Computes the errors of several ranges on the same values.
 
     Args:
         stats, spec: As for `expected_error`, which has the errors, too.
@@ -63,11 +63,11 @@ class QuantizationError:
 
     @property
     def signal(self) -> float:
-        """Mean of the squared values."""
+        """The mean of the squared values."""
         return sum(float((counts * self._x**2).sum()) for counts, _ in self._halves) / self._total
 
     def mean_square(self, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-        """Mean of the squared error."""
+        """Return the mean squared error of a range; `amax` as for `expected_error`."""
         scale, zero_point = self._grid(amax)
         error = 0.0
         for counts, real in self._halves:

@@ -1,4 +1,4 @@
-"""Range: exact ends of a tensor without a histogram."""
+"""Exact ends of a tensor, without a histogram."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from intact.errors import CalibrationError
 
 
 class Range:
-    """Exact smallest and largest value: all that the method "max" needs, for any granularity.
+    """Holds the exact smallest and largest value, which suffice for the method "max" at any granularity.
 
     Merges as a Histogram does, with the same independence from batches, order and split.
 
@@ -74,7 +74,7 @@ class Range:
         return self
 
     def per_tensor(self) -> Range:
-        """One range of all granules together."""
+        """Return one range of all granules together."""
         whole, bounds = Range(nonfinite=self._policy), self._own_bounds
         if bounds.count.any():
             low, high = np.asarray(bounds.low.min()), np.asarray(bounds.high.max())

@@ -1,4 +1,4 @@
-"""What each method would choose for one tensor, and the one whose expected error is the smallest."""
+"""Computes the range that each method chooses for a tensor, and picks the one of least expected error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class ChosenRange:
-    """The range of one tensor, and the method that chose it.
+    """Holds the range of one tensor, and the method that chose it.
 
     Attributes:
         ends: (rmin, rmax), float32, granule shape.
@@ -35,7 +35,7 @@ class ChosenRange:
 
 @dataclass
 class Candidates:
-    """What each method would choose for one tensor, computed when it is asked for, once.
+    """Computes and caches the range that each method chooses for one tensor.
 
     Attributes:
         name: The tensor or quantizer in words, for errors: "quantizer 'conv1._input_quantizer'".
@@ -76,7 +76,7 @@ class Candidates:
         return ranges[int(np.argmin(errors))]
 
     def is_too_few(self, method: str) -> bool:
-        """Return whether there are too few values for `method`, so that the range is whole."""
+        """Return whether the tensor has too few values for `method`, so that the range is whole."""
         options = MethodOptions(**{"least_values": LEAST_VALUES} | self.options)
         return isinstance(self.stats, Histogram) and not METHODS[method].is_served_by(
             self.stats.count, options
@@ -96,8 +96,8 @@ class Candidates:
 def by_method(
     candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], method: str
 ) -> dict[Key, ChosenRange]:
-    """Return the ranges for all tensors: by `method` where "auto" is asked for, else by the method
-    that is.
+    """Return the ranges of all tensors: by `method` where "auto" is requested, else by the requested
+    method.
     """
     return {key: candidates[key].by(method if m == "auto" else m) for key, m in methods.items()}
 
@@ -105,8 +105,7 @@ def by_method(
 def configurations(
     candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], *, several: bool
 ) -> dict[str, dict[Key, ChosenRange]]:
-    """Return the ranges for all tensors, by the configuration's name; one configuration if nothing is to
-    compare.
+    """Return the ranges of all tensors for each configuration, by its name.
 
     Args:
         candidates: By tensor.

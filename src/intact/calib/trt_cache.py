@@ -1,4 +1,4 @@
-"""TensorRT's calibration cache: the text file that its calibrators wrote, both ways.
+"""Reads and writes TensorRT's calibration cache, the text file of its calibrators.
 
     TRT-8601-EntropyCalibration2
     images: 3c010a14
@@ -42,7 +42,7 @@ _LINE_FIX = "restore the cache from its source, or correct this line"
 
 @dataclass(frozen=True)
 class TrtCache:
-    """The content of a TensorRT calibration cache. A `CalibrationError` refuses what no file could hold.
+    """Holds the content of a TensorRT calibration cache; values that no file could hold are refused.
 
     Attributes:
         scales: Scale of each tensor by its name, in the order of the file; finite, >= 0. 0 means that the
@@ -51,7 +51,7 @@ class TrtCache:
         version: TensorRT's version as the file spells it: "8601", "100300".
 
     Example:
-        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\\nimages: 3c010204\\n")
+        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\nimages: 3c010204\n")
         >>> float(cache.scales["images"]) == float(np.float32(1 / 127))
         True
         >>> print(cache.to_text(), end="")

@@ -1,4 +1,4 @@
-"""The command ``intact``: one module per verb. `main` is what the console script calls.
+"""The command ``intact``: one module per verb; the console script calls `main`.
 
 Verbs raise `IntactError`, and the system its own about files; either is printed here, once, without a
 traceback, and the exit status is 2. Status 1 belongs to verbs: it says that files differ, or that there are

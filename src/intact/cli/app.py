@@ -1,4 +1,4 @@
-"""The table of verbs and what is common to them: help, version."""
+"""Builds the command line from the table of verbs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
 
 
 def build() -> typer.Typer:
-    """Return the whole command line, to be called with the list of arguments."""
+    """Build the whole command line, to be called with the list of arguments."""
     app = _table(VERBS)
     app.callback()(_common)
     for name, (says, verbs) in GROUPS.items():

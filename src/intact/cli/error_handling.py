@@ -1,4 +1,4 @@
-"""What stands around every verb: its errors become one line and a status, its warnings one line each."""
+"""Runs a verb, and turns its errors and warnings into single lines and an exit status."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_verb(arguments: Sequence[str] | None) -> int:
 
 
 def _open_closed() -> None:
-    """Stand in for streams that the caller closed (``>&-``): else a file gets the number."""
+    """Open streams that the caller closed (``>&-``), because a file would get their number otherwise."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is not None:
             continue
@@ -78,7 +78,7 @@ def _report_error(error: object) -> int:
 
 
 def _report_usage(error: Any) -> int:
-    """Return an option or argument that the command line does not take."""
+    """Print what is wrong with an option or argument, and return the exit status."""
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
         context = error.ctx
         complain(f"intact: {error.format_message()}")
@@ -88,16 +88,16 @@ def _report_usage(error: Any) -> int:
 
 
 class _Stopped(SystemExit):
-    """SIGTERM came, and everything was left."""
+    """Signals that SIGTERM ended the verb, after all blocks were left."""
 
 
 class _Stop(BaseException):
-    """SIGTERM came: nobody takes it for an exit of the user's code, which is told as an error of that."""
+    """Signals SIGTERM; it is no SystemExit, so that it does not count as an exit of user code."""
 
 
 @contextmanager
 def stop_on_sigterm() -> Iterator[None]:
-    """On SIGTERM leave as on an error: what is half written is removed; the status is a shell's."""
+    """Leave the block on SIGTERM as on an error, so that half-written files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -116,7 +116,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def warnings_in_lines() -> Iterator[None]:
-    """Warnings as one line each, without the place in the code that they come from."""
+    """Print warnings as one line each, without their place in the code."""
     before = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""What verbs print, on either stream: tables for people, JSON for scripts, and what went wrong.
+"""Prints the output of verbs: tables for people, JSON for scripts, and errors.
 
 Nothing else prints. Names come from files and users: here they lose what would steer a terminal, and what
 rich would take for its markup. JSON stays exact: what does not print is escaped as JSON escapes.
@@ -38,7 +38,7 @@ def show_json(value: object) -> None:
 
 
 def _escape(line: str) -> str:
-    """Return a line of JSON, in which only strings can hold what does not print."""
+    """Escape what does not print in a line of JSON, where only strings can hold it."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
@@ -55,5 +55,5 @@ def complain(text: object) -> None:
 
 
 def threads_in_words(threads: int) -> str:
-    """ "1 thread", "2 threads"."""
+    """Return "1 thread", "2 threads" and so on."""
     return f"{threads} thread" if threads == 1 else f"{threads} threads"

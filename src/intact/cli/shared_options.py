@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share, and how their text is read."""
+"""Arguments and options that several verbs share, and the parsing of their text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_output_path(out: Path | None) -> Path | None:
 
 
 def check_regular_files(files: Any) -> Any:
-    """Refuse files that cannot be read twice (pipes, devices), as `require_regular` says."""
+    """Refuse files that cannot be read twice, such as pipes and devices."""
     for file in [files] if isinstance(files, Path) else files or ():
         require_regular(file)
     return files
@@ -42,14 +42,14 @@ def check_thread_count(threads: int | None) -> int | None:
 
 
 def check_seconds(number: float) -> float:
-    """Refuse NaN, which passes every bound, and what no one waits for."""
+    """Refuse NaN, which passes every bound, and very long times."""
     if not 0 <= number <= LONGEST:
         raise QuantValueError("seconds", str(number), f"0 to {LONGEST:,}", "give seconds, such as 2.5")
     return number
 
 
 def check_optional_seconds(number: float | None) -> float | None:
-    """Return the same, of an option that may be left out."""
+    """Check seconds, which may be left out."""
     return None if number is None else check_seconds(number)
 
 
@@ -171,7 +171,7 @@ def data_of(
 
 
 def pool_of(ray: str | None) -> JobPool | None:
-    """What shares the work, as --ray says; None: nothing does."""
+    """Return the pool that --ray names; None without that option."""
     if ray is None:
         return None
     from intact.ray_pool import RayPool
@@ -180,15 +180,13 @@ def pool_of(ray: str | None) -> JobPool | None:
 
 
 def images_of(calibration: Calibration) -> list[str]:
-    """How images were prepared for these statistics, each way once; empty where they come of other data."""
+    """Return how images were prepared for these statistics, each way once; empty for other data."""
     preparations = (record.get("images") for record in calibration.provenance)
     return list(dict.fromkeys(preparation for preparation in preparations if isinstance(preparation, str)))
 
 
 def preparation_note(images: str) -> str:
-    """Return the line that says so; a network that was trained with other pixels loses much of its
-    accuracy.
-    """
+    """Return the line that says how images were prepared, and how to change that."""
     return f"images: {images}; as in training? else --preset, --mean, --std, --fit"
 
 
@@ -229,7 +227,7 @@ SHAPES = "Shapes by input: images:1x3x224x224,mask:1x128."
 
 
 def read_shapes(text: str, option: str = "--shapes") -> dict[str, tuple[int, ...]]:
-    """What an option like `SHAPES` says."""
+    """Parse an option such as `SHAPES`."""
     shapes: dict[str, tuple[int, ...]] = {}
     for entry in filter(None, text.split(",")):
         name, _, sizes = entry.rpartition(":")

@@ -1,4 +1,4 @@
-"""One model in one engine, timed in a process of its own: ``python timing.py <engine> <file>`` prints JSON.
+"""Times one model in one engine, in its own process: ``python time_engine.py <engine> <file>`` prints JSON.
 
 It imports no more than that engine, so that another interpreter, which has the engine, can run it too.
 """
@@ -20,7 +20,7 @@ Ready = tuple[Callable[[], Any], float]
 
 
 def main() -> None:
-    """Time, and print one line of JSON."""
+    """Time the model, and print one line of JSON."""
     args = _arguments()
     before = resident("VmRSS")
     ready, load = ENGINES[args.engine](args)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def resident(field: str) -> float | None:
-    """VmRSS or VmHWM of this process, in MB; None where the system does not say."""
+    """Return VmRSS or VmHWM of this process in MB; None where the system does not tell."""
     status = Path("/proc/self/status")
     if not status.is_file():
         return None
@@ -63,7 +63,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _noise(dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Noise; whole numbers stay small, for they may be indices. Strings are such numbers, written out."""
+    """Return random inputs; integers stay small, because they may be indices."""
     rng = np.random.default_rng(0)
     if np.issubdtype(dtype, np.floating):
         return rng.standard_normal(shape).astype(dtype)

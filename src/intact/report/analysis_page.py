@@ -1,4 +1,4 @@
-"""The page of an analysis: whose error it is, what was found, and the histograms behind it."""
+"""The HTML page of a sensitivity analysis: shares of the error, findings and histograms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_analysis(analysis: SensitivityAnalysis, path: str | os.PathLike[str], 
 
 
 def page_of(analysis: SensitivityAnalysis, model: str) -> Page:
-    """Return the same, not written yet."""
+    """Build the page of an analysis without writing it."""
     panels = _panels(analysis)
     places = {panel.name: f"panel-{index}" for index, panel in enumerate(panels)}
     tables = [_findings(analysis, places), _sensitivities(analysis, places)]
@@ -116,7 +116,7 @@ def _decibels_of(part: Sensitivity, error: float) -> str:
 
 
 def _panels(analysis: SensitivityAnalysis) -> list[Panel]:
-    """One for each tensor, those of the largest shares first."""
+    """Return one panel for each tensor, those of the largest shares first."""
     names = dict.fromkeys(tensor for part in analysis.ranked for tensor in part.tensors)
     notes: dict[str, list[str]] = {}
     for finding in analysis.findings:

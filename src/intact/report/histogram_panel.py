@@ -1,4 +1,4 @@
-"""One quantizer of a report: its histogram, small enough to plot, and what each method makes of it."""
+"""A report panel of one quantizer: its histogram and the range of each method."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLOTTED_BINS = 120
 
 @dataclass(frozen=True)
 class Panel:
-    """What a page shows of one quantizer.
+    """Holds what a page shows of one quantizer.
 
     Attributes:
         name: The quantizer's name in the model.
@@ -48,8 +48,7 @@ def panel(
     methods: Mapping[str, Mapping[str, float]],
     chosen: str = "",
 ) -> Panel:
-    """Return the panel of one quantizer, the thresholds of each of `methods` computed from `stats` on the
-    way.
+    """Build the panel of one quantizer, with the ranges that each of `methods` chooses from `stats`.
 
     Args:
         name: The quantizer's name in the model.
@@ -79,7 +78,7 @@ def panel(
 
 
 def curve(stats: Histogram) -> tuple[np.ndarray, float, np.ndarray]:
-    """Left edges, bin width and counts of `stats` over signed values, in at most 2 * PLOTTED_BINS bins.
+    """Return left edges, bin width and counts of `stats` over signed values, at most 2 * PLOTTED_BINS bins.
 
     Neighbouring bins are added, never resampled: every value that was counted is in the curve once.
     Channels are added together.
@@ -98,6 +97,6 @@ def curve(stats: Histogram) -> tuple[np.ndarray, float, np.ndarray]:
 
 
 def _last_used(counts: np.ndarray) -> int:
-    """Number of leading bins up to the last one that is not empty."""
+    """Return the number of leading bins up to the last one that is not empty."""
     used = np.flatnonzero(counts)
     return int(used[-1]) + 1 if used.size else 0

@@ -1,4 +1,4 @@
-"""The HTML page: results, histograms with their thresholds, configuration and provenance, in one file.
+"""Writes report pages as one HTML file: results, histograms, configuration and provenance.
 
 The page is static: text, a style sheet and SVG. It opens offline, without a script, on a phone and on paper.
 """
@@ -19,7 +19,7 @@ from intact.report.table import Cell, ReportTable
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """Holds a drawing with its caption.
 
     Attributes:
         title: What it shows.
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page shows, from top to bottom; empty parts are left out.
+    """Holds the contents of a page, from top to bottom; empty parts are left out.
 
     Attributes:
         title: Heading and window title.
@@ -94,7 +94,7 @@ def render(page: Page) -> str:
 
 
 def short(value: float) -> str:
-    """Return the four significant digits."""
+    """Format a number with four significant digits."""
     return f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""Histograms and bars as static SVG: no script, no library, a kilobyte or two each.
+"""Draws histograms, scatter plots and bars as static SVG.
 
 Colours come from the page's style sheet, so that one drawing serves a bright screen, a dark one and paper.
 """
@@ -27,7 +27,7 @@ def histogram(
     chosen: str = "",
     label: str = "",
 ) -> str:
-    """Counts on a logarithmic axis, and the ends of each range as lines across it.
+    """Draw counts on a logarithmic axis, and the ends of each range as lines across it.
 
     Args:
         left: Left edges of the bins, float64 [bins], ascending.
@@ -58,7 +58,7 @@ def histogram(
 
 @dataclass(frozen=True)
 class Point:
-    """A dot of a scatter plot.
+    """Describes a dot of a scatter plot.
 
     Attributes:
         x, y: Where.
@@ -73,7 +73,7 @@ class Point:
 
 
 def scatter(points: Sequence[Point], label: str = "") -> str:
-    """Dots over two linear axes.
+    """Draw dots over two linear axes.
 
     Args:
         points: Finite ones; those that come later lie above the others.
@@ -126,18 +126,18 @@ def bar(part: float) -> str:
 
 
 class _Axis:
-    """Where a real lies from left to right."""
+    """Maps numbers to horizontal positions."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high if high > low else low + 1
 
     def __call__(self, value: float) -> int:
-        """In units of the drawing; what lies outside is at the rim."""
+        """Return the position in units of the drawing; numbers outside the axis are at its rim."""
         part = (value - self.low) / (self.high - self.low)
         return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * min(max(part, 0.0), 1.0))
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round numbers along it: multiples of 1, 2 or 5 times a power of ten."""
+        """Return round numbers along the axis: multiples of 1, 2 or 5 times a power of ten."""
         span = (self.high - self.low) / most
         power = 10.0 ** floor(log10(span))
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= span)
@@ -145,7 +145,7 @@ class _Axis:
 
 
 def _height(count: float, top: float) -> int:
-    """How far down the top of a bar with `count` values is."""
+    """Return the vertical position of the top of a bar with `count` values."""
     if count < 1:
         return HEIGHT - _BOTTOM
     bottom = log10(_FLOOR)

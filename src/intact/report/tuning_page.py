@@ -1,4 +1,4 @@
-"""The page of a tuning run: time against error, what was verified, and every layer."""
+"""The HTML page of a tuning run: time against error, verified choices and every layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_tuning(result: TuneResult, path: str | os.PathLike[str], model: str = 
 
 
 def tuning_page(result: TuneResult, model: str) -> Page:
-    """Return the same, not written yet."""
+    """Build the page of a tuning run without writing it."""
     return Page(
         title=f"Formats of {model}",
         summary=_summary(result),
@@ -68,7 +68,7 @@ def _front(result: TuneResult) -> Figure:
 
 
 def _loss(error: float) -> float:
-    """Decibels; exact models stand at the lowest."""
+    """Return an error in decibels; exact models stand at the lowest value."""
     return 10 * log10(max(error, 1e-9))
 
 

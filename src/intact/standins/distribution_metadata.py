@@ -1,4 +1,4 @@
-"""Distribution metadata for packages that INTact stands in for.
+"""Provides distribution metadata for packages that INTact stands in for.
 
 Libraries ask ``importlib.metadata.version("tensorrt")`` before they import it, and take a package without
 metadata for one that is not installed.
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class StandInDistribution(Distribution):
-    """The metadata of a package that a module of INTact's stands in for.
+    """Provides the metadata of a package that a module of INTact stands in for.
 
     Args:
         name: The distribution's name, as PyPI has it.
@@ -45,7 +45,7 @@ class StandInDistribution(Distribution):
         return "\n".join((*lines, f"Summary: INTact in place of {self._module}", ""))
 
     def locate_file(self, path: Any) -> Path:
-        """Where a file of the package would be; there is none."""
+        """Return `path`: the package has no files of its own."""
         return Path(path)
 
     def is_called(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Running a script that was written for another library, under a name that is INTact's."""
+"""Runs a script that was written for another library, with INTact in its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def run_script(tool: str, prepare: Callable[[], Iterable[Path]]) -> None:
-    """What ``python -m TOOL script.py [arguments]`` does, and ``python -m TOOL -m module [arguments]``.
+    """Run ``python -m TOOL script.py [arguments]`` or ``python -m TOOL -m module [arguments]``.
 
     Args:
         tool: The package, for messages.

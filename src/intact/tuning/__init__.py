@@ -1,4 +1,4 @@
-"""Formats by layer: as little time as an accuracy target allows, by measured latency and measured error."""
+"""Chooses a number format for each layer, by measured latency and measured error."""
 
 from intact.tuning.latency_clock import EngineClock, FileClock
 from intact.tuning.layer_formats import LayerFormat, formats_of

@@ -1,4 +1,4 @@
-"""How good a model is: the user's metric, or how far it agrees with the float model."""
+"""Scores a model by the user's metric, or by its agreement with the float model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Score = Callable[[Engine], float]
 
 
 def check_score(value: Any) -> float:
-    """What an evaluation returned, as a number.
+    """Convert the result of an evaluation to a finite number.
 
     Raises:
         QuantValueError: It is none, or not finite.
@@ -37,7 +37,7 @@ def check_score(value: Any) -> float:
 
 
 class Agreement:
-    """How far a model agrees with the float model, in percent: 100 is the float model.
+    """Measures how far a model agrees with the float model, in percent.
 
     Outputs [rows, scores] count rows whose largest value stays where float has it; others the cosine of
     float's and theirs, its mean over the first axis. The least over the outputs counts.
@@ -62,7 +62,7 @@ class Agreement:
 
 
 def _agreements(got: NDArray, want: NDArray) -> NDArray[np.float64]:
-    """Of each row, 1 at best."""
+    """Return the agreement of each row, 1 at best."""
     if got.shape != want.shape:
         return np.zeros(1)
     if has_top1(want):

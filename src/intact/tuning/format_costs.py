@@ -1,4 +1,4 @@
-"""What each format of each layer costs: the error of the outputs, and the time of a run."""
+"""Measures what each format of each layer costs, in output error and in time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOISE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class UniformModel:
-    """The model with one format for all layers.
+    """Holds the model quantized with one format for all layers.
 
     Attributes:
         before: In front of its pairs.
@@ -48,7 +48,7 @@ class UniformModel:
     sweep: Sweep
 
     def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
-        """Return the error of the outputs with each layer alone quantized, by its name."""
+        """Measure the error of the outputs with each layer alone quantized, by layer name."""
         trials = [Trial(unit.reads) for unit in self.units]
         with Progress(title, len(trials), progress) as bar:
             if pool is None:
@@ -60,7 +60,7 @@ class UniformModel:
 
 
 def quantize_uniformly(model: Model, data: object, settings: Settings, format: LayerFormat) -> UniformModel:
-    """Return `model` with `format` for all of its layers."""
+    """Quantize `model` with `format` for all of its layers."""
     if format.override:
         layer = with_override(settings.layer, "formats", format.override)
         settings = replace(settings, activations=layer.activations, weights=layer.weights)
@@ -71,7 +71,7 @@ def quantize_uniformly(model: Model, data: object, settings: Settings, format: L
 
 
 def layers_with_choice(state: State) -> list[Layer]:
-    """Return the layers that can be told apart by the names of their nodes, in the graph's order."""
+    """Return the int8 layers that the names of their nodes identify, in the graph's order."""
     types = {node.op_type for node in state.model.graph}
     return [
         layer for layer in state.placement.layers
@@ -80,7 +80,7 @@ def layers_with_choice(state: State) -> list[Layer]:
 
 
 def layers_that_matter(errors: Mapping[str, float], budget: int) -> set[str]:
-    """Return the layers that matter: those with the largest errors, `budget` at most."""
+    """Return the layers with the largest errors, `budget` at most."""
     ranked = sorted(errors, key=lambda name: (-errors[name], name))
     sums = np.cumsum([errors[name] for name in ranked])
     enough = int(np.searchsorted(sums, _LIKELY * sums[-1])) + 1 if len(sums) and sums[-1] > 0 else 0
@@ -88,7 +88,7 @@ def layers_that_matter(errors: Mapping[str, float], budget: int) -> set[str]:
 
 
 class LatencyTable:
-    """Times of a model with other formats for some of its layers.
+    """Measures the time of a model with other formats for some of its layers.
 
     Args:
         everywhere: By format; the first is that of all layers that are not told.
@@ -106,7 +106,7 @@ class LatencyTable:
         """Seconds with the first format everywhere."""
 
     def seconds(self, formats: Mapping[str, str]) -> float:
-        """Of a run with `formats` by layer."""
+        """Return the seconds of a run with `formats` by layer."""
         return self._clock(self._model(formats))
 
     def _model(self, formats: Mapping[str, str]) -> Model:
@@ -125,9 +125,7 @@ class LatencyTable:
 
 
 def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
-    """Return the pairs of `layers` of which one reads, through nodes of no layer, what the other one
-    makes.
-    """
+    """Return the pairs of `layers` where one reads what the other computes, through nodes of no layer."""
     place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
     within = {node for layer in state.placement.layers for node in layer.nodes}
     makers: dict[str, frozenset[int]] = {}
@@ -152,7 +150,7 @@ def program_of(
     fixed: float,
     progress: bool,
 ) -> FormatProgram:
-    """What each format costs, with the times that are not known yet measured.
+    """Build the integer program: measure the missing times, and combine them with the errors.
 
     Args:
         layers: Those with a choice.
@@ -189,7 +187,7 @@ def program_of(
 
 
 def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:
-    """Return whether a format is worth its error anywhere: float is, and what is faster everywhere."""
+    """Return whether a format can be worth its error: float can, and any format that is faster everywhere."""
     if format.is_float:
         return True
     everywhere = table.seconds({layer.name: format.name for layer in layers})

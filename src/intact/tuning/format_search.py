@@ -1,4 +1,4 @@
-"""The fastest choice that keeps the metric: the front halved, layers given back, each choice verified."""
+"""Searches for the fastest choice of formats that keeps the metric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Walk = Generator[Choice, tuple[bool, bool], T]
 
 @dataclass(frozen=True)
 class TuneSearch:
-    """How a search went.
+    """Records how a search went.
 
     Attributes:
         front: The choices that it began with, the fastest first.
@@ -64,7 +64,7 @@ def search_formats(
 
 
 class _Path:
-    """The way of the search, as a function of what the choices on it turn out to be.
+    """Determines the next choice of a search from the outcomes of earlier ones.
 
     Args:
         program: The costs.
@@ -77,9 +77,7 @@ class _Path:
         self.front = front(program)
 
     def next(self, outcomes: Mapping[Choice, bool]) -> Choice | None:
-        """Return the choice to verify where it is known which of the others meet the target; None at
-        the end.
-        """
+        """Return the next choice to verify, given which earlier ones meet the target; None at the end."""
         walk = self._walk()
         try:
             choice, passed = next(walk), set[Choice]()
@@ -91,7 +89,7 @@ class _Path:
         return choice
 
     def likely(self, outcomes: Mapping[Choice, bool], count: int) -> list[Choice]:
-        """At most `count` choices that come next, whatever the others turn out to be: the nearest first."""
+        """Return at most `count` choices that may come next, whatever the outcomes, the nearest first."""
         choices: dict[Choice, None] = {}
         waiting = deque([dict(outcomes)])
         while waiting and len(choices) < count:
@@ -125,7 +123,7 @@ class _Path:
             yield from self._give_back(best)
 
     def _refine(self, fails: Choice, meets: Choice) -> Walk[tuple[Choice, bool]]:
-        """Halve the gap of the front between what fails and what meets the target: the last that meets it."""
+        """Halve the gap between the failing and the passing choice; return the last one that passes."""
         worse, better = self._program.error(fails), self._program.error(meets)
         visited, spent = {fails, meets}, False
         while not spent and better < worse:
@@ -142,7 +140,8 @@ class _Path:
         return meets, spent
 
     def _give_back(self, meets: Choice) -> Walk[None]:
-        """Format 0 for layers of `meets`, those first that save the most time for their error.
+        """Yield choices that give layers back to format 0, those first that save the most time for their
+        error.
 
         Errors of single layers are an estimate, and the metric may not mind some of them. Several layers at
         once, half as many after each failure.

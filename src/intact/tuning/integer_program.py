@@ -1,4 +1,4 @@
-"""Which format for which layer: an integer program, solved exactly.
+"""Chooses formats by an integer program that is solved exactly.
 
 One format for each layer, as little time as possible, and errors that add up to no more than a bound
 (multiple-choice knapsack; Yao et al. 2021, "HAWQ-V3", chose bits by latency in this way). Two neighbours of
@@ -25,7 +25,7 @@ Choice = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class FormatProgram:
-    """What each format of each layer costs, measured.
+    """Holds the measured cost of each format of each layer.
 
     Attributes:
         errors: Of the outputs with this layer alone so, float64 [layers, formats].
@@ -41,18 +41,17 @@ class FormatProgram:
     fixed: float = 0.0
 
     def error(self, choice: Choice) -> float:
-        """That is to be expected: errors of single layers are nearly independent, and squares add up."""
+        """Return the expected error of a choice; squared errors of single layers nearly add up."""
         return self.fixed + sum(float(self.errors[i, f]) for i, f in enumerate(choice))
 
     def time(self, choice: Choice) -> float:
-        """Return the seconds more than with format 0 everywhere."""
+        """Return the seconds of a choice beyond those with format 0 everywhere."""
         alone = sum(float(self.seconds[i, f]) for i, f in enumerate(choice))
         return alone - sum(s for (a, b, f), s in self.savings.items() if choice[a] == choice[b] == f)
 
 
 def cheapest(program: FormatProgram, most: float) -> Choice | None:
-    """Return the choice that takes the least time, of those whose error is at most `most`; None: there is
-    none.
+    """Return the fastest choice whose error is at most `most`; None where there is none.
 
     Raises:
         MissingExtraError: SciPy, whose solver this is, is not installed.
@@ -93,7 +92,7 @@ def cheapest(program: FormatProgram, most: float) -> Choice | None:
 
 
 def _pair_rows(program: FormatProgram) -> tuple[NDArray, NDArray, NDArray]:
-    """For y of each pair: y <= a, y <= b, and y >= a + b - 1."""
+    """Return the constraints y <= a, y <= b and y >= a + b - 1 for the variable y of each pair."""
     formats, count = program.errors.shape[1], program.errors.size
     rows, lower, upper = [], [], []
     for number, (a, b, f) in enumerate(program.savings):
@@ -107,7 +106,7 @@ def _pair_rows(program: FormatProgram) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def front(program: FormatProgram) -> list[Choice]:
-    """Choices of which none is both slower and worse than another one, the fastest first."""
+    """Return the Pareto front of choices over a range of error bounds, the fastest first."""
     fastest = cheapest(program, np.inf if not program.errors.size else _everything(program))
     if fastest is None:
         return []
@@ -122,7 +121,7 @@ def front(program: FormatProgram) -> list[Choice]:
 
 
 def pareto_front(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
-    """Those of `choices` that are faster or better than every other one, the fastest first."""
+    """Return those of `choices` that no other one beats in both time and error, the fastest first."""
     ranked = sorted(choices, key=lambda choice: (program.time(choice), program.error(choice), choice))
     best_choices: list[Choice] = []
     for choice in ranked:
@@ -132,5 +131,5 @@ def pareto_front(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
 
 
 def _everything(program: FormatProgram) -> float:
-    """Return a bound that no choice exceeds."""
+    """Return a bound that the error of no choice exceeds."""
     return program.fixed + float(program.errors.max(1, initial=0).sum()) * 2 + 1e-30

@@ -1,4 +1,4 @@
-"""What a model takes on this machine: measured once for each of its structures, and remembered."""
+"""Measures the latency of models on this machine, and caches it by model structure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROUNDS, _LEAST = 3, 3
 
 
 class EngineClock:
-    """Seconds of one run in the engine, on one input.
+    """Measures the seconds of one run in the engine.
 
     The first model is the measure of all later ones: it runs in turn with each, so that a clock rate that
     drifts, or other work on the machine, changes both. The fastest run counts.
@@ -47,7 +47,7 @@ class EngineClock:
 
     @property
     def key(self) -> str:
-        """The machine, the threads and the sizes that figures are for."""
+        """The machine, the threads and the sizes that the figures are for."""
         sizes = ",".join(f"{name}:{'x'.join(map(str, a.shape))}" for name, a in sorted(self._feeds.items()))
         threads = self._threads or "all"
         machine = f"{processor()}, {os.cpu_count()} cores, {instructions('gemm')}"
@@ -76,7 +76,7 @@ class EngineClock:
 
 
 class CachedClock:
-    """A clock that asks another one only for structures that it has not seen.
+    """Calls another clock only for model structures that are not in its cache.
 
     Args:
         clock: What measures; its `key`, where it has one, says where.
@@ -91,7 +91,7 @@ class CachedClock:
         self._reference_model: Model | None = None
 
     def begin(self, model: Model) -> float:
-        """Return the seconds of the model that all others are compared to; call it first."""
+        """Measure the model that all others are compared to; call this first."""
         self._reference_model = model
         return self(model)
 
@@ -111,14 +111,12 @@ class CachedClock:
 
 
 def structure(model: Model) -> str:
-    """Return a digest of operators, names and sizes, without what weights hold: time does not depend on
-    that.
-    """
+    """Hash operators, names and sizes, without the contents of weights, on which time does not depend."""
     return _digest(graph.to_proto(model).graph, contents=False)
 
 
 def identity(model: Model) -> str:
-    """Return a digest of everything."""
+    """Hash the whole model, weights included."""
     return _digest(graph.to_proto(model).graph, contents=True)
 
 
@@ -138,7 +136,7 @@ def _parts(proto: Any) -> Iterable[Any]:
 
 
 class FileClock:
-    """Seconds of one run of an ONNX file, by a function that knows another engine.
+    """Measures the seconds of one run of an ONNX file by a function of the user.
 
     Args:
         latency: Gets the path of a file that is gone afterwards, and gives the seconds of one run.
@@ -156,7 +154,7 @@ class FileClock:
 
 
 def positive(value: Any) -> float:
-    """What a clock returned, as seconds.
+    """Convert the result of a clock to seconds.
 
     Raises:
         QuantValueError: It is no finite number above 0.

@@ -1,4 +1,4 @@
-"""What a layer may become: names of formats, and what they mean as overrides of `quantize`."""
+"""The formats that a layer may get, and the overrides of `quantize` that produce them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTERPARTS = {"uint8": "int8", "int8": "uint8"}
 
 @dataclass(frozen=True)
 class LayerFormat:
-    """One format that layers may have.
+    """Describes one format that layers may have.
 
     Attributes:
         name: In tables: that of the activations, mostly.
@@ -31,12 +31,12 @@ class LayerFormat:
 
     @property
     def is_float(self) -> bool:
+        """Whether it leaves the layer in float."""
         return self.name == FLOAT
 
 
 def formats_of(settings: Settings, names: Sequence[str] | None) -> tuple[LayerFormat, ...]:
-    """Return the formats to choose from: first the one that `settings` asks for, which layers have unless
-    told.
+    """Return the formats to choose from, first the default of `settings`.
 
     Args:
         settings: Of `quantize`.
@@ -67,7 +67,7 @@ def formats_of(settings: Settings, names: Sequence[str] | None) -> tuple[LayerFo
 def overrides_of(
     nodes: Mapping[str, Sequence[str]], formats: Mapping[str, LayerFormat], counting: Set[str]
 ) -> dict[str, Any]:
-    """Return the overrides that give layers their formats.
+    """Build the overrides that give layers their formats.
 
     Args:
         nodes: Names of the nodes of each layer.

@@ -1,4 +1,4 @@
-"""Choices that are quantized and scored by other processes, some of them before the search asks."""
+"""Quantizes and scores choices in other processes, some of them before the search needs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Overrides = Mapping[str, Any]
 
 @dataclass
 class ChoiceScorer:
-    """What jobs have in common.
+    """Holds what all scoring jobs share.
 
     Attributes:
         model: Float.
@@ -38,9 +38,7 @@ class ChoiceScorer:
 
 
 def quantize_choice(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
-    """Return the model that `quantize` makes with `overrides`; the float model where nothing is left to
-    quantize.
-    """
+    """Quantize with `overrides`; return the float model where nothing is left to quantize."""
     arguments = {
         setting.name: getattr(settings, setting.name) for setting in fields(Settings) if setting.init
     }
@@ -53,13 +51,13 @@ def quantize_choice(model: Model, data: Any, settings: Settings, overrides: Over
 
 
 def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[Parcel, float]:
-    """Return a quantized model, and its metric."""
+    """Quantize a choice in a worker; return the model and its metric."""
     model = quantize_choice(common.model.model, common.data, common.settings, overrides)
     return Parcel(model), check_score(common.score(compile(model, threads=common.threads)))
 
 
 class ParallelScorer:
-    """Models and metrics of choices, made by a pool.
+    """Scores choices ahead of the search in a pool.
 
     Args:
         pool: Does the work; times are not measured there.
@@ -81,7 +79,7 @@ class ParallelScorer:
         self.results: dict[Choice, tuple[Model, float]] = {}
 
     def __call__(self, choices: Sequence[Choice]) -> None:
-        """Make those of `choices` that are not there; the first one is asked for now."""
+        """Score those of `choices` without a result; the search needs the first one now."""
         if not choices or choices[0] in self.results or self._is_known(choices[0]):
             return
         pending = [choice for choice in choices if choice not in self.results and not self._is_known(choice)]

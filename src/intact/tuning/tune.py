@@ -1,4 +1,4 @@
-"""`tune`: formats by layer, as fast as an accuracy target allows."""
+"""`tune` chooses formats by layer, as fast as an accuracy target allows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def tune(
 def _everywhere(
     model: Model, data: Any, settings: Settings, choices: Sequence[LayerFormat]
 ) -> dict[str, UniformModel]:
-    """Return the model with each format that is not float, by name; the one that layers have unless told
+    """Quantize the model with each format that is not float; return the results by name, the default
     first.
     """
     formats = [layer_format for layer_format in choices if not layer_format.is_float]
@@ -158,7 +158,7 @@ def _everywhere(
 
 @dataclass(eq=False)
 class _Verifier:
-    """Quantizes choices, and measures what becomes of the metric and of the time."""
+    """Quantizes choices, and measures their metric and time."""
 
     model: Model
     data: Any
@@ -188,7 +188,7 @@ class _Verifier:
 
     @property
     def int8_layers(self) -> frozenset[str]:
-        """Names of all layers that are quantized there."""
+        """The names of all layers that are quantized with the first format."""
         return frozenset(
             layer.name for layer in self.base.before.placement.layers if layer.precision == "int8"
         )
@@ -200,7 +200,7 @@ class _Verifier:
 
     @cached_property
     def errors(self) -> dict[str, dict[str, float]]:
-        """Of the outputs with each layer alone in a format, by format and layer."""
+        """The errors of the outputs with each layer alone in a format, by format and layer."""
         progress = self.settings.progress
         errors: dict[str, dict[str, float]] = {
             name: self.study.numbers(
@@ -213,7 +213,7 @@ class _Verifier:
 
     @cached_property
     def layers(self) -> list[Layer]:
-        """Those that have a choice."""
+        """The layers that have a choice of formats."""
         ours, offered = self.errors[self.formats[0].name], layers_with_choice(self.base.before)
         chosen_names = layers_that_matter(
             {layer.name: ours.get(layer.name, 0.0) for layer in offered}, self.budget
@@ -222,7 +222,7 @@ class _Verifier:
 
     @cached_property
     def program(self) -> FormatProgram:
-        """What the choices cost."""
+        """The integer program of this model."""
         ours, choice_names = self.errors[self.formats[0].name], {layer.name for layer in self.layers}
         fixed = sum(error for name, error in ours.items() if name not in choice_names)
         pairs = neighbours(self.base.before, self.layers)
@@ -231,7 +231,7 @@ class _Verifier:
         )
 
     def __call__(self, choice: Choice) -> TuneTrial:
-        """What `choice` is worth, measured once."""
+        """Measure `choice`, once."""
         if choice not in self.trials:
             model, known_score = self.ahead.results.pop(choice, None) or (self.quantize(choice), None)
             score = self._score(_name(choice), model, known_score) if any(choice) else self.everywhere_score
@@ -246,14 +246,14 @@ class _Verifier:
         return {layer.name: self.formats[f].name for layer, f in zip(self.layers, choice, strict=True) if f}
 
     def overrides(self, choice: Choice) -> dict[str, Any]:
-        """What `quantize` is told: the choice, and behind it what the user told."""
+        """Return the overrides for `quantize`: those of the choice, then those of the user."""
         nodes = {layer.name: layer.nodes for layer in self.layers}
         chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
         return overrides_of(nodes, chosen, self.counting) | dict(self.settings.overrides or {})
 
     @cached_property
     def counting(self) -> set[str]:
-        """The nodes whose formats count: those that read what is quantized, not those fused behind them."""
+        """The nodes whose formats matter: those that read quantized tensors, without fused followers."""
         state = self.base.before
         return names_of_quantized(
             state.targets, {node.name or "": node for node in state.model.graph.all_nodes()}
@@ -261,7 +261,7 @@ class _Verifier:
 
     @cached_property
     def ahead(self) -> ParallelScorer:
-        """What other processes made of choices; nothing where there are none."""
+        """The scorer of choices in other processes; without a pool it does nothing."""
         scorer = ChoiceScorer(Parcel(self.model), self.data, self.settings, self.score, self.threads)
         key = key_of(self.score)
 
@@ -271,7 +271,7 @@ class _Verifier:
         return ParallelScorer(self.settings.pool or InProcess(), scorer, self.overrides, is_known)
 
     def quantize(self, choice: Choice) -> Model:
-        """Return the model that `quantize` makes of `choice`."""
+        """Quantize the model as `choice` says."""
         return quantize_choice(self.model, self.data, self.settings, self.overrides(choice))
 
     def _score(self, name: str, model: Model, known_score: float | None = None) -> float:
@@ -285,7 +285,7 @@ class _Verifier:
 
 
 def _name(choice: Choice) -> str:
-    """In records."""
+    """Return the name of a choice in records."""
     return "choice " + ",".join(map(str, choice))
 
 
@@ -302,7 +302,7 @@ def _check(max_drop: float, budget: int, trials: int) -> None:
 
 
 def _study(model: Model, base: UniformModel, settings: Settings) -> str:
-    """Return a digest of all that errors and scores depend on, but for the metric."""
+    """Hash everything that errors and scores depend on, except the metric."""
     digest = blake2b(digest_size=16)
     digest.update(f"{__version__} {identity(model)} {replace(settings, progress=False)!r}".encode())
     for sample in base.before.runs:
@@ -311,7 +311,7 @@ def _study(model: Model, base: UniformModel, settings: Settings) -> str:
 
 
 def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
-    """One run of the model: of the first ones of the data the one of middle size."""
+    """Return the run of middle size among the first ones of the data."""
     outputs = [value.name or "" for value in model.graph.outputs]
     cutter = BatchSplitter(graph.Session(model, folded=True), outputs, inputs_of(model))
     runs = [feeds for _, feeds in islice(cutter.runs(open_batches(model, data, settings)), _SIZED)]
@@ -354,7 +354,7 @@ _ROUNDED = {
 
 
 def _settings_in_words(verify: _Verifier, clock: Clock) -> dict[str, str]:
-    """What was asked for and measured on, in words."""
+    """Describe the settings and what was measured on, for the report."""
     settings = verify.settings
     profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
     return {

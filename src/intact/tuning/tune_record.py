@@ -1,4 +1,4 @@
-"""What a tuning run has measured, in a file: an interrupted run goes on from it, and a later one is quicker.
+"""Stores the measurements of tuning runs in a file, so that interrupted runs continue from it.
 
     {"version": 1, "latencies": {MACHINE: {STRUCTURE: seconds}}, "studies": {STUDY: {NAME: figures}}}
 
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class TuneRecord:
-    """The figures of tuning runs.
+    """Holds the measurements of tuning runs.
 
     Args:
         path: The file, read if it is there, and written after each new figure; None: nothing is kept.
@@ -41,13 +41,11 @@ class TuneRecord:
             self._latencies, self._studies = _read(path)
 
     def latencies(self, machine: str) -> dict[str, float]:
-        """Return the seconds by structure; what is added is kept by `save`, unless the machine has no
-        name.
-        """
+        """Return the seconds by structure of one machine; entries that are added get saved."""
         return self._latencies.of(machine) if machine else {}
 
     def study(self, key: str) -> Study:
-        """What is known of one model on some data."""
+        """Return the figures of one model on some data."""
         return Study(self._studies.setdefault(key, {}), self.save)
 
     def save(self) -> None:
@@ -60,12 +58,12 @@ class TuneRecord:
 
 
 def key_of(measure: object) -> str:
-    """What tells a clock or a metric from others; "" where nothing does: then its figures are not kept."""
+    """Return the key that identifies a clock or a metric; "" where it has none, and nothing is stored."""
     return str(getattr(measure, "key", ""))
 
 
 class Study:
-    """Figures by name, measured where they are not known.
+    """Holds figures by name, and measures missing ones.
 
     Args:
         known: Filled in.
@@ -80,7 +78,7 @@ class Study:
         return name in self._figures
 
     def numbers(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Return the figures under `name`: as they are known, or as `measure` finds them."""
+        """Return the figures under `name`, measured by `measure` where they are missing."""
         if name not in self._figures:
             self._figures[name] = measure()
             self._save()

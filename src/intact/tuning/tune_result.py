@@ -1,4 +1,4 @@
-"""What a tuning run found."""
+"""The result of a tuning run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """One layer, and what its formats cost.
+    """Describes one layer, and what its formats cost.
 
     Attributes:
         name: Of its first node.
@@ -37,7 +37,7 @@ class TunedLayer:
 
 @dataclass(frozen=True)
 class TuneTrial:
-    """A choice of formats that was quantized and verified.
+    """Describes a choice of formats that was quantized and verified.
 
     Attributes:
         formats: By layer, where it is not the first format.
@@ -56,14 +56,14 @@ class TuneTrial:
     met: bool
 
     def counts(self, default: str, layers: int) -> dict[str, int]:
-        """How many layers have each format; `default` for those that `formats` does not name."""
+        """Count the layers of each format; layers that `formats` does not name have `default`."""
         counted = Counter(self.formats.values())
         return {default: layers - sum(counted.values()), **dict(sorted(counted.items()))}
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What `tune` found.
+    """Holds the answer of `tune`, with what was measured.
 
     Attributes:
         model: The answer: a Q/DQ model, or the float model where nothing else meets the target.
@@ -105,7 +105,7 @@ class TuneResult:
         graph.save(self.model, path, external=external)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the model."""
+        """Return everything but the model."""
         return {
             "version": VERSION, "met": self.met, "formats": list(self.formats),
             "float": {"score": self.float_score, "seconds": self.float_seconds},

@@ -1,4 +1,4 @@
-"""``intact analyze``: what the quantization of each tensor costs, whose error it is, and what helps."""
+"""``intact analyze`` measures what quantizing each tensor costs, and gives advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROWS, _FINDINGS = 12, 20
 
 
 class By(StrEnum):
-    """What is changed at a time."""
+    """Says what changes in one trial."""
 
     tensor = "tensor"
     layer = "layer"

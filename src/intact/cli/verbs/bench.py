@@ -1,4 +1,4 @@
-"""``intact bench``: how fast models run here, side by side, each in a process of its own."""
+"""``intact bench`` times models side by side, each in its own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PEERS = ("onnxruntime", "openvino")
 
 
 class Isa(StrEnum):
-    """Instruction sets that engines can be kept to, as INTACT_MAX_ISA names them."""
+    """Names the instruction sets that engines can be restricted to (INTACT_MAX_ISA)."""
 
     AVX2 = "avx2"
     AVXVNNI = "avxvnni"
@@ -43,7 +43,7 @@ ONEDNN_NAMES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One model in one engine.
+    """Describes one model in one engine.
 
     Attributes:
         engine: "intact" or one of `PEERS`.
@@ -61,16 +61,17 @@ class Case:
 
     @property
     def has_limit(self) -> bool:
+        """Whether the engine heeds a limit on instruction sets, and one is set."""
         return self.isa is not None and self.engine != "onnxruntime"
 
     def instructions(self) -> str:
-        """What its products of bytes may use."""
+        """Return the instructions that its int8 products may use."""
         if self.engine == "intact":
             return instructions("gemm", self.isa or "")
         return ONEDNN_NAMES[self.isa] if self.isa and self.has_limit else "all there are"
 
     def environment(self) -> dict[str, str]:
-        """Of its process."""
+        """Return the environment of its process."""
         if self.isa is None:
             return dict(os.environ)
         return {**os.environ, "INTACT_MAX_ISA": self.isa, "ONEDNN_MAX_CPU_ISA": ONEDNN_NAMES[self.isa]}
@@ -146,12 +147,12 @@ def _cells(case: Case, result: dict[str, Any], first: float) -> tuple[str, ...]:
 
 
 def available() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure(cases: list[Case], *, rounds: int = 1, **settings: Any) -> list[dict[str, Any]]:
-    """What `timing` says of each case: the best of several rounds, in which the cases take turns."""
+    """Run `time_engine` for each case; return the best of several rounds, in which the cases take turns."""
     best: list[dict[str, Any]] = [{} for _ in cases]
     for _ in range(rounds):
         for index, case in enumerate(cases):

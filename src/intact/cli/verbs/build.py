@@ -1,4 +1,4 @@
-"""``intact build``: a Q/DQ file in, a plan file out, which loads in no time and runs in int8."""
+"""``intact build`` compiles a Q/DQ file to a plan file."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def run(
 
 
 def describe(plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
-    """How many steps of each kind a plan has, and how many layers in each precision."""
+    """Count the steps of each kind and the layers of each precision in a plan."""
     steps = Counter(step.kind for step in plan.steps)
     layers = Counter(layer.precision for layer in plan.layers)
     return dict(sorted(steps.items())), {"int8": layers["int8"], "float": layers["float"]}
 
 
 def subgraphs(plan: Plan) -> dict[str, str]:
-    """What of a plan ONNX Runtime runs, and why."""
+    """Return the subgraphs that ONNX Runtime runs, each with the reason."""
     from intact.engine.steps import FallbackSubgraph
 
     return {step.name: step.reason for step in plan.steps if isinstance(step, FallbackSubgraph)}

@@ -1,4 +1,4 @@
-"""``intact cache``: TensorRT's calibration caches and explicit Q/DQ files, one from the other."""
+"""``intact cache`` translates between TensorRT's calibration caches and Q/DQ files."""
 
 from __future__ import annotations
 
@@ -143,9 +143,7 @@ VERBS: dict[str, Callable[..., None]] = {"to-onnx": to_onnx, "from-onnx": from_o
 
 
 def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
-    """Return the scales of a Q/DQ graph that a cache can hold, and why it cannot hold the others, by
-    tensor.
-    """
+    """Return the scales of a Q/DQ graph that a cache can hold, and reasons for the others, by tensor."""
     from intact.placement.scales import tensor_scales
 
     scales: dict[str, np.float32] = {}
@@ -170,7 +168,7 @@ def _graph(model: Path) -> Model:
 
 
 def _entries(file: Path) -> Mapping[str, np.float32 | None]:
-    """Scale by tensor name; None for each tensor of a float model."""
+    """Return the scale by tensor name; None for each tensor of a float model."""
     with reading(file), file.open("rb") as content:
         if content.read(4) == b"TRT-":
             return TrtCache.load(file).scales

@@ -1,4 +1,4 @@
-"""``intact calibrate``: collect what scales are chosen from; look at it, and merge it, later."""
+"""``intact calibrate`` collects statistics, shows the ranges of each method, and merges files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``intact check``: what an engine's parser will refuse, found without that engine or a GPU."""
+"""``intact check`` predicts what an engine's parser refuses, without that engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``intact explain``: what runs in int8, fused into what, and why not."""
+"""``intact explain`` shows what runs in int8, what it fuses with, and why."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def run(
 
 
 def _why(row: dict[str, object]) -> str:
-    """Return the reason, and how sums become codes where they do."""
+    """Return the reason of a row, and how its sums become codes."""
     rounding = row.get("rounding")
     return f"{row['reason']}; codes by a {rounding}" if rounding else str(row["reason"])
 
 
 def show_kernels(model: Path, as_json: bool) -> None:
-    """The form of each layer that has several, what decided, and what is known of the others."""
+    """Print the chosen kernel of each layer that has several, and the measured times of the others."""
     import intact
 
     choices = intact.compile(model).choices()
@@ -110,8 +110,7 @@ def show_kernels(model: Path, as_json: bool) -> None:
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
-    """Return `rows`, each with the kinds of the plan's steps that run it, and how its sums become codes
-    (N22).
+    """Add the kinds of steps that run each layer, and how its sums become codes (N22).
 
     Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
     """
@@ -132,14 +131,14 @@ def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, obje
 
 
 def _plan(model: Path) -> Plan | None:
-    """What a plan file holds; None for a file of another kind."""
+    """Return the plan of a plan file; None for other files."""
     from intact.engine.files import plan_files as files
 
     return files.load(model).plan if files.is_plan(model) else None
 
 
 def _lower(model: Path) -> Plan | None:
-    """Return the plan of a file with pairs; None where the engine does not take it."""
+    """Lower a file with pairs to a plan; return None where the engine does not take it."""
     from intact.engine.lower import lower
 
     try:
@@ -151,8 +150,7 @@ def _lower(model: Path) -> Plan | None:
 def read(
     model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]
 ) -> tuple[bool, list[Placement]]:
-    """Return whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its
-    Ifs.
+    """Return whether the file has Q/DQ pairs, and the placement of the main graph and of its branches.
 
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.

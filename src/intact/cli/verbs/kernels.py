@@ -1,4 +1,4 @@
-"""``intact kernels``: which native kernels this build has, and which of them run on this machine."""
+"""``intact kernels`` lists the native kernels of this build, and those that run on this machine."""
 
 from __future__ import annotations
 

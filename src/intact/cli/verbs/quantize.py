@@ -1,4 +1,4 @@
-"""``intact quantize``: an ONNX file in, an int8 file with Q/DQ pairs out."""
+"""``intact quantize`` writes an int8 file with Q/DQ pairs from a float ONNX file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 8  # tensors with 16 bits that are named, each with the reason
 
 
 class Switch(StrEnum):
-    """A step that can be measured: "auto" keeps it only where it helps on the calibration data."""
+    """A setting that is on, off, or "auto": on only where it helps on the calibration data."""
 
     auto = "auto"
     on = "on"
@@ -31,6 +31,7 @@ class Switch(StrEnum):
 
     @property
     def for_ptq(self) -> str | bool:
+        """The setting as `intact.ptq` takes it: True, False or "auto"."""
         return self.value if self is Switch.auto else self is Switch.on
 
 
@@ -235,7 +236,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
 
 
 def _advice(result: QuantizedModel) -> str:
-    """What to try where 8 bits are not enough for an output; "" where they are, or nothing can be tried."""
+    """Return advice for outputs with too little accuracy at 8 bits; "" where none applies."""
     from intact.ptq import POOR_DB
 
     least = min(part.least_sqnr for part in result.parts.values())

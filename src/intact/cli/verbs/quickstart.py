@@ -1,4 +1,4 @@
-"""``intact quickstart``: the main job from images to a verified int8 engine, in one command."""
+"""``intact quickstart`` trains, quantizes, exports and verifies a small network in one command."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(
 
 
 def results_table(outcome: Outcome) -> ReportTable:
-    """One row per model, and below it what was compared with what."""
+    """Build the table with one row per model, and a note about the comparison."""
     images, settings = outcome.images, outcome.settings
     return ReportTable(
         title=f"{images.name}: float and int8",
@@ -121,7 +121,7 @@ def engine_table(outcome: Outcome) -> ReportTable:
 
 
 def fastest(*runs: Callable[[], object]) -> list[float]:
-    """Return the shortest time of each, in milliseconds; they take turns."""
+    """Return the shortest time of each function in milliseconds; they take turns."""
     best = [float("inf")] * len(runs)
     end = time.perf_counter() + TIMED_SECONDS
     while time.perf_counter() < end:
@@ -133,7 +133,7 @@ def fastest(*runs: Callable[[], object]) -> list[float]:
 
 
 def results_page(outcome: Outcome, table: ReportTable, built: ReportTable) -> Page:
-    """Return the table, every activation's histogram with its thresholds, configuration and provenance."""
+    """Build the page of the results, with every activation's histogram and thresholds."""
     methods: dict[str, dict[str, Any]] = {method: {} for method in METHODS}
     panels = [
         panel(name, stats, outcome.specs[name], methods, outcome.methods[name])

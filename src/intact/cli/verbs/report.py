@@ -1,4 +1,4 @@
-"""``intact report``: an HTML page of a calibration file."""
+"""``intact report`` writes an HTML page of a calibration file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from intact.spec import Format, QuantSpec
 
 
 def provenance(calibration: Calibration) -> dict[str, str]:
-    """One name-value pair per run that collected."""
+    """Return one name-value pair per collecting run."""
     return {
         f"collected, run {number}": ", ".join(f"{key}: {value}" for key, value in record.items() if value)
         for number, record in enumerate(calibration.provenance, 1)

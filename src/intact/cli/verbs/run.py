@@ -1,4 +1,4 @@
-"""``intact run``: a model or a plan on data, its outputs in a file."""
+"""``intact run`` runs a model or a plan on data, and writes the outputs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def run(
 
 
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:
-    """Batches of `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
+    """Open `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
     from intact.ptq.data.batches import open_data
     from intact.ptq.data.model_inputs import Input
 
@@ -134,7 +134,7 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
 
 
 def _samples_in(feeds: Mapping[str, NDArray]) -> int:
-    """How many samples a batch has: as many as all its inputs have rows; 1 where they differ."""
+    """Return the number of samples in a batch: the rows of its inputs, or 1 where these differ."""
     sizes = {array.shape[0] if array.ndim else 1 for array in feeds.values()}
     return sizes.pop() if len(sizes) == 1 else 1
 
@@ -142,8 +142,7 @@ def _samples_in(feeds: Mapping[str, NDArray]) -> int:
 def _concatenate(
     port: Port, arrays: list[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> dict[str, NDArray]:
-    """Return the outputs of all batches as one array, where it tells which rows are whose; else one for each
-    batch.
+    """Concatenate the outputs of all batches where rows match samples; else return an array for each batch.
 
     Args:
         port: The output.
@@ -160,9 +159,7 @@ def _concatenate(
 def _has_row_per_sample(
     port: Port, rows: Sequence[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> bool:
-    """Return whether an output has as many rows for each sample: values may decide how many, as of
-    detections.
-    """
+    """Return whether an output has one row per sample; values may decide the number, as for detections."""
     size = port.shape[0] if port.shape else 1
     if isinstance(size, int):
         return True
@@ -172,7 +169,7 @@ def _has_row_per_sample(
 
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:
-    """An .npz file, with strings in NumPy's own dtype: objects would be pickled.
+    """Write an .npz file, with strings in NumPy's own dtype, because objects would be pickled.
 
     NumPy's own function takes no array whose name is that of its arguments.
     """

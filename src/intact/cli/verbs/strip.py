@@ -1,4 +1,4 @@
-"""``intact strip``: the float file of a quantized one."""
+"""``intact strip`` writes the float file of a quantized one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(
 
 
 def ranges_of(stripped: Mapping[str, Stripped], source: str) -> Calibration:
-    """Return the floats that each grid reaches, as `Range` statistics: method "max" gives the scales again.
+    """Return the range of each grid as `Range` statistics, from which method "max" gives the scales again.
 
     Tensors with a scale per block are left out: no statistic has that granularity.
     """

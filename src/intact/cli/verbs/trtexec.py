@@ -1,4 +1,4 @@
-"""``intact trtexec``: TensorRT's command, for its common options, on INTact's engine."""
+"""``intact trtexec`` offers the common options of TensorRT's command on INTact's engine."""
 
 from __future__ import annotations
 

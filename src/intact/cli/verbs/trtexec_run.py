@@ -1,4 +1,4 @@
-"""What ``intact trtexec`` does: build or load an engine, time it, write what was asked for."""
+"""Executes ``intact trtexec``: builds or loads an engine, times it, and writes the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Request:
-    """The options of the command, under their names there."""
+    """Holds the options of the command, under their own names."""
 
     onnx: Path | None = None
     load_engine: Path | None = None
@@ -63,7 +63,7 @@ class Request:
 
 
 def execute(request: Request) -> None:
-    """Do what was asked for.
+    """Build or load the engine, run it, and write the requested files.
 
     Raises:
         IntactError: A file or an option is wrong, or the model cannot be built so.
@@ -212,7 +212,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 class _Run:
-    """Inputs for an engine, and runs of it."""
+    """Runs an engine on inputs from files or on noise."""
 
     def __init__(self, engine: trt.ICudaEngine, request: Request) -> None:
         import numpy as np
@@ -232,7 +232,7 @@ class _Run:
             self._inputs[port.name] = _input(files.get(port.name), shape, np.dtype(port.dtype))
 
     def all(self) -> None:
-        """Time it, then print and write what was asked for."""
+        """Time the engine, then print and write what was requested."""
         request = self._request
         times = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
         _say_times(times)

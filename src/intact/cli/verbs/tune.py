@@ -1,4 +1,4 @@
-"""``intact tune``: a format for each layer, as fast as an accuracy target allows."""
+"""``intact tune`` chooses a format for each layer, as fast as an accuracy target allows."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def run(
 
 
 def _scripts(evaluate: Path | None, benchmark: Path | None) -> dict[str, Any]:
-    """What the user's scripts measure, as `tune` takes it."""
+    """Load the user's scripts as arguments of `tune`."""
     from intact.ptq.data import user_scripts
     from intact.tuning import FileClock
 

@@ -1,4 +1,4 @@
-"""``intact verify``: does the engine compute what the file says, and where does anything depart?"""
+"""``intact verify`` checks that the engine computes what the file says, and names the first difference."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def run(
 
 
 def as_record(comparison: Comparison, model: Path) -> dict[str, Any]:
-    """Return the comparison as JSON has it."""
+    """Return the comparison as a JSON object."""
     tensors = [
         vars(t) | {side: vars(getattr(t, side)) for side in SIDES} | {"departs": t.departs}
         for t in comparison.tensors
@@ -144,7 +144,7 @@ def _label(tensor: TensorCounts) -> str:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """What was found, in sentences."""
+    """Describe the comparison in sentences."""
     lines = []
     for side, name in SIDES.items() if comparison.traced else ():
         total, first = comparison.total(side), comparison.first(side)
@@ -168,7 +168,7 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def _end_to_end(comparison: Comparison) -> Iterator[str]:
-    """How far the outputs are apart, where the file leaves the reference, and what may make it do so."""
+    """Yield sentences on the distance of the outputs, and on what may cause it."""
     from intact.placement import in_other_runtimes
 
     for side, name in _OUTPUTS.items():
@@ -224,7 +224,7 @@ def _module(name: str, graph: Model) -> Module:
 
 
 def _load_module(name: str) -> Any:
-    """What load_module() of a .py file returns; or an importable attribute, called where it makes one."""
+    """Return what load_module() of a .py file returns, or an importable attribute, called if needed."""
     from intact.ptq.data import user_scripts
 
     if Path(name).is_file():
