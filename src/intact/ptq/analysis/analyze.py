@@ -50,7 +50,7 @@ def analyze(
     results. The share of each is its squared error, alone quantized, of the sum over all: rounding errors of
     single tensors are nearly independent, and their squares add up (Lin, Talathi and Annapureddy 2016, "Fixed
     point quantization of deep convolutional networks"; Zhou et al. 2018, "Adaptive quantization for deep
-    neural network"; docs/decisions/0033-whose-error.md measures it). Branches of Ifs stay in float.
+    neural network"; docs/decisions/0033-sensitivity-analysis.md measures it). Branches of Ifs stay in float.
 
     Args:
         source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.

@@ -3,7 +3,7 @@
 It is the same for every sample, so it does not average out as the rest of the rounding error does:
 ``E[y_q - y] = sum (w_q - w) E[x]``, with E[x] over the positions that each tap of the kernel reads, padding
 included, measured on the float model (Nagel et al. 2019, section 4.2, with data). Rounding activations has
-no mean to speak of (docs/decisions/0006-auto-compares-outputs.md).
+no mean to speak of (docs/decisions/0006-calibration-method-auto.md).
 """
 
 from __future__ import annotations

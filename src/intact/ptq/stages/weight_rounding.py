@@ -9,7 +9,7 @@ section 3.2; the same codes as GPTQ, Frantar et al. 2023). Where the bias is cor
 (`bias_correction`) the mean of the error does not count: H is then the covariance.
 
 A layer keeps this where its error is smaller on inputs that it was not fitted to, and nearest codes else
-(docs/decisions/0023-which-grid.md).
+(docs/decisions/0023-default-grids.md).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class ModuleUnit:
         weights: Paths of the quantizers of what multiplies that.
         labels: Of the calls that read it.
         widens: Whether all that read it multiply it by constant weights: the engine computes that in
-            integers from 16 bits, too (docs/decisions/0043-two-bytes.md).
+            integers from 16 bits, too (docs/decisions/0043-int16-activations-int8-weights.md).
     """
 
     unit: Unit
