@@ -1,4 +1,5 @@
-"""Files that appear whole or not at all, alone or several together. Why so: docs/decisions/0017-atomic-saving.md.
+"""Files that appear whole or not at all, alone or several together. Why so:
+docs/decisions/0017-atomic-saving.md.
 
     with replacing(path) as file:         # a binary file, seekable, in the folder of `path`
         file.write(data)                  # `path` is as it was

@@ -101,7 +101,8 @@ def quantize(
         bits16: Which activations get 16 bits; the file then needs opset 21. "never"; "auto": as few as bring
             every output to 40 dB on the hold-out samples, in front of weights that keep their 8, which the
             engine multiplies in integers; where it is the weights that lose, or nothing multiplies, float
-            (docs/decisions/0043-int16-activations-int8-weights.md); or patterns over names of tensors and nodes and operator
+            (docs/decisions/0043-int16-activations-int8-weights.md); or patterns over names of tensors and
+            nodes and operator
             types, with which the weights that multiply them have 16 bits too: such layers compute in float.
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
             stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that

@@ -1,8 +1,9 @@
 """Gives 16-bit inputs to layers whose weights stay in 8 bits.
 
 A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes about twice as long
-as with one, where floats take twenty times (docs/decisions/0043-int16-activations-int8-weights.md). The pair stands right in front
-of the layer, behind what only moves data; whoever else reads the tensor, an Add for one, reads its floats.
+as with one, where floats take twenty times (docs/decisions/0043-int16-activations-int8-weights.md). The pair
+stands right in front of the layer, behind what only moves data; whoever else reads the tensor, an Add for
+one, reads its floats.
 """
 
 from __future__ import annotations
