@@ -228,7 +228,8 @@ def write_model(text: str) -> Callable[[Path], list[Feeds]]:
 
 ZOO: dict[str, Callable[[Path], list[Feeds]]] = {
     "mobilenetv2": mobilenetv2, "unet": unet, "detector": detector, "lstm": lstm,
-    "control flow": write_model(FLOW), "other domains": write_model(CUSTOM), "unknown operator": write_model(UNKNOWN),
+    "control flow": write_model(FLOW), "other domains": write_model(CUSTOM),
+    "unknown operator": write_model(UNKNOWN),
 }  # fmt: skip
 
 

@@ -79,8 +79,8 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("wanted", "message"), SETTINGS.values(), ids=SETTINGS)
-def test_every_field_of_an_override_has_its_type(wanted: Any, message: str) -> None:
+@pytest.mark.parametrize(("expected", "message"), SETTINGS.values(), ids=SETTINGS)
+def test_every_field_of_an_override_has_its_type(expected: Any, message: str) -> None:
     with pytest.raises(QuantValueError, match=message) as caught:
-        with_override(LayerSettings(), "conv", wanted)
+        with_override(LayerSettings(), "conv", expected)
     assert str(caught.value).startswith("overrides['conv']: ")

@@ -14,9 +14,9 @@ SPEC = QuantSpec("int8")
 
 
 def _exponential(count: int) -> Histogram:
-    found = Histogram()
-    found.collect(np.random.default_rng(0).exponential(size=count).astype(np.float32))
-    return found
+    result = Histogram()
+    result.collect(np.random.default_rng(0).exponential(size=count).astype(np.float32))
+    return result
 
 
 @pytest.mark.parametrize(("method", "count"), [("percentile", 150), ("entropy", 1000)])

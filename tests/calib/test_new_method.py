@@ -46,11 +46,11 @@ def three_sigma() -> Iterator[str]:
 
 @pytest.fixture
 def histogram() -> Histogram:
-    found = Histogram()
-    found.collect(
+    result = Histogram()
+    result.collect(
         np.append(np.random.default_rng(0).standard_normal(20_000), [30.0, -12.0]).astype(np.float32)
     )
-    return found
+    return result
 
 
 def test_the_recipe_says_what_it_prints() -> None:
@@ -98,11 +98,11 @@ def test_names_are_taken_once(name: str) -> None:
 
 def test_no_other_file_lists_the_methods() -> None:
     """So that the commit that adds one touches this package's one file, its test and its line for users."""
-    found = set()
+    result = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
             texts = {part.value for part in parts if isinstance(part, ast.Constant)}
             if len(texts & NAMES) > 1:
-                found.add(str(path.relative_to(PACKAGE)))
-    assert found - ELSEWHERE == set()
+                result.add(str(path.relative_to(PACKAGE)))
+    assert result - ELSEWHERE == set()

@@ -38,13 +38,13 @@ net (float[n, 3, 8, 8] x, int64 rate) => (float[n, 4, h, w] y) {
 
 @pytest.fixture
 def net() -> onnx.ModelProto:
-    found = parser.parse_model(NET)
+    result = parser.parse_model(NET)
     for name, size in (("w0", (4, 3, 1, 1)), ("w1", (4, 4, 3, 3)), ("w2", (4, 4, 1, 1))):
         array = np.random.standard_normal(size).astype(np.float32)
-        found.graph.initializer.append(numpy_helper.from_array(array, name))
-    found.graph.initializer.append(numpy_helper.from_array(np.array(16), "sixteen"))
-    onnx.checker.check_model(found, full_check=True)
-    return found
+        result.graph.initializer.append(numpy_helper.from_array(array, name))
+    result.graph.initializer.append(numpy_helper.from_array(np.array(16), "sixteen"))
+    onnx.checker.check_model(result, full_check=True)
+    return result
 
 
 def feeds(rate: int, count: int = 4) -> Iterator[dict[str, np.ndarray]]:
@@ -53,12 +53,12 @@ def feeds(rate: int, count: int = 4) -> Iterator[dict[str, np.ndarray]]:
         yield {"x": x, "rate": np.array(rate)}
 
 
-def by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> np.ndarray:
+def by_onnxruntime(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
     options = ort.SessionOptions()
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (made,) = session.run(None, given)
-    return made
+    (result,) = session.run(None, inputs)
+    return result
 
 
 def int8(part: object) -> list[str]:
@@ -74,12 +74,12 @@ def test_both_branches_are_quantized_where_data_take_both(net: onnx.ModelProto) 
     onnx.checker.check_model(result.proto, full_check=True)
     engine = intact.compile(result.proto, threads=1)
     for rate in (16, 8):
-        for given in feeds(rate):
-            want, float_ = by_onnxruntime(result.proto, given), by_onnxruntime(net, given)
+        for feed in feeds(rate):
+            want, float_ = by_onnxruntime(result.proto, feed), by_onnxruntime(net, feed)
             assert np.square(want - float_).mean() < 1e-3 * np.square(float_).mean()
             # Float sums differ in their last bits, so that a code may be its neighbour (N33).
-            np.testing.assert_allclose(engine.run(given)["y"], want, atol=0.1 * np.abs(float_).max() / 2)
-            assert np.mean(np.isclose(engine.run(given)["y"], want, atol=1e-4)) > 0.95
+            np.testing.assert_allclose(engine.run(feed)["y"], want, atol=0.1 * np.abs(float_).max() / 2)
+            assert np.mean(np.isclose(engine.run(feed)["y"], want, atol=1e-4)) > 0.95
 
 
 def test_a_branch_that_no_batch_takes_stays_in_float(net: onnx.ModelProto) -> None:
@@ -89,14 +89,14 @@ def test_a_branch_that_no_batch_takes_stays_in_float(net: onnx.ModelProto) -> No
         "else_branch stays in float: no batch of the data takes it" in line for line in result.warnings
     )
     assert sorted(int8(result)) == ["Conv", "Conv"]
-    (given,) = feeds(8, 1)
+    (inputs,) = feeds(8, 1)
     engine = intact.compile(result.proto, threads=1)
-    np.testing.assert_allclose(engine.run(given)["y"], by_onnxruntime(result.proto, given), atol=1e-4)
+    np.testing.assert_allclose(engine.run(inputs)["y"], by_onnxruntime(result.proto, inputs), atol=1e-4)
 
 
 def test_stored_statistics_are_of_the_main_graph(net: onnx.ModelProto) -> None:
-    found = intact.ptq.calibrate(net, [*feeds(16)], progress=False)
-    result = intact.quantize(net, found, progress=False)
+    calibration = intact.ptq.calibrate(net, [*feeds(16)], progress=False)
+    result = intact.quantize(net, calibration, progress=False)
     assert not result.branches and int8(result) == ["Conv"]
 
 
@@ -109,27 +109,27 @@ def test_the_engine_runs_the_branch_taken_natively(net: onnx.ModelProto, tmp_pat
     result = intact.quantize(net, [*feeds(16), *feeds(8)], progress=False)
     engine = intact.compile(result.proto, threads=1)
     engine.save(tmp_path / "net.plan")
-    for one in (engine, intact.load(tmp_path / "net.plan", threads=1)):
-        assert one.plan.deciding == ("rate",)
+    for item in (engine, intact.load(tmp_path / "net.plan", threads=1)):
+        assert item.plan.deciding == ("rate",)
         for rate in (16, 8):
-            (given,) = feeds(rate, 1)
-            shapes = {name: array.shape for name, array in given.items()}
-            plan = one.plan_for(shapes, given)
+            (inputs,) = feeds(rate, 1)
+            shapes = {name: array.shape for name, array in inputs.items()}
+            plan = item.plan_for(shapes, inputs)
             assert not any(isinstance(step, FallbackSubgraph) for step in plan.steps)
-            assert plan is one.plan_for(shapes, given)
-            np.testing.assert_array_equal(one.run(given)["y"], engine.run(given)["y"])
-            exact = intact.compile(result.proto, backend="reference").run(given)["y"]
-            np.testing.assert_array_equal(one.run(given)["y"], exact)
+            assert plan is item.plan_for(shapes, inputs)
+            np.testing.assert_array_equal(item.run(inputs)["y"], engine.run(inputs)["y"])
+            exact = intact.compile(result.proto, backend="reference").run(inputs)["y"]
+            np.testing.assert_array_equal(item.run(inputs)["y"], exact)
 
 
 def test_values_that_are_ever_others_are_not_lowered_for(net: onnx.ModelProto) -> None:
     """A counter among the inputs: a plan for each value would be lowered in every run."""
     engine = intact.compile(net, threads=1)
-    (given,) = feeds(16, 1)
-    shapes = {name: array.shape for name, array in given.items()}
+    (inputs,) = feeds(16, 1)
+    shapes = {name: array.shape for name, array in inputs.items()}
     plans = {id(engine.plan_for(shapes, {"rate": np.array(rate)})) for rate in range(100)}
     assert len(plans) < 12
-    last = given | {"rate": np.array(99)}
+    last = inputs | {"rate": np.array(99)}
     np.testing.assert_allclose(engine.run(last)["y"], by_onnxruntime(net, last), atol=1e-4)
 
 
@@ -143,10 +143,10 @@ def test_pairs_in_branches_are_explained_and_taken_away(net: onnx.ModelProto, tm
     strip_qdq(model)
     assert not any(node.op_type.endswith("Linear") for node in model.graph.all_nodes())
     for rate in (16, 8):
-        (given,) = feeds(rate, 1)
-        want = by_onnxruntime(net, given)
+        (inputs,) = feeds(rate, 1)
+        want = by_onnxruntime(net, inputs)
         np.testing.assert_allclose(
-            by_onnxruntime(to_proto(model), given), want, atol=0.05 * np.abs(want).max()
+            by_onnxruntime(to_proto(model), inputs), want, atol=0.05 * np.abs(want).max()
         )
 
 
@@ -160,14 +160,14 @@ def test_a_branch_on_data_keeps_its_if(net: onnx.ModelProto) -> None:
     arrays = {tensor.name: tensor for tensor in net.graph.initializer}
     model.graph.initializer.extend([*(arrays[n] for n in ("w0", "w1", "w2"))])
     model.graph.initializer.append(numpy_helper.from_array(np.float32([16]), "sixteen"))
-    given = [{"x": f["x"], "level": np.float32([level])} for level in (3, 30) for f in feeds(0)]
-    result = intact.quantize(model, given, progress=False)
+    inputs = [{"x": f["x"], "level": np.float32([level])} for level in (3, 30) for f in feeds(0)]
+    result = intact.quantize(model, inputs, progress=False)
     assert len(result.branches) == 2
     engine = intact.compile(result.proto, threads=1)
     assert engine.plan.deciding == ()
-    for one in (given[0], given[-1]):
-        made = engine.run(one)["y"]
-        assert np.mean(np.isclose(made, by_onnxruntime(result.proto, one), atol=1e-4)) > 0.95
+    for item in (inputs[0], inputs[-1]):
+        built = engine.run(item)["y"]
+        assert np.mean(np.isclose(built, by_onnxruntime(result.proto, item), atol=1e-4)) > 0.95
 
 
 @pytest.mark.parametrize("room", [0, 2**26], ids=["nothing kept", "all kept"])
@@ -178,7 +178,7 @@ def test_what_reaches_a_branch_is_the_same_in_every_pass(
     model, data = load(net), [*feeds(16, 3), *feeds(8, 2)]
     branch = next(graph.branches_of(model))
     captured = branch_data.BranchRuns(model, branch, [True] * 3 + [False] * 2, data, Settings(progress=False))
-    passes = [[{n: a.tobytes() for n, a in found.items()} for found in captured] for _ in range(2)]
+    passes = [[{n: a.tobytes() for n, a in result.items()} for result in captured] for _ in range(2)]
     assert len(passes[0]) == 3
     assert passes[0] == passes[1]
 
@@ -188,15 +188,15 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     ran: list[tuple[str, ...]] = []
     plain = graph.Session.stream
 
-    def stream(self: graph.Session, given: dict[str, np.ndarray], names: list[str]) -> object:
+    def stream(self: graph.Session, inputs: dict[str, np.ndarray], names: list[str]) -> object:
         ran.append(tuple(names))
-        return plain(self, given, names)
+        return plain(self, inputs, names)
 
     monkeypatch.setattr(branch_data.Session, "stream", stream)
     model = load(net)
-    found = list(graph.branches_of(model))
+    result = list(graph.branches_of(model))
     data = [*feeds(16, 3), *feeds(8, 2), *feeds(16, 1)]
-    handed = branch_data.BranchRouting(model, found, data, Settings(progress=False))
+    handed = branch_data.BranchRouting(model, result, data, Settings(progress=False))
     assert list(handed.routes.values()) == [
         [True] * 3 + [False] * 2 + [True],
         [False] * 3 + [True] * 2 + [False],
@@ -204,8 +204,8 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     assert ran == [("fast",)] * 2
     ran.clear()  # what a branch reads of an image is computed for each
     work = branch_data._PartialModel(model, ["first"])
-    made = [work(one)["first"] for one in feeds(16, 3)]
-    assert len(ran) == 3 and not np.array_equal(made[0], made[1])
+    values = [work(feed)["first"] for feed in feeds(16, 3)]
+    assert len(ran) == 3 and not np.array_equal(values[0], values[1])
 
 
 def on_data(net: onnx.ModelProto, then: str = "inner = Relu (first)") -> onnx.ModelProto:
@@ -227,18 +227,21 @@ def test_what_data_decide_on_and_hand_over_is_found_in_one_pass(
     net: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, data = load(on_data(net)), [*feeds(16, 8)]
-    found = list(graph.branches_of(model))
-    handed = branch_data.BranchRouting(model, found, data, Settings(progress=False))
-    taken = list(handed.routes.values())
-    assert all(sum(one) > 0 for one in taken) and [a ^ b for a, b in zip(*taken, strict=True)] == [True] * 8
+    result = list(graph.branches_of(model))
+    handed = branch_data.BranchRouting(model, result, data, Settings(progress=False))
+    chosen = list(handed.routes.values())
+    assert (
+        all(sum(item) > 0 for item in chosen) and [a ^ b for a, b in zip(*chosen, strict=True)] == [True] * 8
+    )
     again = [
-        branch_data.BranchRuns(model, b, handed.routes[b.name], data, Settings(progress=False)) for b in found
+        branch_data.BranchRuns(model, b, handed.routes[b.name], data, Settings(progress=False))
+        for b in result
     ]
     monkeypatch.setattr(branch_data, "_PartialModel", None)  # what was found is not computed once more
-    kept = [list(handed.data_for(branch)) for branch in found]
+    runs_again = [list(handed.data_for(branch)) for branch in result]
     monkeypatch.undo()
-    for one, other in zip(kept, again, strict=True):
-        for mine, want in zip(one, other, strict=True):
+    for item, other in zip(runs_again, again, strict=True):
+        for mine, want in zip(item, other, strict=True):
             assert mine.keys() == want.keys() == {"first"}
             np.testing.assert_array_equal(mine["first"], want["first"])
 

@@ -115,14 +115,14 @@ def test_factors_leave_the_float_model_its_bits(build: Any, images: np.ndarray, 
     assert state is not None
     got = smooth_images(state)
     assert got is not None
-    before, after = (graph.Session(one.model).run({"x": images})["y"] for one in (state, got))
+    before, after = (graph.Session(item.model).run({"x": images})["y"] for item in (state, got))
     assert np.array_equal(before, after) and got.smoothed == ("s",)
-    ends = [one.calibration[name] for one, name in ((state, "s"), (got, "s.smoothed"))]
+    ends = [item.calibration[name] for item, name in ((state, "s"), (got, "s.smoothed"))]
     assert float(ends[1].amax) < float(ends[0].amax) / 4
-    made, plain = (
+    equalized, plain = (
         quantize(model, images, progress=False, equalization=how, float_budget=0) for how in ("auto", False)
     )
-    assert made.sqnr["y"] > plain.sqnr["y"] + 3
+    assert equalized.sqnr["y"] > plain.sqnr["y"] + 3
 
 
 def test_a_factor_that_would_be_a_pass_of_its_own_is_left_out(build: Any, images: np.ndarray) -> None:
@@ -145,7 +145,7 @@ def test_constant_nodes_are_weights_like_others(build: Any, images: np.ndarray) 
     for array in list(nodes.graph.initializer)[::-1]:
         nodes.graph.node.insert(0, onnx.helper.make_node("Constant", [], [array.name], value=array))
     del nodes.graph.initializer[:]
-    plain, lifted = (quantize(one, images, progress=False) for one in (model, nodes))
+    plain, lifted = (quantize(item, images, progress=False) for item in (model, nodes))
     assert lifted.smoothed == plain.smoothed != [] and lifted.sqnr == plain.sqnr
 
 
@@ -235,7 +235,7 @@ def test_a_concats_range_does_not_reach_the_other_readers_of_its_parts(
     w, u = (rng.standard_normal((4, 4, 1, 1)).astype(np.float32) for _ in range(2))
     v = rng.standard_normal((8, 8, 3, 3)).astype(np.float32)
     parts = "small large" if quiet_first else "large small"
-    made = build(
+    built = build(
         [("Conv", "a w", "small"), ("Conv", "b w", "large"), ("Concat", parts, "cat", {"axis": 1}),
          ("Transpose", "cat", "turned", {"perm": [0, 1, 3, 2]}), ("Conv", "turned v", "y"),
          ("Conv", "small u", "z")],
@@ -244,10 +244,10 @@ def test_a_concats_range_does_not_reach_the_other_readers_of_its_parts(
     )  # fmt: skip
     a = rng.standard_normal((16, 4, 6, 6)).astype(np.float32)
     data = {"a": a, "b": 100 * a}
-    result = quantize(made, data, method="max", progress=False)
+    result = quantize(built, data, method="max", progress=False)
     assert result.sqnr["z"] > 35 and result.sqnr["y"] > 30
     result.save(tmp_path / "q.onnx")
     engine = intact.compile(tmp_path / "q.onnx")
     assert [s.kind for s in engine.plan.steps].count("rescale") == 0, "the Concat does it"
-    found, wanted = engine.run(data), evaluate(engine.plan, data)
-    assert all(np.array_equal(found[name], wanted[name]) for name in ("y", "z"))
+    results, expected = engine.run(data), evaluate(engine.plan, data)
+    assert all(np.array_equal(results[name], expected[name]) for name in ("y", "z"))

@@ -11,9 +11,9 @@ import intact
 
 
 def net(text: str, **weights: np.ndarray) -> onnx.ModelProto:
-    found = parser.parse_model(text)
-    found.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
-    return found
+    result = parser.parse_model(text)
+    result.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return result
 
 
 def reals(*shape: int) -> np.ndarray:
@@ -67,8 +67,8 @@ def test_constants_that_the_reference_cannot_compute() -> None:
     table, indices = reals(1, 64), np.arange(16, dtype=np.int64)[None] * 2
     model = net(text, m=reals(32, 16), table=table, indices=indices, zero=np.array([0]))
     x = reals(2, 32)
-    wanted = x @ numpy_helper.to_array(model.graph.initializer[0]) + table[:, ::2][:, :16]
-    np.testing.assert_allclose(intact.compile(model, threads=1)(x), wanted, atol=1e-4)
+    expected = x @ numpy_helper.to_array(model.graph.initializer[0]) + table[:, ::2][:, :16]
+    np.testing.assert_allclose(intact.compile(model, threads=1)(x), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("dead", ["d = Conv (b, v)", "d = MatMul (b, b)", "c = Conv (b, v)  d = Relu (c)"])

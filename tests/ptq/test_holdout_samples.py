@@ -25,7 +25,7 @@ from intact.ptq.stages.smoothing import smooth_products
 from intact.ptq.stages.stage_list import STAGES, run
 
 
-def collected(model: onnx.ModelProto, data: Any) -> State:
+def collect_state(model: onnx.ModelProto, data: Any) -> State:
     state = with_statistics(prepare_state(model, data, Settings(progress=False)))
     assert state is not None
     return with_weights(state)
@@ -34,16 +34,16 @@ def collected(model: onnx.ModelProto, data: Any) -> State:
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The operators of every session that is made of a float or quantized model."""
-    made: list[list[str]] = []
+    result: list[list[str]] = []
 
     class Watched(graph.Session):
         def __init__(self, model: Any, **more: Any) -> None:
-            made.append([node.op_type for node in model.graph])
+            result.append([node.op_type for node in model.graph])
             super().__init__(model, **more)
 
     for module in (tensor_counter, layer_inputs, smoothing, output_errors):
         monkeypatch.setattr(module, "Session", Watched)
-    return made
+    return result
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_means_of_biases_take_no_run_of_the_model(
     steps: onnx.ModelProto, sounds: list[np.ndarray], sessions: list[list[str]]
 ) -> None:
     """One session counts; what is behind a tensor that is held is made of it, and of nothing in front."""
-    state = collected(steps, sounds)
+    state = collect_state(steps, sounds)
     assert len(sessions) == 1 and state.has_run
     held = with_bias_errors(state.with_own_model())
     assert sessions[1:] == [["Unsqueeze"]]
@@ -118,7 +118,7 @@ def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
     monkeypatch.setattr(tensor_counter, "INNER_BYTES", 0)
     monkeypatch.setattr(holdout_samples, "HOLDOUT_MOST", holdout_samples.HOLDOUT_LEAST)
     data = [image[None] for image in images]
-    state, turned = collected(cnn, data), collected(cnn, data[::-1])
+    state, turned = collect_state(cnn, data), collect_state(cnn, data[::-1])
     sessions.clear()
     assert smoothing.smooth_images(state) is None
     corrected = with_bias_errors(state.with_own_model())
@@ -126,9 +126,9 @@ def test_what_large_tensors_tell_is_noted_while_runs_are_counted(
     alone = with_bias_errors(replace(state.with_own_model(), input_means=None))
     other = with_bias_errors(turned.with_own_model())
     assert alone is not None and other is not None and corrected.bias_errors
-    for one, two, three in zip(corrected.bias_errors, alone.bias_errors, other.bias_errors, strict=True):
-        assert np.allclose(one.error, two.error, rtol=1e-5, atol=1e-9)
-        assert np.array_equal(one.error, three.error)
+    for item, two, three in zip(corrected.bias_errors, alone.bias_errors, other.bias_errors, strict=True):
+        assert np.allclose(item.error, two.error, rtol=1e-5, atol=1e-9)
+        assert np.array_equal(item.error, three.error)
 
 
 def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
@@ -142,29 +142,29 @@ def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
         {"x": [1, 5, 32]}, {"y": [1, 5, 48]}, g=gain, b=np.full(32, 2, np.float32),
         w=rng.standard_normal((32, 48)).astype(np.float32) / 6, c=np.zeros(48, np.float32),
     )  # fmt: skip
-    state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
+    state = collect_state(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
     got = smooth_products(state)
     assert got is not None and got.input_means is not None and got.input_means.are_of(got)
     again = replace(with_weights(got), input_means=None).with_own_model()
-    known = with_bias_errors(with_weights(got).with_own_model())
+    expected = with_bias_errors(with_weights(got).with_own_model())
     measured = with_bias_errors(again)
-    assert known is not None and measured is not None
-    (one,), (two,) = known.bias_errors, measured.bias_errors
-    assert np.allclose(one.error, two.error, rtol=1e-5, atol=1e-9)
+    assert expected is not None and measured is not None
+    (item,), (two,) = expected.bias_errors, measured.bias_errors
+    assert np.allclose(item.error, two.error, rtol=1e-5, atol=1e-9)
 
 
 def test_large_tensors_are_let_go(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
-    state = collected(steps, sounds)
+    state = collect_state(steps, sounds)
     (size,) = {sum(a.nbytes for a in held.inner.values()) for held in state.runs if held.inner is not None}
-    counted = collected_with_room(steps, sounds, size - 1)
+    counted = collect_with_room(steps, sounds, size - 1)
     assert all(held.inner is None for held in counted.runs)
     assert [held.digest for held in counted.runs] == [held.digest for held in state.runs]
 
 
-def collected_with_room(model: onnx.ModelProto, data: Any, room: int) -> State:
+def collect_with_room(model: onnx.ModelProto, data: Any, room: int) -> State:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tensor_counter, "INNER_BYTES", room)
-        return collected(model, data)
+        return collect_state(model, data)
 
 
 def test_smoothed_tensors_are_those_of_the_smoothed_model(build: Any) -> None:
@@ -178,7 +178,7 @@ def test_smoothed_tensors_are_those_of_the_smoothed_model(build: Any) -> None:
         w=rng.standard_normal((32, 48)).astype(np.float32) / 6,
         v=rng.standard_normal((48, 32)).astype(np.float32) / 7,
     )  # fmt: skip
-    state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
+    state = collect_state(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
     got = smooth_products(state)
     assert got is not None and got.smoothed == ("n",) and got.has_run and state.model is not got.model
     names = [name for name in got.tensors_to_calibrate if name != "x"]
@@ -215,10 +215,10 @@ def test_means_of_many_runs_are_those_of_each(
     assert [(m.tobytes(), n) for m, n in mean.together(runs)] == [
         (m.tobytes(), n) for m, n in (mean(x) for x in runs)
     ]
-    both = np.concatenate(runs[:2])  # of several samples, and of several sizes: one by one
-    found = mean.together([both, runs[2]])
-    assert [n for _, n in found] == [2, 1]
-    assert np.allclose(found[0][0], (mean(runs[0])[0] + mean(runs[1])[0]) / 2)
+    pair = np.concatenate(runs[:2])  # of several samples, and of several sizes: one by one
+    result = mean.together([pair, runs[2]])
+    assert [n for _, n in result] == [2, 1]
+    assert np.allclose(result[0][0], (mean(runs[0])[0] + mean(runs[1])[0]) / 2)
 
 
 def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(
@@ -242,22 +242,22 @@ def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(
 
 
 def test_readers_look_at_every_tensor(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
-    state = collected(steps, sounds)
-    seen: list[float] = []
+    state = collect_state(steps, sounds)
+    recorded: list[float] = []
 
     def look(x: np.ndarray) -> float:
-        seen.append(float(x.sum()))
-        return seen[-1]
+        recorded.append(float(x.sum()))
+        return recorded[-1]
 
-    found = list(measured_of(state, {"r": {"a": look, "b": look}, "x": {"c": look}}))
-    assert len(found) == len(state.runs) and len(seen) == 3 * len(found)
-    for held, (one,) in zip(state.runs, found, strict=True):
+    result = list(measure(state, {"r": {"a": look, "b": look}, "x": {"c": look}}))
+    assert len(result) == len(state.runs) and len(recorded) == 3 * len(result)
+    for held, (item,) in zip(state.runs, result, strict=True):
         assert held.inner is not None
-        assert one == {"a": held.inner["r"].sum(), "b": held.inner["r"].sum(), "c": held.feeds["x"].sum()}
+        assert item == {"a": held.inner["r"].sum(), "b": held.inner["r"].sum(), "c": held.feeds["x"].sum()}
     readers = mean_readers(state.model, weight_shapes(state.model, state.weights))
     convolutions = {n.name for n in state.model.graph if n.op_type == "Conv"}
-    assert all(set(one) == convolutions for (one,) in measured_of(state, readers))
+    assert all(set(item) == convolutions for (item,) in measure(state, readers))
 
 
-def measured_of(state: State, *readers: Any) -> Iterator[tuple[dict[str, Any], ...]]:
+def measure(state: State, *readers: Any) -> Iterator[tuple[dict[str, Any], ...]]:
     return layer_inputs.read_layer_inputs(state.model, state.runs, *readers, has_run=True)

@@ -56,13 +56,13 @@ def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
 def types(result: QuantizedModel) -> dict[str, set[int]]:
     """Element types of the codes of what each node with a weight reads, by its operator's output."""
     loaded = load(result.proto)
-    found: dict[str, set[int]] = {}
+    results: dict[str, set[int]] = {}
     for node in loaded.graph:
         makers = [value.producer() for value in node.inputs[:2] if value is not None]
         pairs = [m for m in makers if m is not None and m.op_type == "DequantizeLinear"]
         if len(pairs) == 2:
-            found[(node.name or "").removeprefix("n_")] = {int(pair.inputs[0].dtype or 0) for pair in pairs}
-    return found
+            results[(node.name or "").removeprefix("n_")] = {int(pair.inputs[0].dtype or 0) for pair in pairs}
+    return results
 
 
 WIDE, NARROW = {TensorProto.UINT16, TensorProto.INT16}, {TensorProto.UINT8, TensorProto.INT8}
@@ -84,15 +84,17 @@ def test_it_says_which_tensors_and_why(uneven: onnx.ModelProto, rows: np.ndarray
     result = quiet(uneven, rows, bits16="auto")
     assert list(result.bits16) == ["x", "wide", "even"]
     assert all("with 8 bits an output has" in w and "more time" in w for w in result.bits16.values())
-    told = {row["layer"]: (row["precision"], row["reason"]) for row in result.explain()}
+    messages = {row["layer"]: (row["precision"], row["reason"]) for row in result.explain()}
     readers = {"x": "n_wide", "wide": "n_wider", "even": "n_inner"}
     for tensor, node in readers.items():
-        precision, reason = told[node]
+        precision, reason = messages[node]
         assert precision == "int8" and "codes of 16 bits by int8 weights" in reason
         assert reason.startswith(f"inputs of 16 bits: {result.bits16[tensor]}; ")
-    assert told["n_y"][0] == "int8" and "16 bits" not in told["n_y"][1]
+    assert messages["n_y"][0] == "int8" and "16 bits" not in messages["n_y"][1]
     read = intact.placement.read_placement(load(result.proto))
-    assert {one.name for one in read.layers if "codes of 16 bits" in one.reason} == set(readers.values())
+    assert {layer.name for layer in read.layers if "codes of 16 bits" in layer.reason} == set(
+        readers.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,11 +123,11 @@ def test_the_engine_runs_it(uneven: onnx.ModelProto, rows: np.ndarray, tmp_path:
         assert np.square(got - want).sum() < 1e-3 * np.square(want).sum()
 
 
-@pytest.mark.parametrize("asked", ["never", "auto"])
+@pytest.mark.parametrize("requested", ["never", "auto"])
 def test_where_8_bits_are_enough_the_file_is_as_ever(
-    cnn: onnx.ModelProto, images: np.ndarray, asked: str
+    cnn: onnx.ModelProto, images: np.ndarray, requested: str
 ) -> None:
-    result = quiet(cnn, images, bits16=asked)
+    result = quiet(cnn, images, bits16=requested)
     assert min(result.sqnr.values()) > POOR_DB
     assert to_bytes(result.model) == to_bytes(quiet(cnn, images).model)
     assert not result.bits16 and not result.warnings
@@ -151,8 +153,8 @@ def test_patterns(uneven: onnx.ModelProto, rows: np.ndarray, patterns: Sequence[
     calibration = intact.calibrate(uneven, rows, progress=False)
     for data in (rows, calibration):  # no trial is needed: statistics are enough
         result = quiet(uneven, data, bits16=patterns)
-        assert {name for name, found in types(result).items() if found == WIDE} == wide
-        assert {name for name, found in types(result).items() if found == NARROW} == (
+        assert {name for name, result in types(result).items() if result == WIDE} == wide
+        assert {name for name, result in types(result).items() if result == NARROW} == (
             {"wide", "wider", "inner", "y"} - wide
         )
         assert all("bits16 names it" in why for why in result.bits16.values())
@@ -181,13 +183,13 @@ def test_codes_that_are_moved_first_are_widened_with_their_layer(
 def test_a_method_that_was_asked_for_holds_for_16_bits(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
     free = quiet(uneven, rows, bits16=["x"])
     assert free.methods["x"] == "max"
-    asked = quiet(uneven, rows, bits16=["x"], method="percentile", percentile=90)
-    assert asked.methods["x"] == "percentile" and asked.ranges["x"][1] < free.ranges["x"][1] / 2
+    requested = quiet(uneven, rows, bits16=["x"], method="percentile", percentile=90)
+    assert requested.methods["x"] == "percentile" and requested.ranges["x"][1] < free.ranges["x"][1] / 2
 
 
 def test_other_formats_that_were_asked_for_stay(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
-    kept: dict[str, Any] = {"n_wide": {"format": "int4"}, "even": {"activations": "fp8e4m3"}}
-    result = quiet(uneven, rows, bits16=["*"], overrides=kept)
+    remaining: dict[str, Any] = {"n_wide": {"format": "int4"}, "even": {"activations": "fp8e4m3"}}
+    result = quiet(uneven, rows, bits16=["*"], overrides=remaining)
     assert set(result.bits16) == {"wide", "positive"}
     assert types(result)["inner"] == {TensorProto.FLOAT8E4M3FN, TensorProto.INT8}
 
@@ -229,11 +231,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "error", "said"), WRONG.values(), ids=list(WRONG))
+@pytest.mark.parametrize(("options", "error", "output"), WRONG.values(), ids=list(WRONG))
 def test_what_cannot_be_is_refused_before_data_are_read(
-    uneven: onnx.ModelProto, options: dict[str, Any], error: type[Exception], said: str
+    uneven: onnx.ModelProto, options: dict[str, Any], error: type[Exception], output: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=output):
         quiet(uneven, "never read", **options)
 
 
@@ -259,32 +261,32 @@ net (float[n, 32] x, int64 rate) => (float[n, 32] y) {
 @pytest.fixture
 def branching() -> onnx.ModelProto:
     rng = np.random.default_rng(4)
-    found = parser.parse_model(NET)
+    result = parser.parse_model(NET)
     arrays = {name: rng.standard_normal((32, 32)).astype(np.float32) / 6 for name in ("w0", "w1")}
     for name, array in (arrays | {"gamma": np.ones(32, np.float32), "sixteen": np.array(16)}).items():
-        found.graph.initializer.append(numpy_helper.from_array(array, name))
-    onnx.checker.check_model(found, full_check=True)
-    return found
+        result.graph.initializer.append(numpy_helper.from_array(array, name))
+    onnx.checker.check_model(result, full_check=True)
+    return result
 
 
-def given(rows: np.ndarray) -> list[dict[str, np.ndarray]]:
+def formats_of_names(rows: np.ndarray) -> list[dict[str, np.ndarray]]:
     return [{"x": part, "rate": np.array(rate)} for rate in (16, 8) for part in np.split(rows, 8)]
 
 
 def test_each_branch_has_what_it_needs(branching: onnx.ModelProto, rows: np.ndarray) -> None:
-    result = quiet(branching, given(rows), bits16="auto")
+    result = quiet(branching, formats_of_names(rows), bits16="auto")
     then, other = result.branches.values()
     assert list(then.bits16) == ["first"] and then.sqnr["a"] > GOOD_DB
     assert not other.bits16
     onnx.checker.check_model(result.proto, full_check=True)
     engine = intact.compile(result.proto, threads=1)
-    for feeds in given(rows)[::8]:
+    for feeds in formats_of_names(rows)[::8]:
         want = intact.graph.Session(branching.SerializeToString()).run(feeds)["y"]
         assert np.square(engine.run(feeds)["y"] - want).sum() < 10 ** (-POOR_DB / 10) * np.square(want).sum()
 
 
 def test_patterns_may_be_about_one_branch(branching: onnx.ModelProto, rows: np.ndarray) -> None:
-    result = quiet(branching, given(rows), bits16=["level"])
+    result = quiet(branching, formats_of_names(rows), bits16=["level"])
     assert [list(part.bits16) for part in result.parts.values()] == [[], [], ["level"]]
     assert not result.warnings
 
@@ -296,8 +298,8 @@ def group(name: str, error: float, **forms: tuple[float, float]) -> UnitGroup:
     return UnitGroup((unit,), error, {names[form]: Cost(*cost) for form, cost in forms.items()})
 
 
-def said(steps: Sequence[PrecisionStep]) -> list[tuple[str, str]]:
-    return [(one.group.units[0].tensors[0], one.form) for one in steps]
+def reasons(steps: Sequence[PrecisionStep]) -> list[tuple[str, str]]:
+    return [(step.group.units[0].tensors[0], step.form) for step in steps]
 
 
 def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
@@ -306,21 +308,28 @@ def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
         group("b", 0.5, wide=(0.0, 0.1), floats=(0.0, 0.3)),
         group("c", 0.1, floats=(0.0, 0.01)),
     ]  # fmt: skip
-    assert said(greedy_steps(groups)) == [("c", "float"), ("b", "16 bits"), ("a", "16 bits"), ("a", "float")]
-    assert said(greedy_steps(groups, 0.15)) == [("c", "float"), ("b", "16 bits")]
-    assert sum(one.gain for one in greedy_steps(groups)) == pytest.approx(1.0)
-    assert sum(one.time for one in greedy_steps(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
+    assert reasons(greedy_steps(groups)) == [
+        ("c", "float"),
+        ("b", "16 bits"),
+        ("a", "16 bits"),
+        ("a", "float"),
+    ]
+    assert reasons(greedy_steps(groups, 0.15)) == [("c", "float"), ("b", "16 bits")]
+    assert sum(greedy_step.gain for greedy_step in greedy_steps(groups)) == pytest.approx(1.0)
+    assert sum(greedy_step.time for greedy_step in greedy_steps(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
     assert greedy_steps([]) == []
 
 
 def test_a_form_that_gains_nothing_is_not_taken() -> None:
-    assert said(greedy_steps([group("a", 0.4, wide=(0.4, 0.01)), group("b", 0.0, floats=(0.0, 0.1))])) == []
+    assert (
+        reasons(greedy_steps([group("a", 0.4, wide=(0.4, 0.01)), group("b", 0.0, floats=(0.0, 0.1))])) == []
+    )
 
 
 def test_by_turns_16_bits_come_before_float() -> None:
     cheap = [group("a", 0.4, wide=(0.1, 0.2), floats=(0.0, 0.2)), group("b", 0.1, floats=(0.0, 0.2))]
-    assert said(greedy_steps(cheap)) == [("a", "float"), ("b", "float")]
-    assert said(greedy_steps(cheap, by_turns=True)) == [("a", "16 bits"), ("a", "float"), ("b", "float")]
+    assert reasons(greedy_steps(cheap)) == [("a", "float"), ("b", "float")]
+    assert reasons(greedy_steps(cheap, by_turns=True)) == [("a", "16 bits"), ("a", "float"), ("b", "float")]
 
 
 def test_a_bias_beside_16_bits_fits_into_int32(build: Any, images: np.ndarray) -> None:

@@ -64,10 +64,10 @@ def test_brackets_are_a_pattern_where_no_name_has_them(model, data):
     assert _floats(model, data, exclude=["model/block[0-9]/conv"]) == {PLAIN}
 
 
-@pytest.mark.parametrize("asked", ["Einsum", "head/mix", "Eins*"])
-def test_operators_that_were_rewritten_are_meant_by_their_old_names(model, data, asked):
-    assert "head/mix" in _floats(model, data, exclude=[asked])
-    assert "head/mix" in _floats(model, data, overrides={asked: {"format": "float"}})
+@pytest.mark.parametrize("requested", ["Einsum", "head/mix", "Eins*"])
+def test_operators_that_were_rewritten_are_meant_by_their_old_names(model, data, requested):
+    assert "head/mix" in _floats(model, data, exclude=[requested])
+    assert "head/mix" in _floats(model, data, overrides={requested: {"format": "float"}})
 
 
 @pytest.mark.parametrize("argument", ["include", "exclude"])
@@ -94,8 +94,8 @@ def test_a_pattern_for_what_was_folded_away_is_said(data):
         [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    found = intact.quantize(model, data, exclude=["bn"], progress=False)
-    assert any("exclude: 'bn' changes nothing" in line for line in found.warnings)
+    result = intact.quantize(model, data, exclude=["bn"], progress=False)
+    assert any("exclude: 'bn' changes nothing" in line for line in result.warnings)
 
 
 @pytest.mark.parametrize("separate", [" -> ", "->"])
@@ -122,9 +122,9 @@ def test_a_path_means_all_nodes_between_its_ends(model, data, separate, start, e
     [(f"{PLAIN} -> {ODD}", "no node between these"), ("relu -> haed/mix", "'haed/mix'.*'head/mix'")],
 )
 def test_a_path_that_is_none_is_refused(model, data, argument, path, words):
-    given = {path: {"format": "float"}} if argument == "overrides" else [path]
+    inputs = {path: {"format": "float"}} if argument == "overrides" else [path]
     with pytest.raises(QuantValueError, match=words):
-        intact.quantize(model, data, progress=False, **{argument: given})
+        intact.quantize(model, data, progress=False, **{argument: inputs})
 
 
 def test_a_node_with_an_arrow_in_its_name_means_itself(model, data):

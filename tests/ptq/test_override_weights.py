@@ -74,8 +74,8 @@ def test_a_table_stays_as_it_is_where_nobody_asks(model, data, overrides):
 
 
 def test_an_excluded_table_stays_as_it_is(model, data):
-    asked = {"Gather": {"weights": "int8"}}
-    result = intact.quantize(model, data, overrides=asked, exclude=["emb"], progress=False)
+    requested = {"Gather": {"weights": "int8"}}
+    result = intact.quantize(model, data, overrides=requested, exclude=["emb"], progress=False)
     assert _tables(result) == [TensorProto.FLOAT]
     assert any("'Gather' changes nothing" in line for line in result.warnings)
 
@@ -91,6 +91,6 @@ def test_settings_for_a_pattern_that_changes_nothing_are_warned_about(model, dat
 
 
 def test_settings_that_another_layer_in_float_leaves_without_effect_are_warned_about(model, data):
-    asked = {"fc": {"format": "float"}, "soft": {"activations": "int8"}}
-    result = intact.quantize(model, data, overrides={**asked, "emb": {"weights": "int8"}}, progress=False)
+    requested = {"fc": {"format": "float"}, "soft": {"activations": "int8"}}
+    result = intact.quantize(model, data, overrides={**requested, "emb": {"weights": "int8"}}, progress=False)
     assert any("'soft' changes nothing" in line for line in result.warnings)

@@ -29,15 +29,15 @@ def compute(seconds: float) -> None:
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
-    others = threading.Event()
+    rest = threading.Event()
 
     def work(item: int) -> int:
         if item == 0:
             compute(0.02)  # items of that length are worth a thread
         elif item == 1 and WORKERS > 1:
-            assert others.wait(600), "the third item runs while the second one does"
+            assert rest.wait(600), "the third item runs while the second one does"
         elif item == 2:
-            others.set()
+            rest.set()
         return item * item
 
     assert list(in_order(work, range(5))) == [0, 1, 4, 9, 16]
@@ -45,16 +45,16 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
 
 def test_the_time_of_small_runs_is_taken_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+    requested: list[float] = []
     clock = time.thread_time
 
     def thread_time() -> float:
-        asked.append(clock())
-        return asked[-1]
+        requested.append(clock())
+        return requested[-1]
 
     monkeypatch.setattr(time, "thread_time", thread_time)
     assert list(in_order(lambda item: -item, range(1000))) == [-item for item in range(1000)]
-    assert len(asked) <= 2 * (5 + 10)
+    assert len(requested) <= 2 * (5 + 10)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02])
@@ -65,10 +65,10 @@ def test_an_error_comes_in_its_turn(seconds: float) -> None:
             raise ValueError("two")
         return item
 
-    found = in_order(work, range(5))
-    assert [next(found), next(found)] == [0, 1]
+    result = in_order(work, range(5))
+    assert [next(result), next(result)] == [0, 1]
     with pytest.raises(ValueError, match="two"):
-        next(found)
+        next(result)
 
 
 def test_no_more_is_read_than_is_under_way() -> None:
@@ -83,12 +83,12 @@ def test_no_more_is_read_than_is_under_way() -> None:
         compute(0.02)
         return item
 
-    found = in_order(work, items())
-    next(found)
+    result = in_order(work, items())
+    next(result)
     assert len(read) == 1
-    next(found)
+    next(result)
     assert len(read) == 1 + WORKERS + 1
-    assert len(list(found)) == 8
+    assert len(list(result)) == 8
 
 
 def test_a_configuration_measured_in_two_rounds_has_the_same_error(
@@ -122,26 +122,26 @@ def test_a_candidate_that_lost_is_not_measured_to_the_end(
         }
         squares, ran = rng.choice([0.25, 1.0, 4.0], 16), []
 
-        def each(self: Evaluator, one: Any, runs: Any, errors: Any = errors, squares: Any = squares,
+        def each(self: Evaluator, item: Any, runs: Any, errors: Any = errors, squares: Any = squares,
                  ran: Any = ran) -> Any:  # fmt: skip
             for i in runs:
                 ran.append(i)
-                yield Errors({"y": (errors[names[int(one["s"][0])]][i : i + 1], squares[i : i + 1])})
+                yield Errors({"y": (errors[names[int(item["s"][0])]][i : i + 1], squares[i : i + 1])})
 
         monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(16))))
         monkeypatch.setattr(Evaluator, "_each", each)
-        given = {name: {"s": np.array([float(i)])} for i, name in enumerate(names)}
+        inputs = {name: {"s": np.array([float(i)])} for i, name in enumerate(names)}
         few = {name: errors[name][:4].sum() / (2 if name == plain else 1) for name in names}
         whole = {name: errors[name].sum() / (2 if name == plain else 1) for name in names}
         bound = 1.5 * min(few.values())
-        if any(np.isclose(one, bound) for one in few.values() if one):
+        if any(np.isclose(item, bound) for item in few.values() if item):
             continue  # rounding decides
         better = [n for n in sorted(names, key=few.__getitem__)[:2] if few[n] <= bound]
-        wanted = min((n for n in names if n in better or n == plain), key=whole.__getitem__)
-        chosen, found = Evaluator().best(given, unless_halved=plain)
-        assert chosen == wanted and found[chosen]["y"][0][0] == errors[chosen].sum()
+        expected = min((n for n in names if n in better or n == plain), key=whole.__getitem__)
+        chosen, result = Evaluator().best(inputs, unless_halved=plain)
+        assert chosen == expected and result[chosen]["y"][0][0] == errors[chosen].sum()
         total += len(ran)
-        assert all(found[name]["y"][0][0] <= errors[name].sum() for name in names)
+        assert all(result[name]["y"][0][0] <= errors[name].sum() for name in names)
     assert total < 200 * (4 * 4 + 1.5 * 12)
 
 
@@ -151,8 +151,8 @@ def test_candidates_far_from_the_whole_ranges_are_dropped_after_the_first_runs(
     """Nothing near half of their error: from then on only the whole ranges are measured."""
     by_run, ran = {"mse": [0.9] * 16, "max": [1.0] * 16, "entropy": [0.95] * 16}, []
 
-    def each(self: Evaluator, one: Any, runs: Any) -> Any:
-        name = list(by_run)[int(one["s"][0])]
+    def each(self: Evaluator, item: Any, runs: Any) -> Any:
+        name = list(by_run)[int(item["s"][0])]
         for i in runs:
             ran.append(name)
             yield Errors({"y": (np.array([by_run[name][i]]), np.ones(1))})
@@ -160,8 +160,8 @@ def test_candidates_far_from_the_whole_ranges_are_dropped_after_the_first_runs(
     monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(16))))
     monkeypatch.setattr(Evaluator, "_each", each)
     evaluator = Evaluator()
-    given = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
-    assert evaluator.best(given, unless_halved="max")[0] == "max"
+    inputs = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
+    assert evaluator.best(inputs, unless_halved="max")[0] == "max"
     assert ran.count("max") == 16 and ran.count("mse") + ran.count("entropy") <= 8
 
 
@@ -179,12 +179,12 @@ def test_small_tensors_of_several_runs_are_counted_together(
         plain(self, name, x, **more)
 
     monkeypatch.setattr(Calibration, "collect", collect)
-    wanted = ["x", "y"]
+    expected = ["x", "y"]
     data = [images[i % len(images)][None] for i in range(24)]
 
     def counted_in(order: list[np.ndarray]) -> Calibration:
-        asked = CountingRequest(wanted, ["y"], "data")
-        counter = Counter(model, session_of(model, asked, 1), asked, 1)
+        requested = CountingRequest(expected, ["y"], "data")
+        counter = Counter(model, session_of(model, requested, 1), requested, 1)
         buffer = np.empty_like(data[0])
         for number, x in enumerate(order):
             buffer[:] = x
@@ -192,12 +192,12 @@ def test_small_tensors_of_several_runs_are_counted_together(
         counter.finish()
         return counter.calibration
 
-    found, other = counted_in(data), counted_in(data[::-1])
-    assert dict(found) == dict(other) and len(calls) < 0.25 * 2 * 2 * len(data)
+    result, other = counted_in(data), counted_in(data[::-1])
+    assert dict(result) == dict(other) and len(calls) < 0.25 * 2 * 2 * len(data)
     alone = Calibration()
     for x in data:
         plain(alone, "x", x)
-    assert found["x"] == alone["x"]
+    assert result["x"] == alone["x"]
     bad = data[7].copy()
     bad[0, 0, 0, 0] = np.nan
     with pytest.raises(CalibrationError, match=r"^batch 7 of data \(data\): tensor 'x'"):

@@ -31,7 +31,7 @@ def codes() -> np.ndarray:
     return np.random.default_rng(1).integers(-120, 121, (16, 4, 3, 3)).astype(np.int8)
 
 
-def trained(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onnx.ModelProto:
+def train(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onnx.ModelProto:
     """A convolution with pairs, as training left it, in front of two products without."""
     held: dict[str, Any] = {
         "xs": np.float32(scale), "xz": np.array(zero, dtype), "wq": codes(),
@@ -55,7 +55,7 @@ def trained(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onn
 
 
 def floats() -> onnx.ModelProto:
-    model = load(trained())
+    model = load(train())
     strip_qdq(model)
     return intact.graph.to_proto(model)
 
@@ -63,7 +63,7 @@ def floats() -> onnx.ModelProto:
 def grids(result: Any) -> dict[str, tuple[Any, Any, str]]:
     """Scale, zero point and dtype of each QuantizeLinear of a result, by what it reads."""
     model = onnx.load_from_string(intact.graph.to_bytes(result.model))
-    held = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    held = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
     return {
         node.input[0]: (held[node.input[1]], held[node.input[2]], held[node.input[2]].dtype.name)
         for node in model.graph.node if node.op_type == "QuantizeLinear"
@@ -75,19 +75,17 @@ def grids(result: Any) -> dict[str, tuple[Any, Any, str]]:
     (7.3e-5, 3, "int8"),
 ])  # fmt: skip
 def test_pairs_of_a_file_keep_their_scales_and_the_rest_is_quantized(scale, zero, dtype):
-    result = quantize(trained(scale, zero, dtype), images(), progress=False, float_budget=0)
-    found = grids(result)
-    assert found.keys() == {"x", "r", "mr"}
-    assert found["x"] == (np.float32(scale), zero, dtype)
-    assert found["r"] == (np.float32(0.0119), 0, dtype)
+    result = quantize(train(scale, zero, dtype), images(), progress=False, float_budget=0)
+    results = grids(result)
+    assert results.keys() == {"x", "r", "mr"}
+    assert results["x"] == (np.float32(scale), zero, dtype)
+    assert results["r"] == (np.float32(0.0119), 0, dtype)
     rows = {row["layer"]: row["precision"] for row in result.explain()}
     assert rows["c"] == rows["m"] == rows["y"] == "int8"
 
 
 def test_weights_in_codes_keep_their_codes_and_scales():
-    result = quantize(
-        trained(), images(), progress=False, float_budget=0, equalization="auto", rounding="auto"
-    )
+    result = quantize(train(), images(), progress=False, float_budget=0, equalization="auto", rounding="auto")
     held = {name: value.const_value.numpy() for name, value in result.model.graph.initializers.items()}
     assert any(np.array_equal(array, codes()) for array in held.values() if array.dtype == np.int8)
     assert any(
@@ -104,7 +102,7 @@ def test_a_file_with_all_its_pairs_gives_the_same_outputs():
 
 
 def test_an_override_wins_over_the_pairs_of_a_file():
-    result = quantize(trained(), images(), progress=False, float_budget=0, overrides={"x": {"scale": 0.05}})
+    result = quantize(train(), images(), progress=False, float_budget=0, overrides={"x": {"scale": 0.05}})
     assert grids(result)["x"][:2] == (np.float32(0.05), 0)
 
 
@@ -119,12 +117,14 @@ HAND = {
 
 @pytest.mark.parametrize("name", HAND)
 def test_overrides_give_a_grid_by_hand(name):
-    wanted, (scale, zero, dtype) = HAND[name]
-    found = grids(quantize(floats(), images(), progress=False, float_budget=0, overrides={"x": wanted}))["x"]
-    assert found[1:] == (zero, dtype) and found[0] == pytest.approx(scale, rel=1e-6)
+    expected, (scale, zero, dtype) = HAND[name]
+    result = grids(quantize(floats(), images(), progress=False, float_budget=0, overrides={"x": expected}))[
+        "x"
+    ]
+    assert result[1:] == (zero, dtype) and result[0] == pytest.approx(scale, rel=1e-6)
 
 
-@pytest.mark.parametrize(("wanted", "message"), [
+@pytest.mark.parametrize(("expected", "message"), [
     ({"scale": 0.0}, "scale: got 0.0, want a number above 0"),
     ({"scale": float("nan")}, "scale: got nan"),
     ({"scale": 0.1, "zero_point": 256}, r"zero_point: got 256, want a code of uint8: 0..255"),
@@ -134,17 +134,17 @@ def test_overrides_give_a_grid_by_hand(name):
     ({"range": 3}, "two numbers, the lower one first"),
     ({"range": [0, 1], "scale": 0.1}, "a scale beside it, want one of the two"),
 ])  # fmt: skip
-def test_grids_that_there_are_not_are_refused(wanted, message):
+def test_grids_that_there_are_not_are_refused(expected, message):
     with pytest.raises(QuantValueError, match=message) as caught:
-        quantize(floats(), images(), progress=False, overrides={"x": wanted})
+        quantize(floats(), images(), progress=False, overrides={"x": expected})
     assert "overrides['x']" in str(caught.value)
 
 
 def test_stored_ranges_stay_beside_data(tmp_path):
     stored = Calibration()
-    one = Range()
-    one.collect(np.float32([-1.0, 1.55]))
-    stored["x"] = one
+    item = Range()
+    item.collect(np.float32([-1.0, 1.55]))
+    stored["x"] = item
     stored.save(tmp_path / "x.calib")
     for ranges in (stored, tmp_path / "x.calib"):
         result = quantize(floats(), images(), progress=False, float_budget=0, ranges=ranges)

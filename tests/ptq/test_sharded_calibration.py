@@ -25,8 +25,8 @@ def kept(sample: HoldoutSet) -> list[bytes]:
 
 def offered(feeds: list[dict[str, np.ndarray]]) -> HoldoutSet:
     sample = HoldoutSet()
-    for one in feeds:
-        sample.offer(one, {"y": one["x"][:1]})
+    for feed in feeds:
+        sample.offer(feed, {"y": feed["x"][:1]})
     return sample
 
 
@@ -73,5 +73,5 @@ def test_a_model_arrives_as_it_was_sent(cnn) -> None:
     model = graph.load(cnn)
     arrived = pickle.loads(pickle.dumps(Parcel(model))).model
     assert graph.to_proto(arrived).SerializeToString() == graph.to_proto(model).SerializeToString()
-    shapes = [[value.shape for node in one.graph for value in node.outputs] for one in (model, arrived)]
+    shapes = [[value.shape for node in item.graph for value in node.outputs] for item in (model, arrived)]
     assert shapes[0] == shapes[1]

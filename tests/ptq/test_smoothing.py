@@ -51,7 +51,7 @@ def tokens() -> np.ndarray:
     return normal(7, 16, 12, WIDTH)
 
 
-def collected(model: onnx.ModelProto, data: np.ndarray) -> State:
+def collect_state(model: onnx.ModelProto, data: np.ndarray) -> State:
     state = with_statistics(prepare_state(model, data, Settings(progress=False)))
     assert state is not None
     return state
@@ -67,10 +67,10 @@ def initializers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("residual", [False, True], ids=["parameters", "mul"])
 def test_the_float_model_computes_the_same_bits(build: Any, tokens: np.ndarray, residual: bool) -> None:
-    state = collected(block(build, residual=residual), tokens)
+    state = collect_state(block(build, residual=residual), tokens)
     got = smooth_products(state)
     assert got is not None
-    before, after = (graph.Session(one.model).run({"x": tokens})["y"] for one in (state, got))
+    before, after = (graph.Session(item.model).run({"x": tokens})["y"] for item in (state, got))
     assert np.array_equal(before, after)
     assert float(got.calibration["n.smoothed"].amax) < float(got.calibration["n"].amax) / 3
     assert "n.smoothed" in got.tensors_to_calibrate and "n" not in got.tensors_to_calibrate
@@ -118,7 +118,7 @@ def test_a_weight_that_others_read_stays(build: Any, tokens: np.ndarray) -> None
         SHAPES[0], {"y": ["N", "T", 4 * WIDTH]},
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
-    state = collected(model, tokens)
+    state = collect_state(model, tokens)
     assert smooth_products(state) is None
 
 
@@ -129,7 +129,7 @@ def test_a_reader_that_is_no_product_with_a_constant_keeps_the_tensor(build: Any
         SHAPES[0], {"y": ["N", "T", 4 * WIDTH]},
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
-    state = collected(model, tokens)
+    state = collect_state(model, tokens)
     assert "n" in state.tensors_to_calibrate
     assert smooth_products(state) is None
 
@@ -143,10 +143,10 @@ def test_gemm_scales_the_right_side(build: Any, transposed: int) -> None:
         w=np.ascontiguousarray(w.T) if transposed else w,
     )  # fmt: skip
     x = normal(8, 64, WIDTH)
-    state = collected(model, x)
+    state = collect_state(model, x)
     got = smooth_products(state)
     assert got is not None
-    before, after = (graph.Session(one.model).run({"x": x})["y"] for one in (state, got))
+    before, after = (graph.Session(item.model).run({"x": x})["y"] for item in (state, got))
     assert np.array_equal(before, after)
 
 
@@ -160,13 +160,13 @@ def test_what_the_held_runs_did_not_reach_still_fits(build: Any) -> None:
     )  # fmt: skip
     data = normal(7, 400, 2, WIDTH)
     data[:, :, 9] = 0.01
-    held = b"".join(run.feeds["x"].tobytes() for run in collected(model, data).runs)
+    held = b"".join(run.feeds["x"].tobytes() for run in collect_state(model, data).runs)
     rare = next(sample for sample in data if sample.tobytes() not in held)
     rare[:, 9] = 3
-    got = smooth_products(collected(model, data))
+    got = smooth_products(collect_state(model, data))
     assert got is not None and got.smoothed == ("n",)
-    made = graph.Session(got.model, extra=["n.smoothed"]).run({"x": data})["n.smoothed"]
-    assert float(got.calibration["n.smoothed"].amax) == float(np.abs(made).max())
+    result = graph.Session(got.model, extra=["n.smoothed"]).run({"x": data})["n.smoothed"]
+    assert float(got.calibration["n.smoothed"].amax) == float(np.abs(result).max())
 
 
 def test_the_file_does_not_depend_on_batches_or_their_order(
@@ -205,8 +205,8 @@ def test_ranges_are_compared_with_corrected_biases(build: Any, tokens: np.ndarra
 def test_tensors_that_are_not_kept_are_computed_again(
     build: Any, tokens: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = quantize(block(build), tokens, progress=False)
+    result = quantize(block(build), tokens, progress=False)
     monkeypatch.setattr(smoothing, "_KEPT_BYTES", 2**14)  # some of the runs
     computed = quantize(block(build), tokens, progress=False)
-    assert kept.smoothed
-    assert graph.to_bytes(kept.model) == graph.to_bytes(computed.model)
+    assert result.smoothed
+    assert graph.to_bytes(result.model) == graph.to_bytes(computed.model)

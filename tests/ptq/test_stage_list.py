@@ -25,7 +25,7 @@ def start(cnn: onnx.ModelProto, images: np.ndarray) -> State:
     return prepare_state(cnn, images, Settings(progress=False))
 
 
-def noted(state: State) -> State:
+def note(state: State) -> State:
     """What the examples of a stage propose."""
     return replace(state, notes=(*state.notes, "proposed"))
 
@@ -52,7 +52,7 @@ def test_the_stages_are_what_quantize_runs(
 
 
 @pytest.mark.parametrize(
-    "switch, error, kept",
+    "switch, error, remaining",
     [
         (True, 2.0, True),
         ("auto", 2.0, False),
@@ -62,24 +62,24 @@ def test_the_stages_are_what_quantize_runs(
     ],
 )
 def test_a_proposal_is_kept_where_it_is_wanted_or_helps(
-    start: State, switch: bool | str, error: float, kept: bool
+    start: State, switch: bool | str, error: float, remaining: bool
 ) -> None:
     state = replace(start, settings=replace(start.settings, equalization=switch))
     stage = Stage(
-        "example", noted, "equalization", lambda one: error if "proposed" in one.notes else 1.0, below=0.95
+        "example", note, "equalization", lambda item: error if "proposed" in item.notes else 1.0, below=0.95
     )
-    assert ("proposed" in stage.run(state).notes) == kept
+    assert ("proposed" in stage.run(state).notes) == remaining
 
 
 def test_a_stage_that_has_nothing_to_do_or_is_barred_leaves_the_state(start: State) -> None:
     assert Stage("nothing", lambda state: None).run(start) is start
-    barred = Stage("barred", noted, barred=lambda state: "it cannot be taken").run(start)
+    barred = Stage("barred", note, barred=lambda state: "it cannot be taken").run(start)
     assert barred.notes == start.notes
     assert barred.warnings == ("it cannot be taken",)
 
 
 def test_a_new_stage_is_a_line_of_the_table(start: State) -> None:
-    done = run(start, [Stage("example", noted), *STAGES])
+    done = run(start, [Stage("example", note), *STAGES])
     assert done.notes[-1] == "proposed"
     assert graph.to_bytes(done.model) == graph.to_bytes(run(start).model)
 

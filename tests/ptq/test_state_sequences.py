@@ -64,8 +64,8 @@ def test_a_recurrent_model_is_quantized_from_sequences():
         array = rng.standard_normal((1, 16, inputs)).astype(np.float32)
         model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     sequences = [[rng.standard_normal((1, 2, 16)).astype(np.float32) for _ in range(4)] for _ in range(3)]
-    found = intact.quantize(model, streamed(model, sequences, {"h": "hn", "c": "cn"}), progress=False)
-    assert [step.kind for step in intact.compile(found.model).plan.steps] == [
+    result = intact.quantize(model, streamed(model, sequences, {"h": "hn", "c": "cn"}), progress=False)
+    assert [step.kind for step in intact.compile(result.model).plan.steps] == [
         "quantize",
         "linear",
         "recurrent",

@@ -36,15 +36,15 @@ def foretold(want: NDArray, got: NDArray, held: int = 8) -> float | None:
 @pytest.mark.parametrize("probabilities", [False, True])
 def test_what_is_foretold_of_a_few_rows_happens_to_many(noise: float, probabilities: bool) -> None:
     rng = np.random.default_rng(3)
-    told, happened = [], []
+    messages, happened = [], []
     for _ in range(40):
         want = classifier(rng, 128)
         got = want + rng.normal(size=want.shape).astype(np.float32) * noise
         happened.append(has_same_top1(got, want).mean())
-        told.append(foretold(*(softmax(a) for a in (want, got)) if probabilities else (want, got)))
-    assert np.mean(told) == pytest.approx(np.mean(happened), abs=0.01)
+        messages.append(foretold(*(softmax(a) for a in (want, got)) if probabilities else (want, got)))
+    assert np.mean(messages) == pytest.approx(np.mean(happened), abs=0.01)
     lost = 1 - np.mean(happened)
-    assert np.std(told) < max(0.01, 0.4 * lost)  # although each saw the noise of eight rows alone
+    assert np.std(messages) < max(0.01, 0.4 * lost)  # although each saw the noise of eight rows alone
 
 
 def test_more_noise_keeps_fewer() -> None:
@@ -68,7 +68,7 @@ def test_the_order_of_the_data_tells_nothing() -> None:
     rest = Top1Margins()
     rest.add({NAME: want[:20]})
     third.merge(rest)
-    shares = {one.predict_agreement(NAME, answers) for one in (first, second, third)}
+    shares = {item.predict_agreement(NAME, answers) for item in (first, second, third)}
     assert len(shares) == 1 and 0.5 < shares.pop() < 1
 
 

@@ -64,10 +64,10 @@ def test_rows_times_inputs_are_the_layer(build: Any, name: str, monkeypatch: pyt
     x = together(2, 16)
     x = x.transpose(0, 2, 3, 1) if name == "matmul" else x
     rows, met = as_rows(node, weight), np.concatenate([*InputRows(node, weight.shape[2:], 10**6)(x)])
-    made = np.einsum("gok,gpk->gop", rows, met)
+    result = np.einsum("gok,gpk->gop", rows, met)
     want = graph.Session(model).run({"x": x})["y"]
-    want = np.moveaxis(want, -1 if name == "matmul" else 1, 0).reshape(made.shape)
-    np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+    want = np.moveaxis(want, -1 if name == "matmul" else 1, 0).reshape(result.shape)
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
     assert np.array_equal(from_rows(node, rows, weight.shape), weight)
     few = np.concatenate([*InputRows(node, weight.shape[2:], 7)(x)])
     assert few.shape == (*met.shape[:1], 7, met.shape[2])
@@ -93,10 +93,10 @@ def test_it_is_hardly_worse_than_the_best_of_all_codes() -> None:
     for _ in range(20):
         x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal((40, 4))
         hessian, w = x.T @ x / 40, rng.uniform(-3, 2, 4)
-        found = _Grid(np.ones((1, 1, 4)), -4, 3).round_with_hessians(w[None, None], [hessian[None]])[0, 0]
-        assert set(found) <= set(range(-4, 4))
+        result = _Grid(np.ones((1, 1, 4)), -4, 3).round_with_hessians(w[None, None], [hessian[None]])[0, 0]
+        assert set(result) <= set(range(-4, 4))
         every = np.array(
-            [np.rint(w), found, *(np.floor(w) + np.array(list(product(range(-1, 3), repeat=4))))]
+            [np.rint(w), result, *(np.floor(w) + np.array(list(product(range(-1, 3), repeat=4))))]
         )
         errors.append(np.einsum("nk,kl,nl->n", every - w, hessian, every - w))
     nearest, mine, best = np.sum([(e[0], e[1], e.min()) for e in errors], axis=0)
@@ -111,9 +111,9 @@ def test_a_weight_that_others_read_in_float_stays_as_it_is(build: Any) -> None:
         w=rng.standard_normal((16, 8)).astype(np.float32), s=np.float32(2), axes=np.array([0]),
     )  # fmt: skip
     data = together(24, 16).transpose(0, 2, 3, 1).reshape(-1, 16)
-    made = quantize(model, data, **PLAIN)
+    result = quantize(model, data, **PLAIN)
     feeds = {"x": data[:4]}
-    sums = [graph.Session(m).run(feeds)["z"] for m in (graph.load(model), made.model)]
+    sums = [graph.Session(m).run(feeds)["z"] for m in (graph.load(model), result.model)]
     assert np.array_equal(*sums)
 
 
@@ -140,8 +140,8 @@ def coarse(build: Any, inputs: int) -> onnx.ModelProto:
 
 
 def codes_of(model: onnx.ModelProto, data: np.ndarray, rounding: Any) -> np.ndarray:
-    made = quantize(model, data, rounding=rounding, **PLAIN).model
-    return made.graph.initializers["w.codes"].const_value.numpy()
+    result = quantize(model, data, rounding=rounding, **PLAIN).model
+    return result.graph.initializers["w.codes"].const_value.numpy()
 
 
 def test_auto_fits_all_weights_where_that_halves_their_error(build: Any) -> None:
