@@ -192,8 +192,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the
 from intact.atomic import replacing
 if sys.argv[2] == "False":
     del os.O_TMPFILE
-from intact.cli.error_handling import stopping
-with stopping(), replacing(sys.argv[1]) as file:
+from intact.cli.error_handling import stop_on_sigterm
+with stop_on_sigterm(), replacing(sys.argv[1]) as file:
     file.write(bytes(100_000))
     file.flush()
     print("half way", flush=True)

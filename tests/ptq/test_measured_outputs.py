@@ -165,7 +165,7 @@ def test_layers_in_int8_do_not_depend_on_the_selection_behind_them(tail, seed):
     ]  # fmt: skip
     int8 = [{r["layer"] for r in item.explain() if r["precision"] == "int8"} for item in results]
     assert int8[0] == int8[1] and {"n_c0", "n_c1"} <= int8[0]
-    assert "dets" not in results[0].sqnr and min(quantizes[0].sqnr.values()) > 20
+    assert "dets" not in results[0].sqnr and min(results[0].sqnr.values()) > 20
     assert any("output 'dets'" in note for note in results[0].notes)
 
 

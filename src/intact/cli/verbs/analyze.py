@@ -13,6 +13,7 @@ import typer
 from intact.calib import ZeroRangeWarning
 from intact.cli import shared_options
 from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import data_of
 from intact.cli.verbs.quantize import (
     Activations,
     Asymmetric,
@@ -121,10 +122,7 @@ def run(
     from intact.ptq.analysis import analyze
 
     described = (size, mean, std, fit, layout, colour, preset)
-    source, unseen = (
-        shared_options.data_of(data, *described),
-        later and shared_options.data_of(later, *described),
-    )
+    source, unseen = data_of(data, *described), later and data_of(later, *described)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # findings name what is dead
