@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from intact.cli.options import read_shapes
+from intact.cli.shared_options import read_shapes
 from intact.engine.cpu.balance import divisions, speedup
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -30,11 +30,11 @@ def show(model: Path, batch: int, shapes: dict[str, tuple[int, ...]], counts: li
     }  # fmt: skip
     print(f"{model.name}, batch {batch}")
     for threads in counts:
-        found = divisions(plan, sizes, threads)
-        print(f"  {threads:3} threads: speedup at most {speedup(found, threads):6.2f}")
-        lost = sorted(found, key=lambda d: d.products * (d.share - 1), reverse=True)
-        total = sum(d.products for d in found)
-        for d in [one for one in lost if one.share > 1.1][:worst]:
+        result = divisions(plan, sizes, threads)
+        print(f"  {threads:3} threads: speedup at most {speedup(result, threads):6.2f}")
+        lost = sorted(result, key=lambda d: d.products * (d.share - 1), reverse=True)
+        total = sum(d.products for d in result)
+        for d in [item for item in lost if item.share > 1.1][:worst]:
             print(f"      {d.share:6.2f}  {d.products / max(1, total):6.1%} of products, {d.items:5} items"
                   f"  {d.kernel:18} {d.step}  {d.shape}")  # fmt: skip
 

@@ -91,9 +91,9 @@ def show(model: Path, ceilings: dict[str, float], isas: list[str]) -> None:
     for name, most in ceilings.items():
         print(f"  {products / most * 1e3:8.2f} ms at least  {name}")
     cases = [Case("intact", model, sys.executable, (), isa) for isa in isas]
-    for isa, found in zip(isas, measure(cases, rounds=3, threads=1, batch=1, seconds=0.5), strict=True):
-        rate = products / found["ms"] * 1e3
-        print(f"  {found['ms']:8.2f} ms           the engine, kept to {isa}: {rate:.0f} GMAC/s")
+    for isa, result in zip(isas, measure(cases, rounds=3, threads=1, batch=1, seconds=0.5), strict=True):
+        rate = products / result["ms"] * 1e3
+        print(f"  {result['ms']:8.2f} ms           the engine, kept to {isa}: {rate:.0f} GMAC/s")
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from packed_images import packed_images
+from packed_images import read_packed_images
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -52,7 +52,7 @@ class Images:
     def __init__(self, path: Path, count: int) -> None:
         with np.load(path) as packed:
             labels = packed["labels"]
-        pixels = np.stack([np.asarray(image) for image in packed_images(path, count)])
+        pixels = np.stack([np.asarray(image) for image in read_packed_images(path, count)])
         self.x = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255 - MEAN) / DEVIATION
         self.y = torch.from_numpy(labels[:count].astype(np.int64))
 
@@ -96,7 +96,7 @@ def ptq(
     net: str, weights: Path, train: Images, test: Images, options: argparse.Namespace
 ) -> dict[str, list[float]]:
     """Top-1 by row of the table, one entry per calibration set."""
-    found: dict[str, list[float]] = {}
+    results: dict[str, list[float]] = {}
     for number in range(options.sets):
         images = train.x[number * CALIBRATION : (number + 1) * CALIBRATION]
         for variant in options.variants:
@@ -105,9 +105,9 @@ def ptq(
             for method in options.methods:
                 result.apply(method, **VARIANTS[variant])
                 score = top1(model, test)
-                found.setdefault(f"{variant} {method}", []).append(score)
+                results.setdefault(f"{variant} {method}", []).append(score)
                 log(f"{net} set {number} {variant} {method}: {score:.2f}")
-    return found
+    return results
 
 
 def qat(
@@ -134,7 +134,7 @@ def qat(
     return model, scores
 
 
-def exported(model: nn.Module, test: Images, **options: Any) -> str:
+def export(model: nn.Module, test: Images, **options: Any) -> str:
     """One line: how many of the test answers of the file and of the module are the same.
 
     `options` are those of `intact.torch.export`.
@@ -161,7 +161,7 @@ def row(label: str, scores: list[float], reference: float) -> str:
     return f"{label:22s} {numbers}{spread}"
 
 
-def parsed(arguments: list[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -192,7 +192,7 @@ def shared_folder(script: str) -> Path | None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = parsed(arguments)
+    options = parse_arguments(arguments)
     shared = shared_folder("cifar.py")
     if shared is None:
         return
@@ -209,17 +209,17 @@ def main(arguments: list[str] | None = None) -> None:
         reference = top1(NETS[net](weights), test)
         lines = [row("float", [reference], reference)]
         scores = ptq(net, weights, train, test, options) if options.methods else {}
-        lines += [row(label, found, reference) for label, found in scores.items()]
+        lines += [row(label, score, reference) for label, score in scores.items()]
         model = None
         if not options.no_qat:
-            model, found = qat(net, weights, train, test, options)
-            lines.append(row(f"QAT, {options.steps} steps", found, reference))
+            model, result = qat(net, weights, train, test, options)
+            lines.append(row(f"QAT, {options.steps} steps", result, reference))
         if not options.no_export:
             if model is None:
                 model = NETS[net](weights, quantize=True)
                 images = train.x[:CALIBRATION].split(BATCH)
                 intact.torch.calibrate(model, images, progress=False, **VARIANTS["uint8"])
-            lines.append(exported(copy.deepcopy(model), test))
+            lines.append(export(copy.deepcopy(model), test))
         head = f"{'first':>8s} {'delta':>8s} {'mean':>9s} {'delta':>8s} {'stdev':>7s}"
         print(
             f"\n{net}, top-1 in percent of {len(test.y):,}; {options.sets} calibration sets\n{'':22s} {head}"

@@ -84,13 +84,13 @@ def every_code(net: str, folder: Path, inputs: list[np.ndarray], name: str, thre
     )
 
 
-def answers(folder: Path, who: str, net: str, python: str = sys.executable) -> np.ndarray | None:
+def answers(folder: Path, runner: str, net: str, python: str = sys.executable) -> np.ndarray | None:
     """Top-1 answers of one engine, found in a process of its own; None where it cannot run."""
-    environment = os.environ | ({"ONEDNN_MAX_CPU_ISA": "AVX2"} if who.endswith("-avx2") else {})
-    code = [python, __file__, "--who", who, "--cifar", net, "--folder", str(folder)]
+    environment = os.environ | ({"ONEDNN_MAX_CPU_ISA": "AVX2"} if runner.endswith("-avx2") else {})
+    code = [python, __file__, "--who", runner, "--cifar", net, "--folder", str(folder)]
     done = subprocess.run(code, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        print(f"{net}, {who}: {(done.stderr.strip().splitlines() or ['nothing'])[-1]}", file=sys.stderr)
+        print(f"{net}, {runner}: {(done.stderr.strip().splitlines() or ['nothing'])[-1]}", file=sys.stderr)
         return None
     return np.array(json.loads(done.stdout.splitlines()[-1]))
 
@@ -119,7 +119,7 @@ def by_openvino(path: Path):
     return lambda x: request.infer({0: x})[0]
 
 
-def quantized_by_nncf(folder: Path, net: str):
+def quantize_with_nncf(folder: Path, net: str):
     """NNCF's model of the float file, with the same calibration images; made once."""
     import nncf
     import openvino as ov
@@ -145,20 +145,20 @@ WHO = {
 """In words, and whether the peers' interpreter runs it."""
 
 
-def run_as(who: str, net: str, folder: Path) -> None:
+def run_as(runner: str, net: str, folder: Path) -> None:
     path = folder / f"{net}.int8.onnx"
-    kind = who.removesuffix("-avx2")
+    kind = runner.removesuffix("-avx2")
     run = {
         "simulation": lambda: by_onnxruntime(path, plain=True),
         "intact": lambda: by_intact(path),
         "onnxruntime": lambda: by_onnxruntime(path),
         "openvino": lambda: by_openvino(path),
-        "nncf": lambda: quantized_by_nncf(folder, net),
+        "nncf": lambda: quantize_with_nncf(folder, net),
         "float": lambda: by_onnxruntime(folder / f"{net}.onnx", plain=True),
     }[kind]()
     x = np.load(folder / "test.npy")
-    found = [run(x[i : i + BATCH]).argmax(1) for i in range(0, len(x), BATCH)]
-    print(json.dumps(np.concatenate(found).tolist()))
+    answers_of_batches = [run(x[i : i + BATCH]).argmax(1) for i in range(0, len(x), BATCH)]
+    print(json.dumps(np.concatenate(answers_of_batches).tolist()))
 
 
 def compare_answers(net: str, folder: Path, labels: np.ndarray, peer_python: str) -> None:
@@ -166,11 +166,11 @@ def compare_answers(net: str, folder: Path, labels: np.ndarray, peer_python: str
     if simulated is None:
         return
     print(f"{'':<46}{'top-1, %':>10}{'as simulated, %':>18}")
-    for who, (words, peer) in WHO.items():
-        got = answers(folder, who, net, peer_python if peer else sys.executable)
+    for runner, (words, peer) in WHO.items():
+        got = answers(folder, runner, net, peer_python if peer else sys.executable)
         if got is not None:
             same = 100 * float((got == simulated).mean())
-            missed = "  <- MISSED" if who == "intact" and same < CLOSE else ""
+            missed = "  <- MISSED" if runner == "intact" and same < CLOSE else ""
             print(f"{words:<46}{100 * float((got == labels).mean()):>10.2f}{same:>18.2f}{missed}", flush=True)
 
 

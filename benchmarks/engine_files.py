@@ -93,10 +93,10 @@ STAGES = (
 """What is made in which order, and whether it is the peers' interpreter that can."""
 
 
-def prepare(net: str, folder: Path, peer_python: str, wanted: tuple[str, ...] | None = None) -> None:
+def prepare(net: str, folder: Path, peer_python: str, expected: tuple[str, ...] | None = None) -> None:
     """Make the files of a net that are not there yet, each in a process of its own."""
     for suffix, _, peer in STAGES:
-        if (folder / f"{net}{suffix}").exists() or (wanted is not None and suffix not in wanted):
+        if (folder / f"{net}{suffix}").exists() or (expected is not None and suffix not in expected):
             continue
         python = peer_python if peer else sys.executable
         code = [python, __file__, "--net", net, "--folder", str(folder), "--stage", suffix]

@@ -67,9 +67,9 @@ def one(args: argparse.Namespace, folder: Path, net: str, batch: int, threads: i
                 words = ("--float32",) if name in FLOAT32 else ()
                 cases.append(Case(engine, file, python, words, args.isa))
                 names.append(name)
-    found = measure(cases, rounds=args.rounds, threads=threads, batch=batch, seconds=args.seconds)
+    results = measure(cases, rounds=args.rounds, threads=threads, batch=batch, seconds=args.seconds)
     row: dict[str, dict] = {}
-    for name, result in zip(names, found, strict=True):
+    for name, result in zip(names, results, strict=True):
         if name not in row or result["ms"] < row[name]["ms"]:
             row[name] = result
     return row
@@ -83,8 +83,8 @@ def line(net: str, batch: int, threads: int, row: dict[str, dict]) -> str:
 
 def better(row: dict[str, dict], kind: str) -> float | None:
     """The better peer's milliseconds, of those that are held to the same instructions."""
-    found = [result["ms"] for name, result in row.items() if name.endswith(kind) and name not in FREE]
-    return min(found, default=None)
+    results = [result["ms"] for name, result in row.items() if name.endswith(kind) and name not in FREE]
+    return min(results, default=None)
 
 
 def summary(results: Results) -> None:

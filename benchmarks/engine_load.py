@@ -22,7 +22,7 @@ from pathlib import Path
 import engine_files
 import numpy as np
 
-from intact.cli.timing import resident
+from intact.cli.time_engine import resident
 
 PARTS = ("load", "prepare", "first run", "best run")
 
@@ -35,7 +35,7 @@ def intact_engine(path: Path, x: np.ndarray) -> dict[str, float]:
     engine = intact.load(path, threads=1)
     loaded = time.perf_counter()
     engine.prepare({"input": x.shape})
-    return timed(lambda: engine(x), start, loaded, time.perf_counter())
+    return time_call(lambda: engine(x), start, loaded, time.perf_counter())
 
 
 def onnxruntime_session(path: Path, x: np.ndarray) -> dict[str, float]:
@@ -47,10 +47,10 @@ def onnxruntime_session(path: Path, x: np.ndarray) -> dict[str, float]:
     start = time.perf_counter()
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     loaded = time.perf_counter()
-    return timed(lambda: session.run(None, {"input": x}), start, loaded, loaded)
+    return time_call(lambda: session.run(None, {"input": x}), start, loaded, loaded)
 
 
-def timed(run, start: float, loaded: float, ready: float) -> dict[str, float]:
+def time_call(run, start: float, loaded: float, ready: float) -> dict[str, float]:
     run()
     first = time.perf_counter()
     times = []
@@ -85,7 +85,7 @@ def main() -> None:
         print(f"{net}, one thread, best of {args.repeat} processes, ms and MB")
         print(f"{'file':<24}" + "".join(f"{part:>12}" for part in (*PARTS, "peak MB")))
         for kind in ENGINES:
-            best = repeated(kind, net, folder, args.repeat)
+            best = repeat(kind, net, folder, args.repeat)
             print(
                 f"{f'{net}.{kind}':<24}" + "".join(f"{value:>12.1f}" for value in best.values()), flush=True
             )
@@ -94,7 +94,7 @@ def main() -> None:
                 print(f"  loaded, verified and native in {total:.1f} ms (at most 50)")
 
 
-def repeated(kind: str, net: str, folder: Path, count: int) -> dict[str, float]:
+def repeat(kind: str, net: str, folder: Path, count: int) -> dict[str, float]:
     runs = []
     for _ in range(count):
         code = [sys.executable, __file__, "--one", kind, "--nets", net, "--folder", str(folder)]

@@ -58,38 +58,38 @@ class Experts(nn.Module):
 def least(run: Callable[[], Any], rounds: int) -> float:
     """Milliseconds."""
     run()
-    taken = []
+    chosen = []
     for _ in range(rounds):
         start = time.perf_counter()
         run()
-        taken.append(time.perf_counter() - start)
-    return 1e3 * min(taken)
+        chosen.append(time.perf_counter() - start)
+    return 1e3 * min(chosen)
 
 
 def case(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[float]:
-    tokens, *others = sizes
-    model, x = Experts(*others).eval(), torch.randn(tokens, others[0])
+    tokens, *rest = sizes
+    model, x = Experts(*rest).eval(), torch.randn(tokens, rest[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = quantize(model, [x], method="max", float_budget=0, progress=False)
         export(result.model, x, folder / "experts.onnx", dynamic_batch=False, verify=False)
-    data, made, found = x.numpy(), [], []
+    data, built, results = x.numpy(), [], []
     join = pipeline.choose_rows
     for passed in (join, lambda plan: plan):
         pipeline.choose_rows = passed
         engine = intact.compile(folder / "experts.onnx", threads=1)
         pipeline.choose_rows = join
-        made.append(engine(data))
-        found.append(least(lambda engine=engine: engine(data), rounds))
-    assert np.array_equal(*made), "the engine differs from itself"
+        built.append(engine(data))
+        results.append(least(lambda engine=engine: engine(data), rounds))
+    assert np.array_equal(*built), "the engine differs from itself"
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(folder / "experts.onnx", options)
     feeds = {session.get_inputs()[0].name: data}
-    found.append(least(lambda: session.run(None, feeds), max(rounds // 3, 1)))
+    results.append(least(lambda: session.run(None, feeds), max(rounds // 3, 1)))
     with torch.no_grad():
-        found.append(least(lambda: model(x), rounds))
-    return found
+        results.append(least(lambda: model(x), rounds))
+    return results
 
 
 def main() -> None:
@@ -101,8 +101,8 @@ def main() -> None:
     print(f"{'tokens, channels, inner, experts, chosen':42}   chosen      all  ORT, all    float")
     for sizes in CASES:
         with tempfile.TemporaryDirectory() as folder:
-            found = case(Path(folder), sizes, rounds)
-        print(f"{', '.join(map(str, sizes)):42} " + " ".join(f"{ms:8.2f}" for ms in found))
+            result = case(Path(folder), sizes, rounds)
+        print(f"{', '.join(map(str, sizes)):42} " + " ".join(f"{ms:8.2f}" for ms in result))
 
 
 if __name__ == "__main__":

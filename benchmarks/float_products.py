@@ -47,11 +47,11 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def case(
-    what: str, op: str, feeds: dict[str, np.ndarray], products: int, *weights: np.ndarray, **said: Any
+    what: str, op: str, feeds: dict[str, np.ndarray], products: int, *weights: np.ndarray, **output: Any
 ) -> Case:
     held = {f"w{i}": w for i, w in enumerate(weights)}
     graph = helper.make_graph(
-        [helper.make_node(op, [*feeds, *held], ["y"], **said)], op,
+        [helper.make_node(op, [*feeds, *held], ["y"], **output)], op,
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, x.shape) for name, x in feeds.items()],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(w, name) for name, w in held.items()],
@@ -70,9 +70,9 @@ def cases() -> Iterator[Case]:
         rank, pad = len(shape) - 2, kernel // 2
         w = floats(out, shape[1] // groups, *[kernel] * rank)
         places = np.prod([(n + 2 * pad - kernel) // stride + 1 for n in shape[2:]])
-        said = {"pads": [pad] * 2 * rank, "strides": [stride] * rank, "group": groups}
+        output = {"pads": [pad] * 2 * rank, "strides": [stride] * rank, "group": groups}
         what = f"{list(shape)} to {out}, kernel {kernel}, stride {stride}, groups {groups}"
-        yield case(what, "Conv", {"x": floats(*shape)}, int(places) * w.size, w, floats(out), **said)
+        yield case(what, "Conv", {"x": floats(*shape)}, int(places) * w.size, w, floats(out), **output)
 
 
 def main() -> None:
@@ -82,12 +82,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    wanted = ort.SessionOptions()
-    wanted.intra_op_num_threads = options.threads
+    expected = ort.SessionOptions()
+    expected.intra_op_num_threads = options.threads
     print(f"{'us: INTact':>11} {'its steps':>10} {'GMAC/s':>7} {'ORT':>9} {'INTact/ORT':>11}")
     for what, model, feeds, products in cases():
         engine = intact.compile(model, threads=options.threads)
-        session = ort.InferenceSession(model.SerializeToString(), wanted)
+        session = ort.InferenceSession(model.SerializeToString(), expected)
         mine, other = in_turns(engine, session, feeds, options.rounds)
         steps = []
         for _ in range(options.rounds // 10):

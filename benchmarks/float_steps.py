@@ -73,27 +73,29 @@ class Case:
     unit: str
 
 
-def _turned(x: Real, order: tuple[int, ...]) -> Real:
+def _permute(x: Real, order: tuple[int, ...]) -> Real:
     sizes, strides = ([axes[i] for i in order] for axes in (x.view.sizes, x.view.strides))
     return Real(View(0, x.view.offset, "uint8", sizes, strides), x.scale, x.zero)
 
 
 def _reals(bench: Bench, tokens: int) -> Iterator[Case]:
-    def moved(*tensors: Real) -> float:
+    def bytes_moved(*tensors: Real) -> float:
         return sum(float(np.prod(t.view.sizes)) * t.view.itemsize for t in tensors)
 
     for dtype in ("float32", "uint8"):
         x = bench.tensor(dtype, HEADS, tokens, tokens)
         y = bench.tensor("uint8", HEADS, tokens, tokens, zero=0)
         name = f"softmax, {dtype} to codes"
-        yield Case(name, float_steps.softmax(x, y, 0.125, kernels=bench.kernels), 1, moved(x, y), "GB/s")
+        yield Case(
+            name, float_steps.softmax(x, y, 0.125, kernels=bench.kernels), 1, bytes_moved(x, y), "GB/s"
+        )
     x, y, r = (bench.tensor("uint8", tokens, HIDDEN) for _ in range(3))
     step = float_steps.layer_norm(x, y, 1e-12, residual=r, kernels=bench.kernels)
-    yield Case("layer_norm with residual, codes to codes", step, 2, moved(x, y, r), "GB/s")
+    yield Case("layer_norm with residual, codes to codes", step, 2, bytes_moved(x, y, r), "GB/s")
     for dtype in ("float32", "uint8"):
         x, y = (bench.tensor(dtype, tokens, INNER) for _ in range(2))
         name = f"gelu, {dtype}"
-        yield Case(name, float_steps.function(x, y, "gelu", bench.kernels), 1, moved(x, y), "GB/s")
+        yield Case(name, float_steps.function(x, y, "gelu", bench.kernels), 1, bytes_moved(x, y), "GB/s")
 
 
 def _products(bench: Bench, tokens: int) -> Iterator[Case]:
@@ -102,8 +104,8 @@ def _products(bench: Bench, tokens: int) -> Iterator[Case]:
     macs = HEADS * tokens * tokens * WIDTH
     scores = bench.tensor("float32", HEADS, tokens, tokens)
     heads, turned = (1, 0, 2), (1, 2, 0)
-    qk = Product(_turned(q, heads), _turned(k, turned), scores, 0.01)
-    pv = Product(p, _turned(v, heads), _turned(out, heads), 0.01)
+    qk = Product(_permute(q, heads), _permute(k, turned), scores, 0.01)
+    pv = Product(p, _permute(v, heads), _permute(out, heads), 0.01)
     yield Case("q times k, to floats", float_steps.matmul(qk, bench.kernels), 1, macs, "GMAC/s")
     yield Case("p times v, to codes", float_steps.matmul(pv, bench.kernels), 1, macs, "GMAC/s")
     whole = float_steps.attention(qk, pv, kernels=bench.kernels)

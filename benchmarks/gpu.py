@@ -83,11 +83,11 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def sliced(x: Tensor) -> Tensor:
+def every_other_slice(x: Tensor) -> Tensor:
     return x[:, ::2, 1:]
 
 
-def transposed(x: Tensor) -> Tensor:
+def transpose(x: Tensor) -> Tensor:
     return x.transpose(0, 3)
 
 
@@ -129,28 +129,28 @@ def elementwise_checks() -> Iterator[Check]:
         if format == "int8":
             for axes in ([0], [3], [0, 1], [0, 2], [0, 1, 2, 3]):
                 yield check(x, axes, format)
-            for lay in (channels_last, sliced, transposed):
+            for lay in (channels_last, every_other_slice, transpose):
                 yield check(x, [1], format, lay=lay)
 
 
 def histograms_agree(batches: list[Tensor], axis: int | tuple[int, ...] | None) -> bool:
-    found = []
+    result = []
     for device in ("cuda", "cpu"):
         calibrator = MergeableCalibrator(8, axis, False)
         for batch in batches:
             calibrator.collect(batch.to(device))
-        found.append(calibrator.stats)
-    return found[0] == found[1]
+        result.append(calibrator.stats)
+    return result[0] == result[1]
 
 
 def old_histograms_agree(batches: list[Tensor], skip_zeros: bool) -> bool:
-    found = []
+    result = []
     for device in ("cuda", "cpu"):
         calibrator = calib.HistogramCalibrator(8, None, False, skip_zeros=skip_zeros)
         for batch in batches:
             calibrator.collect(batch.to(device))
-        found.append([calibrator.compute_amax("entropy"), calibrator.compute_amax("mse")])
-    return all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(*found, strict=True))
+        result.append([calibrator.compute_amax("entropy"), calibrator.compute_amax("mse")])
+    return all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(*result, strict=True))
 
 
 def ends_agree(x: Tensor, axes: list[int]) -> bool:
@@ -196,7 +196,7 @@ def largest_agree() -> bool:
     return True
 
 
-def learned_agree(format: str, low: bool) -> bool:
+def is_learned_quantizer_equal(format: str, low: bool) -> bool:
     x = torch.randn(8, 16, 33, 31, generator=torch.Generator().manual_seed(5))
     results = []
     for device in ("cuda", "cpu"):
@@ -212,7 +212,7 @@ def learned_agree(format: str, low: bool) -> bool:
     return same_bits(out, out_) and same_bits(to_x, to_x_) and close
 
 
-def compiled_agree(format: str, axes: list[int], low: bool) -> bool:
+def is_compiled_quantizer_equal(format: str, axes: list[int], low: bool) -> bool:
     """Inductor's kernel of ReLU, quantizer and product, and its backward, against eager on the CPU."""
 
     def body(x: Tensor, high: Tensor, least: Tensor | None) -> Tensor:
@@ -231,10 +231,13 @@ def compiled_agree(format: str, axes: list[int], low: bool) -> bool:
 
 def other_checks() -> Iterator[Check]:
     for format, low in (("int8", False), ("uint8", True), ("int4", False)):
-        yield f"learned ranges: {format}", lambda f=format, lo=low: learned_agree(f, lo)
+        yield f"learned ranges: {format}", lambda f=format, lo=low: is_learned_quantizer_equal(f, lo)
     yield "largest tensors", largest_agree
     for format, axes, low in (("int8", [], False), ("uint8", [1], True), ("fp8e4m3", [1], False)):
-        yield f"compiled: {format} axes {axes}", lambda f=format, a=axes, lo=low: compiled_agree(f, a, lo)
+        yield (
+            f"compiled: {format} axes {axes}",
+            lambda f=format, a=axes, lo=low: is_compiled_quantizer_equal(f, a, lo),
+        )
 
 
 def run_checks() -> int:
@@ -245,13 +248,13 @@ def run_checks() -> int:
         for name, agrees in kind():
             count += 1
             try:
-                found = "" if agrees() else "differs"
+                result = "" if agrees() else "differs"
             except Exception as error:
-                found = f"{type(error).__name__}: {str(error)[:300]}"
-                if not any(found in f for f in failures):
+                result = f"{type(error).__name__}: {str(error)[:300]}"
+                if not any(result in f for f in failures):
                     traceback.print_exc(limit=-4)
-            if found:
-                failures.append(f"{name}: {found}")
+            if result:
+                failures.append(f"{name}: {result}")
         seconds = time.perf_counter() - start
         print(f"{kind.__name__:20} {count:5} checked, {seconds:.0f} s", flush=True)
     print(f"{len(failures)} differ", *failures[:40], sep="\n  ", flush=True)
@@ -325,16 +328,16 @@ def peers(x: Tensor, grad: Tensor) -> Iterator[Contender]:
 
 def usable(contenders: Iterator[Contender]) -> list[Contender]:
     """Those that run, each warmed up."""
-    found = []
+    result = []
     for name, call in contenders:
         try:
             for _ in range(3):
                 call()
             torch.cuda.synchronize()
-            found.append((name, call))
+            result.append((name, call))
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:200]}", flush=True)
-    return found
+    return result
 
 
 def device_medians(contenders: list[Contender], repeats: int) -> dict[str, float]:
@@ -371,17 +374,17 @@ def run_times(megabytes: float, repeats: int) -> None:
         grad, y = torch.randn_like(x), torch.empty_like(x)
         contenders: list[Contender] = [("copy_", lambda x=x, y=y: y.copy_(x))]
         contenders += usable(itertools.chain(ours(x, grad), peers(x, grad)))
-        found = device_medians(contenders, repeats)
+        result = device_medians(contenders, repeats)
         again = device_medians(contenders[:2], repeats)
         small = x[:1, :, :4, :4].contiguous()
         other = small.clone()
         tiny = dict(usable(itertools.chain(ours(small, other), peers(small, other))))
         tiny["copy_"] = lambda s=small, t=other: t.copy_(s)
-        rate = 2 * x.numel() * size / found["copy_"] / 1e6
+        rate = 2 * x.numel() * size / result["copy_"] / 1e6
         print(f"\n{x.numel() * size / 1e6:.0f} MB of {dtype}; copy_ moves {rate:.0f} GB/s")
-        for name, milliseconds in found.items():
+        for name, milliseconds in result.items():
             host = f"{host_microseconds(tiny[name], 50):6.0f} us" if name in tiny else ""
-            ratio = milliseconds / found["copy_"]
+            ratio = milliseconds / result["copy_"]
             second = f"  (again {again[name]:.3f})" if name in again else ""
             print(f"{name:42} {milliseconds:8.3f} ms {ratio:7.2f}x  host {host}{second}", flush=True)
 

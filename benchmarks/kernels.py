@@ -96,7 +96,7 @@ class Bench:
 
     def elementwise(self) -> Iterator[Contender]:
         """Steps on elements of any type, over rows of the tensor's bytes."""
-        for operation, read, made in (
+        for operation, read, result in (
             ("less", "float32", "bool"),
             ("where", "float32", "float32"),
             ("round", "float32", "float32"),
@@ -107,15 +107,15 @@ class Bench:
             ("max", "float64", "float64"),
             ("exp", "float64", "float64"),
         ):
-            yield f"{operation}, {read} to {made}", None, self._elementwise(operation, read, made)
+            yield f"{operation}, {read} to {result}", None, self._elementwise(operation, read, result)
 
-    def _elementwise(self, operation: str, read: str, made: str) -> Callable[[], object]:
+    def _elementwise(self, operation: str, read: str, result: str) -> Callable[[], object]:
         operands = numerics.ELEMENTWISE[operation].operands
         dtypes = ["bool" if operation == "where" and i == 0 else read for i in range(operands)]
         count = self.x_np.nbytes // 8
         values = self.x_np.ravel()[:count] * 100
         arrays = [(values > 0) if d == "bool" else values.astype(d) for d in dtypes]
-        made_array = np.empty(count, made)
+        made_array = np.empty(count, result)
         program = Program(self.threads)
         blocks = [*map(program.input, (x.nbytes for x in arrays)), program.output(made_array.nbytes)]
         views = [
@@ -162,12 +162,12 @@ def medians(contenders: list[Contender], repeats: int) -> dict[str, float]:
 
 def report(contenders: list[Contender], x: torch.Tensor, args: argparse.Namespace) -> None:
     """Time the contenders and print each as a multiple of the first, with what it is allowed to be."""
-    found = medians(contenders, args.repeats)
+    result = medians(contenders, args.repeats)
     print(f"{x.numel() * 4 / 1e6:.1f} MB float32, {args.threads} thread(s), copy_ = 1")
     for name, allowed, _ in contenders:
-        ratio = found[name] / found[contenders[0][0]]
+        ratio = result[name] / result[contenders[0][0]]
         note = "" if allowed is None else f"   at most {allowed} {'ok' if ratio <= allowed else 'MISSED'}"
-        print(f"{name:42} {found[name] * 1e3:8.2f} ms {ratio:7.2f}x{note}")
+        print(f"{name:42} {result[name] * 1e3:8.2f} ms {ratio:7.2f}x{note}")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cifar import BATCH, NETS, Augmented, Images, exported, log, shared_folder, top1
+from cifar import BATCH, NETS, Augmented, Images, export, log, shared_folder, top1
 from torch import nn
 
 import intact.torch
@@ -52,7 +52,7 @@ class Data:
         self.judge = self.held if options.held_only else Images(test, 10_000)
 
 
-def quantized(net: str, weights: Path, bits: int, images: Any) -> nn.Module:
+def quantize(net: str, weights: Path, bits: int, images: Any) -> nn.Module:
     """The network with its quantizers at `bits` and 8 bits, calibrated on `images` by "mse"."""
     model = NETS[net](weights, quantize=True)
     for name, quantizer in model.named_modules():
@@ -67,7 +67,7 @@ def run(net: str, weights: Path, bits: int, learn: str | None, data: Data, optio
     """One line of the table: the float reference, before and after training."""
     teacher = NETS[net](weights).to(memory_format=torch.channels_last)
     reference = top1(teacher, data.judge)
-    model = quantized(net, weights, bits, data.train.x[:512].split(BATCH))
+    model = quantize(net, weights, bits, data.train.x[:512].split(BATCH))
     started, label = time.process_time(), f"{net} W{bits}A{bits} {learn or 'weights only'}"
     if options.start == "reconstructed":
         images = data.train.x[:1024].split(BATCH)
@@ -105,11 +105,11 @@ def run(net: str, weights: Path, bits: int, learn: str | None, data: Data, optio
     line += f" {first:6.0f} {seconds:6.0f}"
     if options.export:
         model.to(memory_format=torch.contiguous_format)
-        line += "  " + exported(model, data.judge)
+        line += "  " + export(model, data.judge)
     return line
 
 
-def parsed(arguments: list[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -135,7 +135,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = parsed(arguments)
+    options = parse_arguments(arguments)
     shared = shared_folder("learned_ranges.py")
     if shared is None:
         return

@@ -49,19 +49,19 @@ def network(name: str, batches: int) -> tuple[Any, list[tuple[Any, ...]]]:
         ]
     from transformers_zoo.nets import ARCHITECTURES, Answers
 
-    (chosen,) = (one for one in ARCHITECTURES if one.name == name)
-    made = chosen.batches(batches, seed=1)
-    return Answers(chosen.built(), list(made[0])).eval(), [tuple(batch.values()) for batch in made]
+    (chosen,) = (item for item in ARCHITECTURES if item.name == name)
+    result = chosen.batches(batches, seed=1)
+    return Answers(chosen.built(), list(result[0])).eval(), [tuple(batch.values()) for batch in result]
 
 
-def clocked(work: Callable[[], Any]) -> tuple[float, Any]:
+def clock(work: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds of the processor, and what the work returned."""
     start = time.process_time()
-    made = work()
-    return time.process_time() - start, made
+    result = work()
+    return time.process_time() - start, result
 
 
-def measured(name: str, batches: int, repeat: int, profiled: str | None) -> dict[str, float]:
+def measure(name: str, batches: int, repeat: int, profiled: str | None) -> dict[str, float]:
     """One network, in this process."""
     import torch
 
@@ -79,10 +79,10 @@ def measured(name: str, batches: int, repeat: int, profiled: str | None) -> dict
         def clock(column: str, work: Callable[[], Any]) -> Any:
             if column == profiled:
                 profile.enable()
-            seconds, made = clocked(work)
+            seconds, result = clock(work)
             profile.disable()
             best[column] = min(seconds, best.get(column, seconds))
-            return made
+            return result
 
         with torch.no_grad():
             clock("forward", lambda: model(*calls[0]))
@@ -103,8 +103,8 @@ def apart(name: str, words: list[str]) -> dict[str, float] | None:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         return None
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def main() -> None:
@@ -119,8 +119,8 @@ def main() -> None:
     options = words.parse_args()
     without_torchvisions_library()
     if options.measure:
-        found = measured(options.measure, options.batches, options.repeat, options.profile)
-        print(json.dumps(found), flush=True)
+        result = measure(options.measure, options.batches, options.repeat, options.profile)
+        print(json.dumps(result), flush=True)
         return
     passed = ["--batches", str(options.batches), "--repeat", str(options.repeat)]
     passed += ["--profile", options.profile] if options.profile else []

@@ -72,14 +72,14 @@ def chain(layers: int, *, shaped: bool) -> onnx.ModelProto:
 
 def attention() -> onnx.ModelProto:
     """One attention with a causal mask."""
-    found = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{ATTENTION}')
+    result = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{ATTENTION}')
     weights = {
         "table": reals(50, 64), "positions": reals(64, 64), "wq": reals(64, 64), "wk": reals(64, 64),
         "zero": np.array(0), "one": np.array(1), "first": np.array([0]), "last": np.array([1]),
         "heads": np.array([4]), "depth": np.array([16]), "width": np.array([64]), "low": np.float32(-1e4),
     }  # fmt: skip
-    found.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items())
-    return found
+    result.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items())
+    return result
 
 
 def networks(files: list[Path]) -> Iterator[tuple[str, onnx.ModelProto]]:
@@ -96,13 +96,13 @@ def feeds(model: onnx.ModelProto, length: int) -> Feeds:
     held = {tensor.name for tensor in model.graph.initializer}
     inputs = [info for info in model.graph.input if info.name not in held]
     free = [d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim if d.dim_param]
-    found = {}
+    result = {}
     for info in inputs:
         kind = info.type.tensor_type
         sizes = {**dict.fromkeys(free, 1), free[-1]: length}
         shape = [sizes[d.dim_param] if d.dim_param else d.dim_value for d in kind.shape.dim]
-        found[info.name] = np.ones(shape, helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    return found
+        result[info.name] = np.ones(shape, helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return result
 
 
 def measure(run: Callable[[Feeds], object], model: onnx.ModelProto) -> tuple[float, float]:
@@ -112,9 +112,9 @@ def measure(run: Callable[[Feeds], object], model: onnx.ModelProto) -> tuple[flo
     for _ in range(2):
         times.append([])
         for length in LENGTHS:
-            given = feeds(model, length)
+            inputs = feeds(model, length)
             start = time.process_time()
-            run(given)
+            run(inputs)
             times[-1].append(1e3 * (time.process_time() - start))
     first, second = map(np.median, times)
     return float(first), float(second)
@@ -132,7 +132,7 @@ def main() -> None:
         settings.intra_op_num_threads = 1
         session = ort.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
         first, second = measure(engine.run, model)
-        theirs, again = measure(lambda given, session=session: session.run(None, given), model)
+        theirs, again = measure(lambda inputs, session=session: session.run(None, inputs), model)
         print(f"| {name} | {first:.2f} | {second:.2f} | {theirs:.2f} | {again:.2f} | {first / theirs:.1f} |")
 
 

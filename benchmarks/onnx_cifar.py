@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from cifar import EVALUATION_BATCH, NETS, Images
-from packed_images import packed_images
+from packed_images import read_packed_images
 
 from intact.graph import Session
 
@@ -45,7 +45,7 @@ def export(net: str, weights: Path, path: Path) -> None:
 def write_folder(packed: Path, first: int, count: int, folder: Path) -> None:
     """Images `first`, `first + 1`, ... of a packed file as PNG files: the same pixels."""
     folder.mkdir()
-    for i, image in enumerate(packed_images(packed, count, first), first):
+    for i, image in enumerate(read_packed_images(packed, count, first), first):
         image.save(folder / f"{i:05d}.png")
 
 
@@ -66,24 +66,24 @@ def answers(path: Path, test: Images, threads: int) -> np.ndarray:
     return np.concatenate([session.run({"image": x})["logits"].argmax(1) for x in batches])
 
 
-def explained(path: Path, profile: list[str], blocks: int) -> str:
+def explain(path: Path, profile: list[str], blocks: int) -> str:
     """One line on the layers: how many in int8 and fused how, and each that is in float."""
     _, text = command("explain", path, "--json", *profile)
     rows = json.loads(text)["layers"]
     fused = Counter(row["fused"] for row in rows if row["precision"] == "int8")
-    kept = [f"{row['layer']}: {row['reason']}" for row in rows if row["precision"] == "float"]
-    found = fused["Conv+Add+Relu"]
+    remaining = [f"{row['layer']}: {row['reason']}" for row in rows if row["precision"] == "float"]
+    result = fused["Conv+Add+Relu"]
     kinds = ", ".join(f"{count} {kind}" for kind, count in fused.most_common())
-    lines = [f"int8: {kinds}", *(f"float: {line}" for line in kept)]
-    lines.append(f"residual blocks as one Conv+Add+Relu: {found} of {blocks}{verdict(found == blocks)}")
+    lines = [f"int8: {kinds}", *(f"float: {line}" for line in remaining)]
+    lines.append(f"residual blocks as one Conv+Add+Relu: {result} of {blocks}{verdict(result == blocks)}")
     return "\n  ".join(lines)
 
 
-def checked(path: Path) -> str:
+def check(path: Path) -> str:
     status, text = command("check", path, "--target", "tensorrt", "--json", allowed=(0, 1))
-    found = json.loads(text)
-    counts = f"{found['errors']} errors, {found['warnings']} warnings"
-    lines = [f"{f['severity']} {f['node']} {f['rule']}: {f['message']}" for f in found["findings"]]
+    result = json.loads(text)
+    counts = f"{result['errors']} errors, {result['warnings']} warnings"
+    lines = [f"{f['severity']} {f['node']} {f['rule']}: {f['message']}" for f in result["findings"]]
     return "\n  ".join(
         [f"check --target tensorrt: exit status {status}, {counts}{verdict(not status)}", *lines]
     )
@@ -112,22 +112,22 @@ def measure(net: str, shared: Path, test: Images, options: argparse.Namespace, m
                 "quantize", plain, "--data", images, "-o", out, "--no-progress", "--json", *more
             )
             seconds = time.perf_counter() - start
-            said = json.loads(text)
+            output = json.loads(text)
             got = answers(out, test, options.threads)
             after = top1(got, test)
             met = verdict(abs(after - before) <= CLOSE or after > before)
             agree = 100 * float((got == reference).mean())
-            noise = ", ".join(f"{db:.1f} dB" for db in said["sqnr_db"].values())
+            noise = ", ".join(f"{db:.1f} dB" for db in output["sqnr_db"].values())
             print(
                 f"  set {number} ({options.images} images): int8 {after:.2f}% ({after - before:+.2f}){met}; "
                 f"{agree:.2f}% of answers as in float; SQNR {noise}; {seconds:.0f} s; "
                 f"{out.stat().st_size:,} bytes",
                 flush=True,
             )
-        print(f"  {explained(out, profile, BLOCKS[net])}")
+        print(f"  {explain(out, profile, BLOCKS[net])}")
         theirs = ["--profile", "tensorrt"]  # ours puts zero points where they help, which TensorRT refuses
         command("quantize", plain, "--data", images, "-o", out, "--no-progress", "--json", *theirs)
-        print(f"  {checked(out)}", flush=True)
+        print(f"  {check(out)}", flush=True)
 
 
 def top1(got: np.ndarray, test: Images) -> float:

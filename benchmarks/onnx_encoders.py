@@ -49,7 +49,7 @@ BATCH = 8
 
 def sentences() -> list[str]:
     """First sentences of SciPy's docstrings, each once, in an order that looks random and never changes."""
-    found = set()
+    result = set()
     for name in MODULES.split():
         module = importlib.import_module(f"scipy.{name}")
         for member in dir(module):
@@ -57,9 +57,9 @@ def sentences() -> list[str]:
             for paragraph in document.split("\n\n")[:2]:
                 line = re.split(r"(?<=[.])\s", " ".join(paragraph.split()))[0]
                 if re.fullmatch(r"[A-Z][^`{}\\>]{20,200}[.]", line):  # no signatures, no formulas
-                    found.add(line)
+                    result.add(line)
                     break
-    return sorted(found, key=lambda line: zlib.crc32(line.encode()))
+    return sorted(result, key=lambda line: zlib.crc32(line.encode()))
 
 
 class WordPiece:
@@ -77,7 +77,7 @@ class WordPiece:
         return [self._ids["[CLS]"], *ids[:254], self._ids["[SEP]"]]
 
     def _pieces(self, word: str) -> list[int]:
-        found, start = [], 0
+        result, start = [], 0
         while start < len(word):
             for end in range(len(word), start, -1):
                 piece = ("##" if start else "") + word[start:end]
@@ -85,9 +85,9 @@ class WordPiece:
                     break
             else:
                 return [self._ids["[UNK]"]]
-            found.append(self._ids[piece])
+            result.append(self._ids[piece])
             start = end
-        return found
+        return result
 
 
 class Block(nn.Module):
@@ -163,7 +163,7 @@ def minilm(package: Path, texts: Sequence[str], path: Path) -> list[Feeds]:
     for start in range(0, len(texts), BATCH):
         ids = [tokens(text) for text in texts[start : start + BATCH]]
         length = max(map(len, ids))
-        padded = np.array([one + [0] * (length - len(one)) for one in ids])
+        padded = np.array([item + [0] * (length - len(item)) for item in ids])
         batches.append({"input_ids": padded, "attention_mask": (padded != 0).astype(np.int64)})
     return batches
 
@@ -203,8 +203,8 @@ def bert(layers: int, length: int, texts: Sequence[str], path: Path) -> list[Fee
 def embeddings(path: Path, batches: Sequence[Feeds], threads: int) -> np.ndarray:
     """Embeddings of length 1, [N, D], in float64."""
     session = Session(path.read_bytes(), threads=threads)
-    found = np.concatenate([session.run(feeds)["sentence"] for feeds in batches]).astype(np.float64)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    result = np.concatenate([session.run(feeds)["sentence"] for feeds in batches]).astype(np.float64)
+    return result / np.linalg.norm(result, axis=1, keepdims=True)
 
 
 def compare(name: str, plain: Path, batches: list[Feeds], options: argparse.Namespace) -> None:
@@ -229,7 +229,10 @@ def compare(name: str, plain: Path, batches: list[Feeds], options: argparse.Name
     print(f"  mean cosine {cosine.mean():.5f} (least {cosine.min():.5f}){verdict(cosine.mean())}")
     print(f"  Spearman of {len(pairs[0]):,} pairs {order:.5f}{verdict(order)}")
     noise = ", ".join(f"{db:.1f} dB" for db in result.sqnr.values())
-    print(f"  SQNR on held runs {noise}; ranges by: {result.chosen}; biases corrected: {result.corrected}")
+    print(
+        f"  SQNR on hold-out samples {noise}; ranges by: {result.chosen}; "
+        f"biases corrected: {result.corrected}"
+    )
     for label, error in result.errors.items():
         print(f"    relative error {error:.2e} {label}")
     int8 = ", ".join(f"{n} {op}" for (precision, op), n in layers.most_common() if precision == "int8")
@@ -247,8 +250,8 @@ def package_folder(options: argparse.Namespace) -> Path | None:
     """The folder with the real encoder's weights; None where it is not installed."""
     if options.package is not None:
         return options.package / PACKAGE / "model"
-    found = importlib.util.find_spec(PACKAGE)
-    return Path(found.origin).parent / "model" if found is not None and found.origin else None
+    result = importlib.util.find_spec(PACKAGE)
+    return Path(result.origin).parent / "model" if result is not None and result.origin else None
 
 
 def main(arguments: list[str] | None = None) -> None:

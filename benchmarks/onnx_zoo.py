@@ -61,14 +61,14 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = []
+        remaining = []
         for level in self.down:
             x = level(x)
-            kept.append(x)
+            remaining.append(x)
             x = F.max_pool2d(x, 2)
         x = self.bottom(x)
         for up, merge in zip(self.up, self.merge, strict=True):
-            x = merge(torch.cat([kept.pop(), up(x)], 1))
+            x = merge(torch.cat([remaining.pop(), up(x)], 1))
         return self.head(x)
 
 
@@ -116,7 +116,7 @@ class Tagger(nn.Module):
         return self.tags(torch.relu(self.inner(self.lstm(self.words(words))[0])))
 
 
-def settled(model: nn.Module, side: int) -> nn.Module:
+def settle_batchnorm(model: nn.Module, side: int) -> nn.Module:
     """`model` in eval mode, its normalizations fitted to noise, so that activations keep a sane size."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -148,12 +148,12 @@ def mobilenetv2(path: Path) -> list[Feeds]:
 
 
 def unet(path: Path) -> list[Feeds]:
-    export(settled(UNet(), 64), torch.zeros(2, 3, 64, 64), path, ["mask"])
+    export(settle_batchnorm(UNet(), 64), torch.zeros(2, 3, 64, 64), path, ["mask"])
     return noise(2, 3, 64, 64)
 
 
 def detector(path: Path) -> list[Feeds]:
-    export(settled(Detector(), 128), torch.zeros(2, 3, 128, 128), path, ["boxes", "scores"])
+    export(settle_batchnorm(Detector(), 128), torch.zeros(2, 3, 128, 128), path, ["boxes", "scores"])
     model = onnx.load(path)
     for name, value in (("most", np.int64(20)), ("overlap", np.float32(0.5)), ("least", np.float32(0.5))):
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([value]), name))
@@ -161,8 +161,8 @@ def detector(path: Path) -> list[Feeds]:
         "NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["selected"], name="nms"
     )
     model.graph.node.append(suppress)
-    kept = onnx.helper.make_tensor_value_info("selected", onnx.TensorProto.INT64, ["kept", 3])
-    model.graph.output.append(kept)
+    remaining = onnx.helper.make_tensor_value_info("selected", onnx.TensorProto.INT64, ["kept", 3])
+    model.graph.output.append(remaining)
     onnx.save(model, path)
     return noise(1, 3, 128, 128)
 
@@ -211,7 +211,7 @@ Halved (v) => (u) { two = Constant <value = float {2}> ()  u = Div (v, two) }
 UNKNOWN = CUSTOM.split("<domain")[0].replace("own.Halved", "own.Secret")
 
 
-def written(text: str) -> Callable[[Path], list[Feeds]]:
+def write_model(text: str) -> Callable[[Path], list[Feeds]]:
     """Builds a model from its text, with two convolutions' weights."""
 
     def build(path: Path) -> list[Feeds]:
@@ -228,7 +228,8 @@ def written(text: str) -> Callable[[Path], list[Feeds]]:
 
 ZOO: dict[str, Callable[[Path], list[Feeds]]] = {
     "mobilenetv2": mobilenetv2, "unet": unet, "detector": detector, "lstm": lstm,
-    "control flow": written(FLOW), "other domains": written(CUSTOM), "unknown operator": written(UNKNOWN),
+    "control flow": write_model(FLOW), "other domains": write_model(CUSTOM),
+    "unknown operator": write_model(UNKNOWN),
 }  # fmt: skip
 
 
@@ -245,10 +246,10 @@ def show(name: str, path: Path, options: argparse.Namespace) -> None:
     seconds = time.perf_counter() - start
     out = path.with_suffix(".int8.onnx")
     result.save(out)
-    said = [Session(file.read_bytes(), threads=options.threads) for file in (path, out)]
+    text = [Session(file.read_bytes(), threads=options.threads) for file in (path, out)]
     print(f"\n{name}: {layers(result.explain(), options.reasons)}")
-    for output in said[0].outputs:
-        pairs = [[session.run(feeds)[output] for session in said] for feeds in batches[CALIBRATION:]]
+    for output in text[0].outputs:
+        pairs = [[session.run(feeds)[output] for session in text] for feeds in batches[CALIBRATION:]]
         print(f"  {output}: {closeness(pairs)}")
     size = f"{path.stat().st_size:,} -> {out.stat().st_size:,} bytes"
     flags = [flag for flag in ("equalized", "corrected") if getattr(result, flag)]
@@ -260,10 +261,10 @@ def show(name: str, path: Path, options: argparse.Namespace) -> None:
 def layers(rows: list[dict], most: int) -> str:
     """How many layers run in what, and the commonest reasons for float."""
     int8 = Counter(row["fused"] for row in rows if row["precision"] == "int8")
-    kept = Counter((row["op_type"], row["reason"]) for row in rows if row["precision"] == "float")
+    remaining = Counter((row["op_type"], row["reason"]) for row in rows if row["precision"] == "float")
     kinds = ", ".join(f"{count} {kind}" for kind, count in int8.most_common())
-    lines = [f"{int8.total()} layers in int8, {kept.total()} in float", f"int8: {kinds}"]
-    lines += [f"float: {count} {op}: {reason}" for (op, reason), count in kept.most_common(most)]
+    lines = [f"{int8.total()} layers in int8, {remaining.total()} in float", f"int8: {kinds}"]
+    lines += [f"float: {count} {op}: {reason}" for (op, reason), count in remaining.most_common(most)]
     return "\n  ".join(lines)
 
 

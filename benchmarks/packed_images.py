@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 
-def packed_images(path: Path, count: int, first: int = 0) -> list[Image.Image]:
+def read_packed_images(path: Path, count: int, first: int = 0) -> list[Image.Image]:
     """Images `first`, `first + 1`, ..., RGB."""
     with np.load(path) as packed:
         jpeg, offsets = packed["jpeg"], packed["offsets"]

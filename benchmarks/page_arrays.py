@@ -10,9 +10,9 @@ BOUND = re.compile(r"\\(begin|end)\{matrix\}")
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
 
-def shown(pages: list[Path]) -> list[list[float]]:
+def arrays_on_pages(pages: list[Path]) -> list[list[float]]:
     """The numbers of each outermost matrix."""
-    found = []
+    result = []
     for page in pages:
         text, depth, start = page.read_text(errors="replace"), 0, 0
         for bound in BOUND.finditer(text):
@@ -22,11 +22,11 @@ def shown(pages: list[Path]) -> list[list[float]]:
             else:
                 depth -= 1
                 if depth == 0:
-                    found.append(_numbers(BOUND.sub(" ", text[start : bound.start()])))
-    return found
+                    result.append(_numbers(BOUND.sub(" ", text[start : bound.start()])))
+    return result
 
 
-def printed(output: str) -> Iterator[list[float]]:
+def arrays_in_output(output: str) -> Iterator[list[float]]:
     """The numbers of each array in brackets that has more than one."""
     depth, text = 0, ""
     for character in output:

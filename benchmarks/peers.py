@@ -18,10 +18,10 @@ def in_turns(engine: Any, session: Any, feeds: Feeds, rounds: int) -> tuple[floa
     for _ in range(rounds):
         begin = time.perf_counter()
         engine.run(feeds)
-        between = time.perf_counter()
+        middle = time.perf_counter()
         session.run(None, feeds)
-        theirs.append(time.perf_counter() - between)
-        ours.append(between - begin)
+        theirs.append(time.perf_counter() - middle)
+        ours.append(middle - begin)
     return min(ours), min(theirs)
 
 

@@ -55,12 +55,12 @@ def numbers(dtype: str, *shape: int) -> np.ndarray:
     return RNG.integers(-100, 100, shape).astype(dtype)
 
 
-def case(what: str, op: str, feeds: dict[str, np.ndarray], outputs: dict[str, str], **said: Any) -> Case:
+def case(what: str, op: str, feeds: dict[str, np.ndarray], outputs: dict[str, str], **output: Any) -> Case:
     def info(name: str, dtype: str, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
     graph = helper.make_graph(
-        [helper.make_node(op, [*feeds], [*outputs], **said)], op,
+        [helper.make_node(op, [*feeds], [*outputs], **output)], op,
         [info(name, x.dtype.name, x.shape) for name, x in feeds.items() if name != "k"],
         [info(name, dtype, None) for name, dtype in outputs.items()],
         [onnx.numpy_helper.from_array(x, name) for name, x in feeds.items() if name == "k"],
@@ -91,14 +91,14 @@ def cases() -> Iterator[Case]:
             what = f"{list(shape)} {dtype}, {count} of axis {axis}"
             yield case(what, "Gather", feeds, {"y": dtype}, axis=axis)
     for shape, axis, count in ELEMENTS:
-        made = (*shape[:axis], count, *shape[axis + 1 :])
+        result = (*shape[:axis], count, *shape[axis + 1 :])
         index = np.argsort(RNG.random(shape), axis=axis).take(np.arange(count), axis=axis)
         feeds, what = (
             {"x": numbers("float32", *shape), "index": index},
             f"{list(shape)}, {count} of axis {axis}",
         )
         yield case(what, "GatherElements", feeds, {"y": "float32"}, axis=axis)
-        feeds = {**feeds, "updates": numbers("float32", *made)}
+        feeds = {**feeds, "updates": numbers("float32", *result)}
         yield case(what, "ScatterElements", feeds, {"y": "float32"}, axis=axis)
 
 
@@ -110,14 +110,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="operators whose name begins so")
     options = parser.parse_args()
-    wanted = ort.SessionOptions()
-    wanted.intra_op_num_threads = options.threads
+    expected = ort.SessionOptions()
+    expected.intra_op_num_threads = options.threads
     print(f"{'us: INTact':>11} {'its steps':>10} {'ORT':>9} {'INTact/ORT':>11}")
     for what, model, feeds in cases():
         if not what.startswith(options.only):
             continue
         engine = intact.compile(model, threads=options.threads)
-        session = ort.InferenceSession(model.SerializeToString(), wanted)
+        session = ort.InferenceSession(model.SerializeToString(), expected)
         mine, other = in_turns(engine, session, feeds, options.rounds)
         steps = []
         for _ in range(max(1, options.rounds // 10)):

@@ -34,7 +34,7 @@ from promise_nets import FAMILIES
 Row = dict[str, Any]
 
 
-def measured(name: str, family: str, folder: Path) -> Row:
+def measure(name: str, family: str, folder: Path) -> Row:
     """One network, in this process."""
     import torch
     from promise_nets import networks
@@ -47,26 +47,26 @@ def measured(name: str, family: str, folder: Path) -> Row:
     from intact.torch.models.running import Runner
 
     torch.set_num_threads(1)
-    (chosen,) = (one for one in networks(family) if one.name == name)
+    (chosen,) = (network for network in networks(family) if network.name == name)
     module, calls = chosen.make()
     result = intact.quantize(module, [(call,) for call in calls[:-1]], progress=False)
     file = folder / "model.onnx"
     export(result.model, calls[-1], file, verify=False, dynamic_batch=False)
     engine, model = intact.compile(file, threads=1, deterministic=True), graph.load(file)
     feeds = {port.name: x.numpy() for port, x in zip(engine.inputs, calls[-1], strict=True)}
-    runner = Runner(result.model, graph.read_named_pairs(model))
-    found = compare(model, engine, [feeds], module=runner)
+    runner = Runner(result.model, graph.tagged_pairs(model))
+    results = compare(model, engine, [feeds], module=runner)
     plan = engine.plan_for({key: x.shape for key, x in feeds.items()}, feeds)
-    first = found.first("module")
-    left = next((t for t in found.tensors if t.file.differing), None)
+    first = results.first("module")
+    left = next((t for t in results.tensors if t.file.differing), None)
     return {
         "outputs": {
             side: {"compared": d.compared, "differing": d.differing, "dB": d.decibels}
-            for side, d in found.outputs.items()
+            for side, d in results.outputs.items()
         },
-        "answers": {side: (c.differing, c.compared) for side, c in found.answers.items()},
-        "codes": {side: vars(found.total(side)) for side in ("engine", "file", "module", "export")},
-        "exact": found.exact, "unmatched": found.unmatched,
+        "answers": {side: (c.differing, c.compared) for side, c in results.answers.items()},
+        "codes": {side: vars(results.total(side)) for side in ("engine", "file", "module", "export")},
+        "exact": results.exact, "unmatched": results.unmatched,
         "parts": [step.name for step in plan.steps if isinstance(step, FallbackSubgraph)],
         "first": None if first is None else f"{first.quantizer} ({first.tensor} of {first.layer}): "
         f"{first.module.differing:,} of {first.module.compared:,} by at most {first.module.largest:.0f}",
@@ -105,8 +105,8 @@ def apart(name: str, family: str, seconds: float) -> Row:
         if done.returncode == 0 and lines:
             row: Row = json.loads(lines[-1])
         else:
-            said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-            row = {"error": said[-1][:300]}
+            output = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            row = {"error": output[-1][:300]}
     except subprocess.TimeoutExpired:
         row = {"error": f"more than {seconds:.0f} s"}
     return {"name": name, "family": family, "seconds": time.perf_counter() - start} | row
@@ -166,7 +166,7 @@ def main() -> None:
     without_torchvisions_library()
     if options.measure:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measured(options.measure, options.family, Path(folder))), flush=True)
+            print(json.dumps(measure(options.measure, options.family, Path(folder))), flush=True)
         return
     from promise_nets import networks
 
@@ -179,10 +179,10 @@ def main() -> None:
         except ImportError as error:
             print(f"{family}: {error}", flush=True)
             continue
-        for one in chosen:
-            if options.only and one.name not in options.only.split(","):
+        for item in chosen:
+            if options.only and item.name not in options.only.split(","):
                 continue
-            rows.append(apart(one.name, family, options.limit))
+            rows.append(apart(item.name, family, options.limit))
             print(line(rows[-1]), flush=True)
             if options.out is not None:
                 with options.out.open("a") as file:

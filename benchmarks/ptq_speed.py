@@ -179,10 +179,10 @@ def main() -> None:
     if args.tool:
         if args.zoo:
             (name,) = args.networks
-            found = measure_network(args.tool, name, args.zoo, args.inputs, args.folder)
+            result = measure_network(args.tool, name, args.zoo, args.inputs, args.folder)
         else:
-            found = measure(args.tool, args.model, args.batches, args.folder)
-        print(json.dumps(found))
+            result = measure(args.tool, args.model, args.batches, args.folder)
+        print(json.dumps(result))
         return
     if args.zoo:
         compare_networks(args)
@@ -197,9 +197,9 @@ def main() -> None:
             for tool in args.tools:
                 python = sys.executable if tool == "intact" else args.peer_python
                 words = ("--model", model, "--batches", args.batches)
-                if (found := in_own_process(python, tool, folder, *words)) is not None:
-                    runs[tool].append(found)
-        report({tool: found for tool, found in runs.items() if found})
+                if (result := in_own_process(python, tool, folder, *words)) is not None:
+                    runs[tool].append(result)
+        report({tool: run for tool, run in runs.items() if run})
 
 
 def compare_networks(args: argparse.Namespace) -> None:
@@ -217,14 +217,14 @@ def compare_networks(args: argparse.Namespace) -> None:
                 if run is not None:
                     best[tool] = {key: min(run[key], best.get(tool, run)[key]) for key in run}
         cells = "".join(
-            f"{one['cpu']:>10.2f}{one['seconds']:>8.2f}{one['mb']:>6.0f}"
-            if (one := best.get(tool))
+            f"{item['cpu']:>10.2f}{item['seconds']:>8.2f}{item['mb']:>6.0f}"
+            if (item := best.get(tool))
             else f"{'-':>24}"
             for tool in ZOO_TOOLS
         )
-        others = [f"{best['intact']['cpu'] / best[tool]['cpu']:.2f} ({tool})"
+        rest = [f"{best['intact']['cpu'] / best[tool]['cpu']:.2f} ({tool})"
                   for tool in ("static", "prepared") if {tool, "intact"} <= best.keys()]  # fmt: skip
-        print(f"{name:<24}{cells}    {', '.join(others)}", flush=True)
+        print(f"{name:<24}{cells}    {', '.join(rest)}", flush=True)
         if {"prepared", "intact"} <= best.keys():
             ratios.append(best["intact"]["cpu"] / best["prepared"]["cpu"])
     if ratios:
@@ -232,7 +232,9 @@ def compare_networks(args: argparse.Namespace) -> None:
 
 
 def report(runs: dict[str, list[dict[str, float]]]) -> None:
-    best = {tool: {key: min(run[key] for run in found) for key in found[0]} for tool, found in runs.items()}
+    best = {
+        tool: {key: min(run[key] for run in result) for key in result[0]} for tool, result in runs.items()
+    }
     print(f"{'tool':<12} {'seconds':>8} {'peak MB':>8} {'file MB':>8}")
     for tool, figures in best.items():
         print(f"{tool:<12} {figures['seconds']:>8.1f} {figures['mb']:>8.0f} {figures['file_mb']:>8.1f}")

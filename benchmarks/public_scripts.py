@@ -19,8 +19,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from page_arrays import printed as arrays_in
-from page_arrays import shown
+from page_arrays import arrays_in_output as arrays_in
+from page_arrays import arrays_on_pages
 
 CASE = re.compile(r"=+ Start \[(.*)")
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b|-inf\b")
@@ -56,9 +56,11 @@ class Outcome:
 
 def scripts_in(folder: Path, match: str) -> list[Path]:
     """The Python files that import `tensorrt`."""
-    found = (p for p in sorted(folder.rglob("*.py")) if match in str(p))
+    scripts = (p for p in sorted(folder.rglob("*.py")) if match in str(p))
     return [
-        p for p in found if re.search(r"^\s*(import|from) tensorrt\w*\b", p.read_text(errors="replace"), re.M)
+        p
+        for p in scripts
+        if re.search(r"^\s*(import|from) tensorrt\w*\b", p.read_text(errors="replace"), re.M)
     ]
 
 
@@ -101,25 +103,25 @@ def cases_of(text: str) -> dict[str, list[str]]:
     return cases
 
 
-def agree(wanted: list[str], got: list[str]) -> bool:
+def agree(expected: list[str], got: list[str]) -> bool:
     """Whether the words are the same, and the numbers close."""
-    a, b = " ".join(wanted), " ".join(got)
+    a, b = " ".join(expected), " ".join(got)
     words = [re.sub(r"[\[\]\s,.]+", " ", NUMBER.sub("#", text)).strip() for text in (a, b)]
     numbers = [[float(n) for n in NUMBER.findall(text)] for text in (a, b)]
     return words[0] == words[1] and close(*numbers)
 
 
-def close(wanted: list[float], got: list[float]) -> bool:
+def close(expected: list[float], got: list[float]) -> bool:
     """Whether there are as many numbers, each within the tolerance."""
-    return len(wanted) == len(got) and all(
+    return len(expected) == len(got) and all(
         x == y or (x != x and y != y) or abs(x - y) <= TOLERANCE * max(1.0, abs(x))
-        for x, y in zip(wanted, got, strict=True)
+        for x, y in zip(expected, got, strict=True)
     )
 
 
 def on_page(script: Path, output: str) -> bool | None:
     """Whether a printed array is on the page beside a script; None where the page shows none."""
-    matrices = shown(sorted(script.parent.glob("*.md")))
+    matrices = arrays_on_pages(sorted(script.parent.glob("*.md")))
     if not matrices:
         return None
     return any(close(matrix, array) for array in arrays_in(output) for matrix in matrices)
@@ -130,13 +132,13 @@ def log_of(script: Path) -> Path:
     return script.with_name(f"log-{script.name}.log")
 
 
-def compared(script: Path, printed: str) -> dict[str, bool]:
+def compare(script: Path, printed: str) -> dict[str, bool]:
     """By case of the log beside a script: whether `printed` agrees."""
     log = log_of(script)
     if not log.is_file():
         return {}
-    wanted, got = cases_of(log.read_text(errors="replace")), cases_of(printed)
-    return {title: title in got and agree(lines, got[title]) for title, lines in wanted.items()}
+    expected, got = cases_of(log.read_text(errors="replace")), cases_of(printed)
+    return {title: title in got and agree(lines, got[title]) for title, lines in expected.items()}
 
 
 def main() -> None:
@@ -149,19 +151,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="limit for one script")
     parser.add_argument("--path", action="append", default=[], help="folders for PYTHONPATH")
     parser.add_argument("--print", action="store_true", help="print what each script printed, too")
-    asked = parser.parse_args()
-    folder = asked.folder.resolve()
+    requested = parser.parse_args()
+    folder = requested.folder.resolve()
     outcomes = []
-    for script in scripts_in(folder, asked.match):
-        outcome, printed = run(script, folder, asked.dialect, asked.seconds, asked.path)
-        if asked.recorded:
-            outcome.cases = compared(script, printed)
+    for script in scripts_in(folder, requested.match):
+        outcome, printed = run(script, folder, requested.dialect, requested.seconds, requested.path)
+        if requested.recorded:
+            outcome.cases = compare(script, printed)
             if outcome.state in ("ran", "silent") and not all(outcome.cases.values()):
-                again = run(script, folder, asked.dialect, asked.seconds, asked.path, log_of(script))[1]
-                found = compared(script, again)
-                outcome.fed = [case for case, ok in outcome.cases.items() if not ok and found[case]]
+                again = run(
+                    script, folder, requested.dialect, requested.seconds, requested.path, log_of(script)
+                )[1]
+                result = compare(script, again)
+                outcome.fed = [case for case, ok in outcome.cases.items() if not ok and result[case]]
                 outcome.cases.update(dict.fromkeys(outcome.fed, True))
-        if asked.pages and outcome.state == "ran":
+        if requested.pages and outcome.state == "ran":
             outcome.page = on_page(script, printed)
         outcomes.append(outcome)
         cases = f" {sum(outcome.cases.values())}/{len(outcome.cases)}" if outcome.cases else ""
@@ -169,15 +173,15 @@ def main() -> None:
         print(f"{outcome.state:7}{cases:7} {outcome.script}  {outcome.last[:200]}{wrong}", flush=True)
         if outcome.page is False:
             print("        no array that it printed is on its page")
-        if asked.print:
+        if requested.print:
             print(printed)
     counts = {s: sum(o.state == s for o in outcomes) for s in ("ran", "silent", "failed", "late")}
     print(f"{len(outcomes)} scripts: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
-    if asked.recorded:
+    if requested.recorded:
         right = [ok for o in outcomes for ok in o.cases.values()]
         fed = sum(len(o.fed) for o in outcomes)
         print(f"{len(right)} recorded cases: {sum(right)} as recorded, {fed} of them on the log's inputs")
-    if asked.pages:
+    if requested.pages:
         looked = [o.page for o in outcomes if o.page is not None]
         print(f"{len(looked)} ran beside pages with matrices: {sum(looked)} printed one of those")
 

@@ -56,9 +56,9 @@ def time_steps(rounds: int) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 2):
         for name, step in steps.items():
-            taken = step()
+            chosen = step()
             if number >= 2:  # the first two warm up
-                seconds[name].append(taken)
+                seconds[name].append(chosen)
     ratios = [q / f for q, f in zip(seconds["QAT"], seconds["float"], strict=True)]
     for name, values in seconds.items():
         print(f"{name:6s} {1e3 * median(values):8.1f} ms")

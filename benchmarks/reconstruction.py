@@ -28,7 +28,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from cifar import BATCH, Images, exported, log, shared_folder, top1
+from cifar import BATCH, Images, export, log, shared_folder, top1
 from cifar import NETS as RESNETS
 from small_models.networks import has_weights, load
 from torch import nn
@@ -45,14 +45,14 @@ OPSET = 21
 """The first one with a type of 4 bits."""
 
 
-def trained(net: str, models: Path) -> nn.Module:
+def load_trained(net: str, models: Path) -> nn.Module:
     """The float network in eval mode; `models` holds the weights of the ResNets."""
     return RESNETS[net](models / f"cifar10_{net}.safetensors") if net in RESNETS else load(net)
 
 
-def quantized(net: str, models: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
+def quantize(net: str, models: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
     """The network quantized by graph mode to `bits` of weights and activations, its ranges by `method`."""
-    model = trained(net, models)
+    model = load_trained(net, models)
     formats = {"weights": f"int{bits[0]}", "activations": f"uint{bits[1]}"}
     model = intact.torch.quantize(model, example=images[0][:1], **formats).model
     for name, quantizer in model.named_modules():
@@ -64,12 +64,12 @@ def quantized(net: str, models: Path, bits: tuple[int, int], method: str, images
 
 def run(net: str, models: Path, bits: tuple[int, int], images: Any, options: Any) -> dict[str, Any]:
     """Method -> top-1 and seconds of every seed, and the last model."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for method in options.methods:
         learned = method in ("adaround", "brecq")
         scores, label = [], f"{net} W{bits[0]}A{bits[1]} {method}"
         for seed in options.seeds if learned else options.seeds[:1]:
-            model = quantized(net, models, bits, "mse" if learned else method, images)
+            model = quantize(net, models, bits, "mse" if learned else method, images)
             clock, cores = time.perf_counter(), time.process_time()
             if learned:
                 report = intact.torch.reconstruct(
@@ -80,11 +80,11 @@ def run(net: str, models: Path, bits: tuple[int, int], images: Any, options: Any
             spent = time.perf_counter() - clock, time.process_time() - cores
             scores.append((top1(model, options.test), *spent))
             log(f"{label} seed {seed}: {scores[-1][0]:.2f}, {spent[1]:.0f} s of cores")
-        found[method] = scores, model
-    return found
+        result[method] = scores, model
+    return result
 
 
-def parsed(arguments: list[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -103,7 +103,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = parsed(arguments)
+    options = parse_arguments(arguments)
     shared = shared_folder("reconstruction.py")
     if shared is None:
         return
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{'':26s} {'float':>6s} {'top-1':>7s} {'delta':>6s} {'s':>6s} {'cores s':>8s}", flush=True)
     models = shared / "models"
     for net in (net for net in options.model if net in RESNETS or has_weights(net)):
-        reference = top1(trained(net, models), test)
+        reference = top1(load_trained(net, models), test)
         for text in options.bits:
             bits = tuple(map(int, text.split(",")))
             for method, (scores, model) in run(net, models, bits, images, options).items():
@@ -121,9 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
                 label = f"{net} W{bits[0]}A{bits[1]} {method}"
                 line = f"{label:26s} {reference:6.2f} {score:7.2f} {score - reference:+6.2f}"
                 line += f" {clock:6.0f} {cores:8.0f}"
-                print(
-                    line + ("  " + exported(model, test, opset=OPSET) if options.export else ""), flush=True
-                )
+                print(line + ("  " + export(model, test, opset=OPSET) if options.export else ""), flush=True)
 
 
 if __name__ == "__main__":

@@ -164,13 +164,13 @@ def run_and_record(name: str, topic: str, title: str, words: list[str]) -> None:
     result = {
         "topic": topic, "title": title, "command": shlex.join(["python", *words]),
         "machine": f"{processor()}, {os.cpu_count()} processors",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "versions": installed_versions(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "versions": versions_here(),
         "columns": [], "rows": [], "notes": [], "printed": done.stdout.rstrip().splitlines(),
     }  # fmt: skip
     write_result(RESULTS / f"{name}.json", result)
 
 
-def installed_versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     versions = {}
     for package in PACKAGES:
         try:
@@ -186,7 +186,7 @@ def write_result(path: Path, result: Result) -> None:
     for name, value in result.items():
         text = json.dumps(value, ensure_ascii=False)
         if name in ("rows", "notes", "printed") and value:
-            inner = ",\n    ".join(json.dumps(one, ensure_ascii=False) for one in value)
+            inner = ",\n    ".join(json.dumps(item, ensure_ascii=False) for item in value)
             text = f"[\n    {inner}\n  ]"
         fields.append(f"  {json.dumps(name)}: {text}")
     path.write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
@@ -207,15 +207,15 @@ def main() -> int:
             parser.error("--record needs --topic, --title and, behind --, a script")
         run_and_record(args.record, args.topic, args.title, args.script)
     results = load_results()
-    wanted = {
+    expected = {
         PAGE: render_page(results),
         README: render_readme(README.read_text(encoding="utf-8"), results),
     }
-    changed = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
+    changed = [path for path, text in expected.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
         print(f"{path.relative_to(ROOT)} {'differs' if args.check else 'written'}")
         if not args.check:
-            path.write_text(wanted[path], encoding="utf-8")
+            path.write_text(expected[path], encoding="utf-8")
     return 1 if args.check and changed else 0
 
 

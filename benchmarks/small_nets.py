@@ -99,8 +99,8 @@ def ours(task: Task, plain: Path, folder: Path) -> Iterator[Row]:
     batches = task.calibration.split(BATCH)
     result = intact.quantize(plain, [{"x": batch.numpy()} for batch in batches], progress=False)
     result.save(folder / "ours.onnx")
-    kept = [row for row in result.explain() if row["precision"] == "float"]
-    print("\n".join(f"  float: {row['layer']}: {row['reason']}" for row in kept), flush=True)
+    rows = [row for row in result.explain() if row["precision"] == "float"]
+    print("\n".join(f"  float: {row['layer']}: {row['reason']}" for row in rows), flush=True)
     yield "intact, file", by_engine(folder / "ours.onnx")
     module = intact.torch.quantize(task.model, batches, progress=False).model
     yield "intact, graph mode", by_module(module)
@@ -123,8 +123,8 @@ def measure(task: Task, options: argparse.Namespace) -> None:
         folder = Path(temporary)
         plain = folder / "float.onnx"
         export(task.model, task.calibration[:2], plain)
-        wanted = task.outputs(by_onnxruntime(plain))
-        reference = task.metric(wanted)
+        expected = task.outputs(by_onnxruntime(plain))
+        reference = task.metric(expected)
         print(f"{task.name:10s} {'float':24s} {reference:7.2f}", flush=True)
         for kind in (ours, peers) if options.peers else (ours,):
             for label, run in kind(task, plain, folder):
@@ -133,8 +133,8 @@ def measure(task: Task, options: argparse.Namespace) -> None:
                 line = f"{task.name:10s} {label:24s} {score:7.2f} {score - reference:+6.2f}"
                 line += f" {100 * (score / reference - 1):+6.2f}%"
                 if task.name == "detector":
-                    sure = wanted[:, 4:].max(1, keepdims=True) > 0.3
-                    distance = np.abs(got[:, :4] - wanted[:, :4])[np.repeat(sure, 4, 1)]
+                    sure = expected[:, 4:].max(1, keepdims=True) > 0.3
+                    distance = np.abs(got[:, :4] - expected[:, :4])[np.repeat(sure, 4, 1)]
                     line += f"  boxes {distance.mean():.2f} pixels off"
                 print(line, flush=True)
 

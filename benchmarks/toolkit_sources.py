@@ -52,13 +52,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="with one checkout for each source")
     parser.add_argument("--only", nargs="*", default=[""], help="sources whose names hold one of these")
     parser.add_argument("--path", action="append", default=[], help="folders for PYTHONPATH")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     outcomes = []
     for name in SOURCES:
-        if any(part in name for part in asked.only):
-            ok, said = run(name, asked.folder.resolve(), [str(Path(p).resolve()) for p in asked.path])
+        if any(part in name for part in requested.only):
+            ok, output = run(
+                name, requested.folder.resolve(), [str(Path(p).resolve()) for p in requested.path]
+            )
             outcomes.append(ok)
-            print(f"{name:<22} {'ran' if ok else 'FAILED':<7} {said}", flush=True)
+            print(f"{name:<22} {'ran' if ok else 'FAILED':<7} {output}", flush=True)
     print(f"{len(outcomes)} sources: {sum(outcomes)} ran")
 
 

@@ -40,7 +40,7 @@ def run(folder: Path, tests: Path, original: bool) -> tuple[Counter[str], list[s
     return counts, failed
 
 
-def shown(counts: Counter[str]) -> str:
+def show(counts: Counter[str]) -> str:
     return f"{counts['passed']:>8}{counts['failed'] + counts['error']:>8}{counts['skipped']:>9}"
 
 
@@ -65,8 +65,8 @@ def main() -> None:
         (ours, failed), (theirs, _) = run(folder, tests, False), run(folder, tests, True)
         totals = [totals[0] + ours, totals[1] + theirs]
         names += failed
-        print(f"{tests.name:<34}{shown(ours)}{shown(theirs)}", flush=True)
-    print(f"{'all':<34}{shown(totals[0])}{shown(totals[1])}\n\nfailed with intact:")
+        print(f"{tests.name:<34}{show(ours)}{show(theirs)}", flush=True)
+    print(f"{'all':<34}{show(totals[0])}{show(totals[1])}\n\nfailed with intact:")
     print("\n".join(f"  {name}" for name in names) or "  nothing")
 
 

@@ -85,15 +85,15 @@ def classes(serialized: bytes, images: np.ndarray) -> np.ndarray:
     """The answers of the engine, through addresses of bindings."""
     engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(serialized)
     context = engine.create_execution_context()
-    found = []
+    result = []
     for start in range(0, len(images), 500):
         batch = np.ascontiguousarray(images[start : start + 500])
         context.set_binding_shape(0, batch.shape)
         logits = np.empty(context.get_binding_shape(1), trt.nptype(engine.get_binding_dtype(1)))
         if not context.execute_v2([batch.ctypes.data, logits.ctypes.data]):
             raise SystemExit("a run failed")
-        found.append(logits.argmax(1))
-    return np.concatenate(found)
+        result.append(logits.argmax(1))
+    return np.concatenate(result)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -118,10 +118,10 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{options.model}: float {before:.2f}%")
         best = -100.0
         for kind in CALIBRATORS:
-            one = calibrator(kind, train, None)
-            serialized, times = build(onnx, one, b"")
+            item = calibrator(kind, train, None)
+            serialized, times = build(onnx, item, b"")
             after = top1(classes(serialized, test.x.numpy()), test)
-            again = calibrator(kind, train[:0], one.written)
+            again = calibrator(kind, train[:0], item.written)
             same = build(onnx, again, times)[0] == serialized
             best = max(best, after - before)
             limit = 0.3 if kind is trt.IInt8EntropyCalibrator2 else 100.0

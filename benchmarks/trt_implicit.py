@@ -46,7 +46,7 @@ class Noise(trt.IInt8MinMaxCalibrator):
         self.cache = bytes(cache)
 
 
-def chosen(onnx: Path, threads: int) -> tuple[Engine, TrtCache, dict[str, np.ndarray]]:
+def build_engine(onnx: Path, threads: int) -> tuple[Engine, TrtCache, dict[str, np.ndarray]]:
     """The builder's engine, the ranges behind it, and an input."""
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
@@ -80,7 +80,7 @@ def main() -> None:
             onnx = folder / f"{net}.onnx"
             if not onnx.exists():
                 engine_files.export(net, onnx)
-            choice, cache, feeds = chosen(onnx, args.threads)
+            choice, cache, feeds = build_engine(onnx, args.threads)
             plans = {"all int8": quantize_from_cache(onnx, cache).result.model, "all float": onnx}
             engines = {name: Engine(lower(model), threads=args.threads) for name, model in plans.items()}
             engines = {"chosen": choice, **engines}

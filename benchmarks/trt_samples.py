@@ -113,11 +113,11 @@ def run(sample: Sample, root: Path, data: Path, paths: list[str], seconds: float
     if done.returncode or errors:
         return "failed", last
     if not sample.wanted:
-        return judged(Path(arguments[1]), Path(arguments[3]))
+        return judge(Path(arguments[1]), Path(arguments[3]))
     return ("right" if re.search(sample.wanted, done.stdout + done.stderr) else "wrong"), last
 
 
-def judged(model: Path, engine: Path) -> tuple[str, str]:
+def judge(model: Path, engine: Path) -> tuple[str, str]:
     """Whether an engine's outputs are those of ONNX Runtime, and how near the worst of them is."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     built = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(engine.read_bytes())
@@ -125,14 +125,14 @@ def judged(model: Path, engine: Path) -> tuple[str, str]:
     for port in session.get_inputs():
         sizes = [n if isinstance(n, int) else 128 for n in port.shape]
         feeds[port.name] = random.uniform(0, 255, sizes).astype(np.float32)
-    made, worst = built.engine.run(feeds), float("inf")
-    for port, wanted in zip(session.get_outputs(), session.run(None, feeds), strict=True):
-        got = made[port.name]
-        if got.shape != wanted.shape or got.dtype != wanted.dtype:
-            return "wrong", f"{port.name}: {got.dtype} {got.shape}, wanted {wanted.dtype} {wanted.shape}"
-        if wanted.dtype == np.float32:
-            noise = max(float(np.mean((got - wanted) ** 2)), 1e-30)
-            worst = min(worst, 10 * float(np.log10(max(float(np.mean(wanted**2)), 1e-30) / noise)))
+    result, worst = built.engine.run(feeds), float("inf")
+    for port, expected in zip(session.get_outputs(), session.run(None, feeds), strict=True):
+        got = result[port.name]
+        if got.shape != expected.shape or got.dtype != expected.dtype:
+            return "wrong", f"{port.name}: {got.dtype} {got.shape}, wanted {expected.dtype} {expected.shape}"
+        if expected.dtype == np.float32:
+            noise = max(float(np.mean((got - expected) ** 2)), 1e-30)
+            worst = min(worst, 10 * float(np.log10(max(float(np.mean(expected**2)), 1e-30) / noise)))
     return ("right" if worst >= LEAST_DB else "wrong"), f"{worst:.0f} dB to ONNX Runtime"
 
 
@@ -143,24 +143,24 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only scripts with this text")
     parser.add_argument("--path", action="append", default=[], help="folders for PYTHONPATH")
     parser.add_argument("--seconds", type=float, default=300.0, help="limit for one script")
-    asked = parser.parse_args()
-    roots = {NEW: asked.new.resolve(), OLD: asked.old.resolve()}
+    requested = parser.parse_args()
+    roots = {NEW: requested.new.resolve(), OLD: requested.old.resolve()}
     counts: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        made, data = Path(folder), Path(folder) / "data"
+        result, data = Path(folder), Path(folder) / "data"
         subprocess.run([sys.executable, str(HERE / "samples" / "models.py"), str(data)], check=True)
         for dialect, root in roots.items():
-            shutil.copytree(root / "samples", made / dialect / "samples")
+            shutil.copytree(root / "samples", result / dialect / "samples")
             for sample in {s.script: s for s in SAMPLES if s.dialect == dialect}.values():
                 beside = data / "beside" / Path(sample.script).parent.name
                 if beside.is_dir():
                     shutil.copytree(
-                        beside, made / dialect / "samples" / "python" / Path(sample.script).parent,
+                        beside, result / dialect / "samples" / "python" / Path(sample.script).parent,
                         dirs_exist_ok=True,
                     )  # fmt: skip
         for sample in SAMPLES:
-            if asked.only in sample.script:
-                state, last = run(sample, made / sample.dialect, data, asked.path, asked.seconds)
+            if requested.only in sample.script:
+                state, last = run(sample, result / sample.dialect, data, requested.path, requested.seconds)
                 counts[state] = counts.get(state, 0) + 1
                 print(f"{state:<11}{sample.dialect:<6}{sample.script}  {last[:150]}", flush=True)
     print(f"{sum(counts.values())} samples: " + ", ".join(f"{n} {state}" for state, n in counts.items()))

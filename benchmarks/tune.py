@@ -93,13 +93,13 @@ def encoder_case(package: Path, folder: Path) -> Case:
     want = [engine.run(feeds)["sentence"] for feeds in test]
 
     def cosine(engine: Engine) -> float:
-        found = [engine.run(x)["sentence"] for x in test]
+        runs = [engine.run(x)["sentence"] for x in test]
         rows = [(a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-                for a, b in zip(found, want, strict=True)]  # fmt: skip
+                for a, b in zip(runs, want, strict=True)]  # fmt: skip
         return 100 * float(np.concatenate(rows).mean())
 
-    one = {name: array[:1] for name, array in data[0].items()}
-    return Case("MiniLM-L6", file, data, cosine, one)
+    item = {name: array[:1] for name, array in data[0].items()}
+    return Case("MiniLM-L6", file, data, cosine, item)
 
 
 def case_of(net: str, options: argparse.Namespace, folder: Path) -> Case | None:
@@ -127,16 +127,16 @@ def in_float(case: Case, layers: Sequence[Any], rounding: bool | str) -> Any:
     return int8(case, overrides=overrides, rounding=rounding)
 
 
-def by_rank(case: Case, found: TuneResult) -> tuple[int, Any]:
+def by_rank(case: Case, result: TuneResult) -> tuple[int, Any]:
     """The fewest of the most sensitive layers that have to be in float, and the file."""
-    first = found.formats[0]
-    ranked = sorted(found.layers, key=lambda layer: -layer.errors[first])
-    rounding = True if "inputs" in found.settings["rounding"] else "auto"
+    first = result.formats[0]
+    ranked = sorted(result.layers, key=lambda layer: -layer.errors[first])
+    rounding = True if "inputs" in result.settings["rounding"] else "auto"
     low, high, files = -1, len(ranked), {}
     while high - low > 1:
         middle = (low + high) // 2
         files[middle] = in_float(case, ranked[:middle], rounding)
-        met = case.evaluate(compile(files[middle], threads=1)) >= found.least_score
+        met = case.evaluate(compile(files[middle], threads=1)) >= result.least_score
         low, high = (low, middle) if met else (middle, high)
     return high, files[high] if high in files else graph.to_proto(graph.load(case.file))
 
@@ -168,32 +168,32 @@ def measure(case: Case, part: float, options: argparse.Namespace) -> None:
         print(f"\n{case.name}: int8 everywhere loses nothing", flush=True)
         return
     start = time.perf_counter()
-    found = intact.tune(
+    result = intact.tune(
         case.file, case.data, evaluate=case.evaluate, max_drop=part * loss, threads=options.threads,
         clock=EngineClock(case.feeds, options.threads), trials=options.trials, progress=False,
     )  # fmt: skip
     seconds = time.perf_counter() - start
-    count, ranked = by_rank(case, found)
+    count, ranked = by_rank(case, result)
     models = {
         "float": graph.to_proto(graph.load(case.file)),
         "int8": everywhere,
         "by rank": ranked,
-        "tune": found.proto,
+        "tune": result.proto,
     }
     ms = fastest(models, case.feeds, options.threads, options.seconds)
     cost = {name: ms[name] - ms["int8"] for name in ("by rank", "tune")}
     share = cost["tune"] / cost["by rank"] if cost["by rank"] > 0 else float("nan")
-    apart = found.best.predicted_seconds / found.best.seconds - 1
-    print(f"\n{case.name}: int8 loses {loss:.3f}; allowed {part:g} of it; met: {found.met}")
-    print(f"  weights rounded {found.settings['rounding']}")
+    apart = result.best.predicted_seconds / result.best.seconds - 1
+    print(f"\n{case.name}: int8 loses {loss:.3f}; allowed {part:g} of it; met: {result.met}")
+    print(f"  weights rounded {result.settings['rounding']}")
     print(f"  float {ms['float']:.3f} ms, int8 {ms['int8']:.3f}")
-    print(f"  by rank: {count} of {len(found.layers)} layers in float, {ms['by rank']:.3f} ms")
-    print(f"  tune: {found.best.counts(found.formats[0], len(found.layers))}, {ms['tune']:.3f} ms")
+    print(f"  by rank: {count} of {len(result.layers)} layers in float, {ms['by rank']:.3f} ms")
+    print(f"  tune: {result.best.counts(result.formats[0], len(result.layers))}, {ms['tune']:.3f} ms")
     print(f"  cost {cost['tune']:.3f} against {cost['by rank']:.3f} ms: {share:.2f}{verdict(share <= 0.5)}")
     print(
-        f"  predicted {1e3 * found.best.predicted_seconds:.3f} ms: {apart:+.1%}{verdict(abs(apart) <= 0.1)}"
+        f"  predicted {1e3 * result.best.predicted_seconds:.3f} ms: {apart:+.1%}{verdict(abs(apart) <= 0.1)}"
     )
-    print(f"  {len(found.trials)} choices verified, {seconds:.0f} s{verdict(seconds <= MOST)}", flush=True)
+    print(f"  {len(result.trials)} choices verified, {seconds:.0f} s{verdict(seconds <= MOST)}", flush=True)
 
 
 def verdict(met: bool) -> str:

@@ -80,9 +80,9 @@ def model(case: Case, format: str) -> onnx.ModelProto:
         held.append(numpy_helper.from_array(array, f"c{len(held)}"))
         return held[-1].name
 
-    def node(op: str, *inputs: str, **said: object) -> str:
+    def node(op: str, *inputs: str, **output: object) -> str:
         name = f"n{len(nodes)}"
-        nodes.append(helper.make_node(op, inputs, [name], name=name, **said))
+        nodes.append(helper.make_node(op, inputs, [name], name=name, **output))
         return name
 
     def pair(x: str, reach: float) -> str:
@@ -115,23 +115,23 @@ def model(case: Case, format: str) -> onnx.ModelProto:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)], held,
     )  # fmt: skip
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    return onnx.shape_inference.infer_shapes(made)
+    result = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(result)
 
 
 def seconds(engine: intact.Engine, feeds: dict[str, np.ndarray]) -> tuple[float, str]:
     """Of the layers and the borders in front of them; and what ran."""
-    taken, kinds = 0.0, []
+    chosen, kinds = 0.0, []
     for timing in engine.profile(feeds, runs=5).timings:
         if timing.kind in LAYERS or timing.kind in BORDERS:
-            taken += timing.seconds
+            chosen += timing.seconds
             kinds.append(timing.kind)
-    return taken, " ".join(kinds)
+    return chosen, " ".join(kinds)
 
 
 def run(cases: list[Case], rounds: int) -> np.ndarray:
     """Prints and returns the seconds of each case and format."""
-    found = np.full((len(cases), len(FORMATS)), np.inf)
+    result = np.full((len(cases), len(FORMATS)), np.inf)
     for i, case in enumerate(cases):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is not quantized
@@ -141,12 +141,12 @@ def run(cases: list[Case], rounds: int) -> np.ndarray:
         kinds = [""] * len(FORMATS)
         for _ in range(rounds):
             for k, engine in enumerate(engines):
-                taken, kinds[k] = seconds(engine, feeds)
-                found[i, k] = min(found[i, k], taken)
-        times = " ".join(f"{1e6 * t:9.1f}" for t in found[i])
-        ratios = " ".join(f"{found[i, k] / found[i, 0]:6.2f}" for k in (1, 2))
+                chosen, kinds[k] = seconds(engine, feeds)
+                result[i, k] = min(result[i, k], chosen)
+        times = " ".join(f"{1e6 * t:9.1f}" for t in result[i])
+        ratios = " ".join(f"{result[i, k] / result[i, 0]:6.2f}" for k in (1, 2))
         print(f"{case.name:24} {times}  {ratios}   {kinds[1]}")
-    return found
+    return result
 
 
 def main() -> None:
@@ -157,11 +157,11 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [k.name for k in kernel_list() if k.chosen and k.family in ("gemm", "float_gemm")]
     print(f"{', '.join(chosen)}\n{'us':24} {'int8':>9} {'16 bits':>9} {'float':>9}  16/int8 float/int8")
-    found = run(CASES, options.rounds)
+    result = run(CASES, options.rounds)
     terms = np.array([[case.products, case.elements] for case in CASES], float)
     product = 0.0
     for k, format in enumerate(FORMATS):
-        weights = 1 / found[:, k : k + 1]  # relative errors count
+        weights = 1 / result[:, k : k + 1]  # relative errors count
         a, b = np.linalg.lstsq(terms * weights, np.ones(len(CASES)), rcond=None)[0]
         product = product or a
         print(f"{format:8} a product {a / product:6.2f}, an element {b / product:6.1f}")

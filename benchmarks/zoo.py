@@ -96,7 +96,7 @@ FREE: set[str] = set()
 """Columns that use all instructions where others may not."""
 
 
-def quantized(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
+def quantize_all(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
     """Make each tool's file that is not there yet, and score it."""
     float_run = run_onnxruntime(work.model)
     for tool in options.tools:
@@ -117,7 +117,7 @@ def quantized(name: str, work: Work, folder: Path, row: Row, options: argparse.N
                 traceback.print_exc()
 
 
-def timed(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
+def time_all(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
     data = folder / f"{name}.npz"
     np.savez(data, **work.example)
     cases = {}
@@ -129,8 +129,8 @@ def timed(name: str, work: Work, folder: Path, row: Row, options: argparse.Names
     for _ in range(options.rounds):
         for column, case in cases.items():
             try:
-                (found,) = measure([case], threads=options.threads, seconds=options.seconds)
-                row["ms"][column] = min(found["ms"], row["ms"].get(column, found["ms"]))
+                (result,) = measure([case], threads=options.threads, seconds=options.seconds)
+                row["ms"][column] = min(result["ms"], row["ms"].get(column, result["ms"]))
             except intact.IntactError as error:
                 row["errors"][column] = str(error)
     if "INTact" in row["ms"]:
@@ -145,8 +145,8 @@ def in_fallback(file: Path, example: Feeds) -> float:
 
 
 def ratio(row: Row) -> float | None:
-    others = [ms for column, ms in row["ms"].items() if column not in ("INTact", *FREE)]
-    return row["ms"]["INTact"] / min(others) if "INTact" in row["ms"] and others else None
+    rest = [ms for column, ms in row["ms"].items() if column not in ("INTact", *FREE)]
+    return row["ms"]["INTact"] / min(rest) if "INTact" in row["ms"] and rest else None
 
 
 def scores(rows: dict[str, Row]) -> None:
@@ -205,16 +205,16 @@ def main() -> None:
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
             work = NETWORKS[name].prepare(options.folder)
-            quantized(name, work, options.folder, row, options)
-            timed(name, work, options.folder, row, options)
+            quantize_all(name, work, options.folder, row, options)
+            time_all(name, work, options.folder, row, options)
         except Exception as error:  # one network's fault must not hide the others
             row["errors"]["prepare"] = f"{type(error).__name__}: {error}"
     print(f"{os.cpu_count()} processors")
     scores(rows)
     latencies(rows, options.threads)
     for name, row in rows.items():
-        for where, said in row["errors"].items():
-            print(f"{name}, {where}: {said.splitlines()[0][:200]}")
+        for where, output in row["errors"].items():
+            print(f"{name}, {where}: {output.splitlines()[0][:200]}")
     if options.out is not None:
         options.out.write_text(json.dumps(rows, indent=1))
 

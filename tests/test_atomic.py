@@ -192,8 +192,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the
 from intact.atomic import replacing
 if sys.argv[2] == "False":
     del os.O_TMPFILE
-from intact.cli.front import stopping
-with stopping(), replacing(sys.argv[1]) as file:
+from intact.cli.error_handling import stop_on_sigterm
+with stop_on_sigterm(), replacing(sys.argv[1]) as file:
     file.write(bytes(100_000))
     file.flush()
     print("half way", flush=True)
@@ -221,14 +221,14 @@ def test_a_killed_writer_leaves_the_old_file_alone(number: signal.Signals, tmp_p
 
 def test_an_error_of_a_library_is_told_as_what_it_was(tmp_path: Path) -> None:
     """torch.save makes a RuntimeError of a full disk, and of a KeyboardInterrupt."""
-    for failed, wanted in (
+    for failed, expected in (
         (OSError(28, "No space"), FileAccessError),
         (KeyboardInterrupt(), KeyboardInterrupt),
     ):
-        with pytest.raises(wanted), replacing(tmp_path / "model") as file:
+        with pytest.raises(expected), replacing(tmp_path / "model") as file:
             file.raw.failed = failed  # type: ignore[attr-defined]
             raise RuntimeError("unexpected pos 768 vs 662")
-        with pytest.raises(wanted), replacing(tmp_path / "model") as file:
+        with pytest.raises(expected), replacing(tmp_path / "model") as file:
             file.raw.failed = failed  # type: ignore[attr-defined]
     assert not list(tmp_path.iterdir())
 
@@ -243,16 +243,16 @@ def test_other_errors_in_the_block_are_not_blamed_on_the_file(tmp_path: Path) ->
 @posix
 def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rename that reached the disk before the data did would leave an empty file after a loss of power."""
-    seen, sync = list[tuple[str, list[str]]](), os.fsync
+    recorded, sync = list[tuple[str, list[str]]](), os.fsync
 
     def noted(descriptor: int) -> None:
         kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
-        seen.append((kind, [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"]))
+        recorded.append((kind, [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"]))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
     write(tmp_path / "model", "x")
-    assert seen == [("file", []), ("folder", ["model"])]
+    assert recorded == [("file", []), ("folder", ["model"])]
 
 
 def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:

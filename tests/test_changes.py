@@ -79,5 +79,5 @@ def test_towncrier_collects_fragments_by_area(tmp_path: Path) -> None:
     entry = (
         "\n## 9.9.9 (2030-01-31)\n\n### ONNX\n\n- Files are read.\n\n### Engine\n\n- Engines are smaller.\n"
     )
-    before, found, after = text.partition(entry)
-    assert found and before.rstrip().endswith("-->") and after.lstrip().startswith("## 0.1.0")
+    before, result, after = text.partition(entry)
+    assert result and before.rstrip().endswith("-->") and after.lstrip().startswith("## 0.1.0")

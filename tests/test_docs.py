@@ -82,9 +82,9 @@ def commands(path: Path) -> str:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=IDS)
 def test_pages_name_make_targets_that_exist(path: Path) -> None:
-    asked = set(re.findall(r"(?:^\s*|`)make ([\w-]+)", commands(path), re.MULTILINE))
-    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    assert asked <= known
+    requested = set(re.findall(r"(?:^\s*|`)make ([\w-]+)", commands(path), re.MULTILINE))
+    expected = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert requested <= expected
 
 
 def test_the_readme_states_the_two_commands() -> None:
@@ -104,9 +104,9 @@ def test_the_architecture_names_files_that_exist() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \d+ \|.*\| (.*) \|$", text, re.MULTILINE)
     named = [path for row in rows for path in re.findall(r"`([\w/]+\.py|[\w/]+/<\w+>\S*)`", row)]
-    known = [path.partition("<")[0].replace("csrc/", "../../csrc/") for path in named]
+    paths = [path.partition("<")[0].replace("csrc/", "../../csrc/") for path in named]
     assert len(rows) <= 12 and len(named) >= len(rows)
-    assert [path for path in known if not (ROOT / "src/intact" / path).exists()] == []
+    assert [path for path in paths if not (ROOT / "src/intact" / path).exists()] == []
 
 
 def test_the_index_of_decisions_has_every_title_once() -> None:

@@ -28,9 +28,9 @@ def test_named_test_exists(named):
     path, *parts = named.split("::")
     scope = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
     for part in parts:
-        found = [n for n in scope if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == part]
-        assert found, f"{path} has no {part}"
-        scope = found[0].body
+        nodes = [n for n in scope if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == part]
+        assert nodes, f"{path} has no {part}"
+        scope = nodes[0].body
 
 
 @pytest.mark.parametrize("named", NAMES)

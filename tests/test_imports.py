@@ -18,14 +18,14 @@ FRONT_DOOR = "intact"
 
 def modules(root: Path) -> dict[str, Path]:
     """Every module and package under `root` by its name; an extension module counts by its stub."""
-    found = {}
+    result = {}
     for path in [*root.rglob("*.pyi"), *root.rglob("*.py")]:
         parts = path.relative_to(root).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return result
 
 
-def imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+def imports_of(name: str, path: Path, expected: Mapping[str, Path]) -> Iterator[str]:
     """What a module imports anywhere: at its top, in functions, and for type checkers alone."""
     package = name if path.stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -36,14 +36,14 @@ def imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                yield inner if inner in known else base
+                yield inner if inner in expected else base
 
 
 def graph(root: Path) -> dict[str, set[str]]:
-    known = modules(root)
+    expected = modules(root)
     return {
-        name: {other for other in imported(name, path, known) if other in known and other != name}
-        for name, path in known.items()
+        name: {other for other in imports_of(name, path, expected) if other in expected and other != name}
+        for name, path in expected.items()
     }
 
 
@@ -52,7 +52,7 @@ def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: set[frozenset[str]] = set()
+    result: set[frozenset[str]] = set()
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -66,22 +66,22 @@ def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
             at = stack.index(name)
             circle, stack[at:] = frozenset(stack[at:]), []
             if len(circle) > 1:
-                found.add(circle)
+                result.add(circle)
 
     for name in sorted(edges):
         if name not in index:
             visit(name)
-    return found
+    return result
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    found = circles(graph(SOURCES))
-    assert sorted(map(sorted, found - PENDING)) == []
-    assert sorted(map(sorted, PENDING - found)) == [], "these are untied: take them off the list"
+    result = circles(graph(SOURCES))
+    assert sorted(map(sorted, result - PENDING)) == []
+    assert sorted(map(sorted, PENDING - result)) == [], "these are untied: take them off the list"
 
 
 def test_what_lies_below_the_front_door_does_not_go_through_it() -> None:
-    users = {name for name, others in graph(SOURCES).items() if FRONT_DOOR in others}
+    users = {name for name, rest in graph(SOURCES).items() if FRONT_DOOR in rest}
     assert {name for name in users if not name.startswith("intact.cli")} <= {"intact.__main__"}
 
 

@@ -17,7 +17,7 @@ from intact.errors import DISTRIBUTION, ClashingInstallationError, IntactError
 ROOT = Path(__file__).parents[1]
 
 
-def _installed(folder: Path, name: str, files: str, record: str = "RECORD") -> Path:
+def _install(folder: Path, name: str, files: str, record: str = "RECORD") -> Path:
     (folder / "intact").mkdir(exist_ok=True)
     (folder / name).mkdir()
     (folder / name / record).write_text(files)
@@ -34,7 +34,7 @@ def _installed(folder: Path, name: str, files: str, record: str = "RECORD") -> P
     ],
 )
 def test_the_other_project_in_the_same_folder_is_refused(tmp_path: Path, name: str, record: str) -> None:
-    package = _installed(tmp_path, name, "intact/__init__.py,,\nintact/editor.py,,\n", record)
+    package = _install(tmp_path, name, "intact/__init__.py,,\nintact/editor.py,,\n", record)
     with pytest.raises(ClashingInstallationError, match="pip uninstall -y intact intact-quant") as caught:
         require_own_folder(package)
     assert isinstance(caught.value, ImportError) and isinstance(caught.value, IntactError)
@@ -42,9 +42,9 @@ def test_the_other_project_in_the_same_folder_is_refused(tmp_path: Path, name: s
 
 
 def test_own_metadata_are_no_clash(tmp_path: Path) -> None:
-    package = _installed(tmp_path, "intact_quant-0.2.dist-info", "intact/__init__.py,,\n")
-    _installed(tmp_path, "intact-0.1.dist-info", "intact/__init__.py,,\nintact/numerics/affine.py,,\n")
-    _installed(tmp_path, "intactness-3.dist-info", "intactness.py,,\n")
+    package = _install(tmp_path, "intact_quant-0.2.dist-info", "intact/__init__.py,,\n")
+    _install(tmp_path, "intact-0.1.dist-info", "intact/__init__.py,,\nintact/numerics/affine.py,,\n")
+    _install(tmp_path, "intactness-3.dist-info", "intactness.py,,\n")
     require_own_folder(package)
 
 
@@ -53,7 +53,7 @@ def test_a_package_without_a_folder_is_no_clash(tmp_path: Path) -> None:
 
 
 def test_import_itself_says_so(tmp_path: Path) -> None:
-    package = _installed(tmp_path, "intact-1.2.1.dist-info", "intact/editor.py,,\n")
+    package = _install(tmp_path, "intact-1.2.1.dist-info", "intact/editor.py,,\n")
     source = Path(intact.__file__).parent
     for path in source.glob("*.py"):
         shutil.copy(path, package / path.name)
@@ -67,8 +67,8 @@ def test_import_itself_says_so(tmp_path: Path) -> None:
 def test_every_place_calls_the_distribution_by_its_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
-    extras = [one for wanted in project["optional-dependencies"].values() for one in wanted]
-    assert not [one for one in extras if one.startswith("intact[")]
+    extras = [item for expected in project["optional-dependencies"].values() for item in expected]
+    assert not [extra for extra in extras if extra.startswith("intact[")]
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), ROOT / "Makefile"]
     wrong = [
         path for path in pages

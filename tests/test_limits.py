@@ -29,8 +29,8 @@ def test_a_limit_refuses_what_lies_above_it_and_says_how_to_lift_it(monkeypatch:
     THREADS.check(1025, "threads")
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "many", "1e3", "9" * 30, "٣"])
-def test_a_limit_in_the_environment_is_a_whole_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INTACT_LIMIT_THREADS", given)
+@pytest.mark.parametrize("inputs", ["0", "-1", "many", "1e3", "9" * 30, "٣"])
+def test_a_limit_in_the_environment_is_a_whole_number(inputs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTACT_LIMIT_THREADS", inputs)
     with pytest.raises(QuantValueError, match="INTACT_LIMIT_THREADS"):
         THREADS.check(1, "threads")

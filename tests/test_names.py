@@ -36,12 +36,12 @@ def identifiers(path: Path) -> set[str]:
     text = path.read_text(encoding="utf-8")
     if path.suffix not in {".py", ".pyi"}:
         return set(re.findall(r"[A-Za-z_]\w*", COMMENT_OR_TEXT.sub(" ", text)))
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         for field in ("id", "name", "attr", "arg", "asname", "module"):
             value = getattr(node, field, None)
-            found |= set(value.split(".")) if isinstance(value, str) else set()
-    return found
+            result |= set(value.split(".")) if isinstance(value, str) else set()
+    return result
 
 
 def words(identifier: str) -> set[str]:
@@ -64,14 +64,14 @@ def test_no_public_class_name_occurs_twice() -> None:
 
 
 def test_no_identifier_is_a_word_that_was_ours() -> None:
-    found = {
+    result = {
         (word, str(path.parent.relative_to(ROOT))): f"{identifier} in {path.relative_to(ROOT)}"
         for path in sources()
         for identifier in {*identifiers(path), path.stem}
         for word in words(identifier) & OURS
     }
-    assert {key: where for key, where in found.items() if key not in WORDS_LEFT} == {}
-    assert WORDS_LEFT - found.keys() == set(), "these are gone: take them off the list"
+    assert {key: where for key, where in result.items() if key not in WORDS_LEFT} == {}
+    assert WORDS_LEFT - result.keys() == set(), "these are gone: take them off the list"
 
 
 def test_no_file_is_named_by_a_word_that_was_ours() -> None:

@@ -35,8 +35,8 @@ def test_ci_runs_what_a_submission_must_pass() -> None:
 
 
 def test_wheels_are_tried_with_tests_that_exist() -> None:
-    given = "\n".join(PROJECT["tool"]["cibuildwheel"]["test-command"])
-    named = re.findall(r"\{project\}/(\S+)", given)
+    inputs = "\n".join(PROJECT["tool"]["cibuildwheel"]["test-command"])
+    named = re.findall(r"\{project\}/(\S+)", inputs)
     assert len(named) >= 3 and [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -68,7 +68,7 @@ def site_pages(entry: Any) -> list[str]:
     if isinstance(entry, str):
         return [entry]
     return [
-        page for one in (entry.values() if isinstance(entry, dict) else entry) for page in site_pages(one)
+        page for item in (entry.values() if isinstance(entry, dict) else entry) for page in site_pages(item)
     ]
 
 

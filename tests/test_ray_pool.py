@@ -19,7 +19,7 @@ from tests.tuning.clocks import steady
 import intact
 from intact.cli import main
 from intact.errors import MissingExtraError, QuantValueError, UnsupportedError
-from intact.pool import InProcess, JobPool
+from intact.job_pool import InProcess, JobPool
 from intact.ptq import calibrate, quantize
 from intact.ray_pool import RayPool
 
@@ -63,11 +63,11 @@ def count(common: list[int], item: int) -> np.ndarray:
 def check_jobs(pool: JobPool) -> None:
     drawn: list[int] = []
     numbers = (drawn.append(i) or i for i in range(100))
-    found = pool.map(scaled, 3, numbers)
-    assert [next(found) for _ in range(5)] == [0, 3, 6, 9, 12]
+    result = pool.map(scaled, 3, numbers)
+    assert [next(result) for _ in range(5)] == [0, 3, 6, 9, 12]
     assert len(drawn) < 20
     with pytest.raises(QuantValueError, match="item: got 5, want another"):
-        next(found)
+        next(result)
 
 
 def test_jobs_of_one_process_come_in_order_and_are_drawn_as_they_are_done() -> None:
@@ -83,10 +83,10 @@ def net(width: int = 16, layers: int = 3) -> onnx.ModelProto:
         weight[:, 0] *= 60 if layer == 0 else 1
         weight[0] /= 60 if layer == 1 else 1
         weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        made = "y" if layer == layers - 1 else f"h{layer}"
-        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [made], name=f"/fc{layer}"))
-        if made != "y":
-            nodes.append(helper.make_node("Relu", [made], [f"r{layer}"], name=f"/relu{layer}"))
+        result = "y" if layer == layers - 1 else f"h{layer}"
+        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [result], name=f"/fc{layer}"))
+        if result != "y":
+            nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
         value = f"r{layer}"
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width]) for name in "xy")
     graph = helper.make_graph(nodes, "net", [x], [y], weights)
@@ -99,17 +99,17 @@ def data() -> np.ndarray:
 
 def check_calibration(pool: JobPool, folder: Path) -> None:
     """The .calib files, and the files of a quantization that measures on what calibration keeps."""
-    for name, one in (("here", None), ("there", pool)):
-        calibrate(net(), data(), progress=False, pool=one).save(folder / f"{name}.calib")
-        quantize(net(), data(), progress=False, pool=one).save(folder / f"{name}.onnx")
+    for name, item in (("here", None), ("there", pool)):
+        calibrate(net(), data(), progress=False, pool=item).save(folder / f"{name}.calib")
+        quantize(net(), data(), progress=False, pool=item).save(folder / f"{name}.onnx")
     for suffix in (".calib", ".onnx"):
         assert (folder / f"here{suffix}").read_bytes() == (folder / f"there{suffix}").read_bytes()
     bad = data()
     bad[140, 3] = np.nan
     messages = []
-    for one in (None, pool):
+    for item in (None, pool):
         with pytest.raises(intact.errors.CalibrationError) as raised:
-            calibrate(net(), bad, progress=False, pool=one)
+            calibrate(net(), bad, progress=False, pool=item)
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
     assert "batch 17" in messages[0]
@@ -132,7 +132,7 @@ def tuned(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
 
 
 def check_tuning(pool: JobPool, folder: Path) -> None:
-    here, there = (tuned(one, folder / f"{place}.json") for one, place in ((None, "here"), (pool, "there")))
+    here, there = (tuned(item, folder / f"{place}.json") for item, place in ((None, "here"), (pool, "there")))
     assert len(here.trials) > 2
     assert here.to_json() == there.to_json()
     assert here.proto.SerializeToString(deterministic=True) == there.proto.SerializeToString(
@@ -165,16 +165,16 @@ def check_reconstruction(pool: JobPool) -> None:
     threads, states = torch.get_num_threads(), []
     torch.set_num_threads(1)
     try:
-        for one in (None, pool):
-            made = copy.deepcopy(model)
+        for item in (None, pool):
+            result = copy.deepcopy(model)
             report = intact.torch.reconstruct(
-                made, batches, steps=20, inputs="float", pool=one, progress=False
+                result, batches, steps=20, inputs="float", pool=item, progress=False
             )
-            states.append((made.state_dict(), report.blocks))
+            states.append((result.state_dict(), report.blocks))
     finally:
         torch.set_num_threads(threads)
-    (here, blocks), (there, others) = states
-    assert blocks == others
+    (here, blocks), (there, rest) = states
+    assert blocks == rest
     assert len(blocks) == 3 and any(block.moved for block in blocks)
     assert here.keys() == there.keys()
     assert all(torch.equal(there[key], value) for key, value in here.items())
@@ -183,10 +183,10 @@ def check_reconstruction(pool: JobPool) -> None:
 def check_verbs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(net(), folder / "model.onnx")
     np.save(folder / "data.npy", data())
-    given = [str(folder / "model.onnx"), "--data", str(folder / "data.npy"), "--no-progress"]
+    inputs = [str(folder / "model.onnx"), "--data", str(folder / "data.npy"), "--no-progress"]
     for name, ray in (("alone", []), ("shared", ["--ray", "local"])):
         with pytest.raises(SystemExit) as left:
-            main(["calibrate", *given, "-o", str(folder / f"{name}.calib"), *ray])
+            main(["calibrate", *inputs, "-o", str(folder / f"{name}.calib"), *ray])
         assert left.value.code == 0
     assert (folder / "alone.calib").read_bytes() == (folder / "shared.calib").read_bytes()
     capsys.readouterr()

@@ -68,12 +68,12 @@ def test_unknown_width(bits):
 
 
 @pytest.mark.parametrize(
-    ("given", "canonical"),
+    ("inputs", "canonical"),
     [(None, None), ((), None), (2, 2), ((2,), 2), ([-1], -1), ((1, 0), (0, 1)), (np.int64(3), 3)],
     ids=repr,
 )
-def test_axis_has_one_spelling_per_meaning(given, canonical):
-    spec = QuantSpec(axis=given)
+def test_axis_has_one_spelling_per_meaning(inputs, canonical):
+    spec = QuantSpec(axis=inputs)
     assert spec.axis == canonical
     assert spec == QuantSpec(axis=canonical)
     assert hash(spec) == hash(QuantSpec(axis=canonical))

@@ -45,8 +45,8 @@ def test_a_package_is_found_by_both_of_its_names_while_its_alias_is_there() -> N
         for name in ("pytorch_quantization", "pytorch-quantization"):
             assert importlib.metadata.version(name) == torch_face.__version__
         assert importlib.util.find_spec("pytorch_quantization") is not None
-        found = importlib.metadata.packages_distributions()["pytorch_quantization"]
-        assert found == ["pytorch-quantization"]
+        result = importlib.metadata.packages_distributions()["pytorch_quantization"]
+        assert result == ["pytorch-quantization"]
     finally:
         for name in [n for n in sys.modules if n.split(".")[0] == "pytorch_quantization"]:
             del sys.modules[name]

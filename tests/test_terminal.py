@@ -12,9 +12,9 @@ from intact.terminal import printable
     "text", ["\x1b[2J", "\x9b31m", "a\nb", "\r", "\x7f", "\u202e", "\u2066", "\u2028", "\udc80"]
 )
 def test_what_does_not_print_is_escaped(text: str) -> None:
-    said = printable(text)
-    assert said.isprintable() and "\\" in said
-    assert printable(said) == said
+    output = printable(text)
+    assert output.isprintable() and "\\" in output
+    assert printable(output) == output
 
 
 @pytest.mark.parametrize("text", ["conv1", "[/x]", "größe 三 🙂", "C:\\models", ""])

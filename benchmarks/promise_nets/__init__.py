@@ -17,5 +17,5 @@ def networks(family: str) -> list[Network]:
     """
     names = {"transformers": "language", "newer": "language", "torchvision": "images", "timm": "images",
              "zoo": "trained", "trained": "trained"}  # fmt: skip
-    found: list[Network] = import_module(f"promise_nets.{names[family]}").NETWORKS
-    return [one for one in found if one.family == family]
+    result: list[Network] = import_module(f"promise_nets.{names[family]}").NETWORKS
+    return [item for item in result if item.family == family]

@@ -43,7 +43,7 @@ def pictures(rows: int, size: int) -> torch.Tensor:
     return coarse + 0.3 * torch.randn(rows, 3, size, size)
 
 
-def settled(build: Callable[[], nn.Module], size: int) -> tuple[nn.Module, list[Call]]:
+def settle_batchnorm(build: Callable[[], nn.Module], size: int) -> tuple[nn.Module, list[Call]]:
     """A network whose batch norms have seen some images, so that signals keep their size in it."""
     torch.manual_seed(0)
     model = build()
@@ -78,11 +78,11 @@ def from_torchvision(name: str) -> nn.Module:
 
 NETWORKS = [
     *(
-        Network(name, "timm", partial(settled, partial(from_timm, name), size))
+        Network(name, "timm", partial(settle_batchnorm, partial(from_timm, name), size))
         for name, (size, _) in TIMM.items()
     ),
     *(
-        Network(name, "torchvision", partial(settled, partial(from_torchvision, name), size))
+        Network(name, "torchvision", partial(settle_batchnorm, partial(from_torchvision, name), size))
         for name, size in TORCHVISION.items()
     ),
 ]

@@ -30,7 +30,7 @@ HEADS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 """Tokens within the small vocabulary."""
 
 
-def made(architecture: Architecture) -> tuple[nn.Module, list[Call]]:
+def make_network(architecture: Architecture) -> tuple[nn.Module, list[Call]]:
     """The module with positional arguments, three batches to calibrate on, and one to compare."""
     batches = [*architecture.batches(3, seed=1), *architecture.batches(1, seed=2)]
     module = Answers(architecture.built(), list(batches[0]))
@@ -121,6 +121,6 @@ NEWER = (
 )  # fmt: skip
 
 NETWORKS = [
-    *(Network(one.name, "transformers", partial(made, one)) for one in ARCHITECTURES),
-    *(Network(one.name, "newer", partial(made, one)) for one in NEWER),
+    *(Network(item.name, "transformers", partial(make_network, item)) for item in ARCHITECTURES),
+    *(Network(item.name, "newer", partial(make_network, item)) for item in NEWER),
 ]

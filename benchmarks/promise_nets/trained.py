@@ -20,7 +20,7 @@ FOLDER = Path(os.environ.get("INTACT_ZOO", "zoo"))
 """Where wheels and models are kept."""
 
 
-def converted(name: str) -> tuple[nn.Module, list[Call]]:
+def convert(name: str) -> tuple[nn.Module, list[Call]]:
     """A file of the zoo as a module, on the zoo's inputs."""
     import onnx
     from onnx2torch import convert
@@ -28,10 +28,10 @@ def converted(name: str) -> tuple[nn.Module, list[Call]]:
     FOLDER.mkdir(parents=True, exist_ok=True)
     work = ZOO[name].prepare(FOLDER)
     model = onnx.load(work.model)
-    stored = {one.name for one in model.graph.initializer}
-    names = [one.name for one in model.graph.input if one.name not in stored]
+    stored = {item.name for item in model.graph.initializer}
+    names = [item.name for item in model.graph.input if item.name not in stored]
     feeds = [*work.calibration[:4], work.example]
-    calls = [tuple(torch.from_numpy(np.array(one[x])) for x in names) for one in feeds]
+    calls = [tuple(torch.from_numpy(np.array(feed[x])) for x in names) for feed in feeds]
     return convert(model).eval(), calls
 
 
@@ -85,7 +85,7 @@ def cifar_resnet(depth: int) -> tuple[nn.Module, list[Call]]:
 
 
 NETWORKS = [
-    *(Network(name, "zoo", partial(converted, name)) for name in ZOO),
+    *(Network(name, "zoo", partial(convert, name)) for name in ZOO),
     Network("SmolLM2-135M (2 layers)", "trained", partial(smollm2, 2)),
     Network("SmolLM2-135M", "trained", partial(smollm2, None)),
     Network("CIFAR ResNet-20", "trained", partial(cifar_resnet, 20)),

@@ -58,10 +58,10 @@ class Drawn:
             for side in (inputs, outputs)
         ]
         graph = helper.make_graph(self.nodes, path.stem, *values, self.weights)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-        onnx.checker.check_model(made)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        onnx.checker.check_model(model)
         path.parent.mkdir(parents=True, exist_ok=True)
-        onnx.save(made, path)
+        onnx.save(model, path)
 
 
 FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
@@ -94,10 +94,10 @@ def resnet(folder: Path) -> None:
     for name, suffix in zip(OBJECTS, ("jpeg", "jpeg", "jpg"), strict=True):
         picture = Image.open(folder / f"{name.replace(' ', '_')}.{suffix}").resize((224, 224), Image.LANCZOS)
         x = (np.asarray(picture).transpose(2, 0, 1).astype(np.float32) / 255.0 - 0.45) / 0.225
-        found = int(np.argmax(session.run(None, {"gpu_0/data_0": x[None].astype(np.float32)})[0]))
-        if labels[found] in OBJECTS:
+        result = int(np.argmax(session.run(None, {"gpu_0/data_0": x[None].astype(np.float32)})[0]))
+        if labels[result] in OBJECTS:
             sys.exit("two pictures have one class: draw other ones")
-        labels[found] = name
+        labels[result] = name
     for place in (folder, folder / "resnet50"):
         (place / "class_labels.txt").write_text("\n".join(labels))
         (place / "ResNet50.onnx").write_bytes(path.read_bytes())
@@ -204,8 +204,8 @@ def bidaf(folder: Path) -> None:
     letters = sorted(set("".join(WORDS)))
     for i in shapes:
         names = WORDS if i in (4, 6) else letters
-        said = {"cats_strings": names, "cats_int64s": list(range(len(names))), "default_int64": len(names)}
-        (beside / f"CategoryMapper_{i}.json").write_text(json.dumps(said))
+        output = {"cats_strings": names, "cats_int64s": list(range(len(names))), "default_int64": len(names)}
+        (beside / f"CategoryMapper_{i}.json").write_text(json.dumps(output))
 
 
 def main() -> None:

@@ -45,13 +45,13 @@ def scenes(count: int, seed: int, *, train: bool) -> Scenes:
     x = 1.4 * smooth[0] + 0.6 * smooth[1] - 1.0 + 0.05 * noise
     image, kind, box = [], [], []
     for i in range(count):
-        taken: list[tuple[int, int, int]] = []
+        chosen: list[tuple[int, int, int]] = []
         for _ in range(rng.integers(1, MOST + 1)):
             side = int(rng.integers(12, 31))
             left, top = (int(p) for p in rng.integers(0, SIZE - side + 1, 2))
-            if any(abs(left - a) < max(side, c) and abs(top - b) < max(side, c) for a, b, c in taken):
+            if any(abs(left - a) < max(side, c) and abs(top - b) < max(side, c) for a, b, c in chosen):
                 continue
-            taken.append((left, top, side))
+            chosen.append((left, top, side))
             which = rng.integers(len(kinds))
             glyph = F.interpolate(pixels[which : which + 1], (side, side), mode="bilinear")[0]
             place = x[i, :, top : top + side, left : left + side]
@@ -72,42 +72,44 @@ def mean_average_precision(outputs: np.ndarray, truth: Scenes, least: float = 0.
         truth: The same N images.
         least: Probabilities below are no detections.
     """
-    found = []
+    result = []
     for kind in range(outputs.shape[1] - 4):
-        per_image = [_suppressed(out[:4].T, out[4 + kind], least) for out in outputs]
+        per_image = [_suppress_non_maxima(out[:4].T, out[4 + kind], least) for out in outputs]
         mine = truth.kind == kind
         targets = [truth.box[mine & (truth.image == i)] for i in range(len(outputs))]
-        found.append([_average_precision(per_image, targets, t) for t in IOU_THRESHOLDS])
-    return 100 * float(np.mean(found))
+        result.append([_average_precision(per_image, targets, t) for t in IOU_THRESHOLDS])
+    return 100 * float(np.mean(result))
 
 
 def overlaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Intersection over union of boxes [N, 4] and [M, 4]: [N, M]."""
     low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
-    both = np.prod(np.clip(high - low, 0, None), 2)
+    pair = np.prod(np.clip(high - low, 0, None), 2)
     areas = [np.prod(np.clip(c[:, 2:] - c[:, :2], 0, None), 1) for c in (a, b)]
-    return both / np.maximum(areas[0][:, None] + areas[1][None] - both, 1e-9)
+    return pair / np.maximum(areas[0][:, None] + areas[1][None] - pair, 1e-9)
 
 
-def _suppressed(boxes: np.ndarray, scores: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+def _suppress_non_maxima(
+    boxes: np.ndarray, scores: np.ndarray, least: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Boxes and scores that survive non-maximum suppression at an IoU of 0.6, best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] >= least]
     boxes, scores = boxes[order], scores[order]
-    near, kept = overlaps(boxes, boxes) > 0.6, []
+    near, remaining = overlaps(boxes, boxes) > 0.6, []
     for i in range(len(boxes)):
-        if not near[i, kept].any():
-            kept.append(i)
-    return boxes[kept], scores[kept]
+        if not near[i, remaining].any():
+            remaining.append(i)
+    return boxes[remaining], scores[remaining]
 
 
 def _average_precision(
-    found: list[tuple[np.ndarray, np.ndarray]], targets: list[np.ndarray], threshold: float
+    result: list[tuple[np.ndarray, np.ndarray]], targets: list[np.ndarray], threshold: float
 ) -> float:
     """Area under the precision that no higher recall exceeds."""
     scores, hits = [], []
-    for (boxes, confidence), wanted in zip(found, targets, strict=True):
-        overlap, free = overlaps(boxes, wanted), np.ones(len(wanted), bool)
+    for (boxes, confidence), expected in zip(result, targets, strict=True):
+        overlap, free = overlaps(boxes, expected), np.ones(len(expected), bool)
         for row, score in zip(overlap, confidence, strict=True):
             best = int(np.argmax(np.where(free, row, -1))) if free.any() else -1
             hit = best >= 0 and row[best] >= threshold

@@ -39,7 +39,7 @@ SMALL = {"mobilenet": 0.6}
 LR = {"mobilenet": 0.25, "vit": 2e-3, "detector": 0.1}
 
 
-def augmented(x: Tensor, y: Tensor, steps: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def augment(x: Tensor, y: Tensor, steps: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Crops of images padded by 4, half of them mirrored."""
     padded = F.pad(x, (4, 4, 4, 4), mode="reflect")
     rows = torch.arange(32)
@@ -59,21 +59,21 @@ def classifier_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x).float(), y, label_smoothing=0.05)
 
 
-def drawn(steps: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def draw_scenes(steps: int, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Scenes and their targets, see `targets_of`: the same 8,192, their colours exchanged at random."""
-    found = scenes(8192, 2, train=True)
-    targets = targets_of(found)
+    result = scenes(8192, 2, train=True)
+    targets = targets_of(result)
     for _ in range(steps):
         chosen, colours = torch.randint(len(targets), (batch,)), torch.randperm(3)
-        yield found.x[chosen][:, colours], targets[chosen]
+        yield result.x[chosen][:, colours], targets[chosen]
 
 
-def targets_of(found: Scenes) -> Tensor:
+def targets_of(result: Scenes) -> Tensor:
     """[N, 5, 64]: box and class of the digit that a cell is near the middle of; class -1 where of none."""
     cells = Detector.SIZE // Detector.STRIDE
-    out = torch.zeros(len(found.x), 5, cells, cells)
+    out = torch.zeros(len(result.x), 5, cells, cells)
     out[:, 4] = -1
-    for image, kind, box in zip(found.image, found.kind, torch.from_numpy(found.box), strict=True):
+    for image, kind, box in zip(result.image, result.kind, torch.from_numpy(result.box), strict=True):
         middle = (box[:2] + box[2:]) / 2
         for row in range(cells):
             for column in range(cells):
@@ -87,17 +87,17 @@ def detector_loss(model: Detector, x: Tensor, targets: Tensor) -> Tensor:
     """Focal loss of the classes and generalized IoU of the boxes, for each cell that holds a digit."""
     boxes, logits = (out.float() for out in model.raw(x))
     holds = targets[:, 4] >= 0
-    wanted = F.one_hot(targets[:, 4].clamp(min=0).long(), model.CLASSES).transpose(1, 2) * holds[:, None]
+    expected = F.one_hot(targets[:, 4].clamp(min=0).long(), model.CLASSES).transpose(1, 2) * holds[:, None]
     p = torch.sigmoid(logits)
-    entropy = F.binary_cross_entropy_with_logits(logits, wanted.float(), reduction="none")
-    focal = (wanted - p).abs() ** 2 * entropy
+    entropy = F.binary_cross_entropy_with_logits(logits, expected.float(), reduction="none")
+    focal = (expected - p).abs() ** 2 * entropy
     mine, true = boxes.transpose(1, 2)[holds], targets[:, :4].transpose(1, 2)[holds]
     low, high = torch.maximum(mine[:, :2], true[:, :2]), torch.minimum(mine[:, 2:], true[:, 2:])
-    both = (high - low).clamp(min=0).prod(1)
-    union = (mine[:, 2:] - mine[:, :2]).prod(1) + (true[:, 2:] - true[:, :2]).prod(1) - both
+    pair = (high - low).clamp(min=0).prod(1)
+    union = (mine[:, 2:] - mine[:, :2]).prod(1) + (true[:, 2:] - true[:, :2]).prod(1) - pair
     hull = torch.maximum(mine[:, 2:], true[:, 2:]) - torch.minimum(mine[:, :2], true[:, :2])
     area = hull.prod(1)
-    distance = 1 - both / union + (area - union) / area
+    distance = 1 - pair / union + (area - union) / area
     return (focal.sum() + distance.sum()) / holds.sum().clamp(min=1)
 
 
@@ -105,7 +105,7 @@ def train(name: str, batches: Batches, loss: Callable[..., Tensor], options: arg
     """The network `name`, trained on `batches` as this file's description says."""
     model, steps = NETS[name]().train(), options.steps or STEPS[name]
     matrices, vectors = (
-        [p for p in model.parameters() if (p.dim() > 1) == wanted] for wanted in (True, False)
+        [p for p in model.parameters() if (p.dim() > 1) == expected] for expected in (True, False)
     )
     groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
     if name == "vit":
@@ -138,14 +138,14 @@ def one_cycle(share: float) -> float:
 
 
 @torch.no_grad()
-def judged(model: nn.Module, x: Tensor, y: Tensor | Scenes) -> float:
+def judge(model: nn.Module, x: Tensor, y: Tensor | Scenes) -> float:
     out = torch.cat([model(part) for part in x.split(500)])
     if isinstance(y, Scenes):
         return mean_average_precision(out.numpy(), y)
     return 100 * float((out.argmax(1) == y).double().mean())
 
 
-def stored(model: nn.Module) -> dict[str, Tensor]:
+def state_to_store(model: nn.Module) -> dict[str, Tensor]:
     """Its state in float16; counters of BatchNorm are left as they are."""
     state = {key: x.detach().contiguous() for key, x in model.state_dict().items()}
     return {key: x.half() if x.is_floating_point() else x for key, x in state.items()}
@@ -166,18 +166,18 @@ def main() -> None:
         steps, batch = options.steps or STEPS[name], BATCH[name]
         if name == "detector":
             held = scenes(500, 1, train=True)
-            model = train(name, drawn(steps, batch), detector_loss, options)
-            score = judged(model, held.x, held)
+            model = train(name, draw_scenes(steps, batch), detector_loss, options)
+            score = judge(model, held.x, held)
         else:
             shared = shared_folder("small_models/train.py")
             if shared is None:
                 return
             data = Images(shared / "data" / "cifar10_train.npz", 50_000)
             x, y = data.x[:-HELD], data.y[:-HELD]
-            model = train(name, augmented(x, y, steps, batch), classifier_loss, options)
-            score = judged(model, data.x[-HELD:], data.y[-HELD:])
+            model = train(name, augment(x, y, steps, batch), classifier_loss, options)
+            score = judge(model, data.x[-HELD:], data.y[-HELD:])
         options.out.mkdir(exist_ok=True)
-        save_file(stored(model), options.out / f"{name}.safetensors")
+        save_file(state_to_store(model), options.out / f"{name}.safetensors")
         print(f"{name}: {score:.2f} on what was held out", flush=True)
 
 

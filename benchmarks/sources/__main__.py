@@ -19,7 +19,7 @@ LEAST_DB = 40.0
 between two steps differ."""
 
 
-def exported(model: Any, example: Any, file: str | None) -> str:
+def export(model: Any, example: Any, file: str | None) -> str:
     """The file that a source wrote; else one written as the toolkit's guide says."""
     from pytorch_quantization import nn as quant_nn
 
@@ -31,10 +31,10 @@ def exported(model: Any, example: Any, file: str | None) -> str:
     return "model.onnx"
 
 
-def decibels(wanted: Any, got: Any) -> float:
+def decibels(expected: Any, got: Any) -> float:
     """How far the signal is above the difference."""
-    noise = float(np.mean((wanted - got) ** 2))
-    return 10 * float(np.log10(max(float(np.mean(wanted**2)), 1e-30) / max(noise, 1e-30)))
+    noise = float(np.mean((expected - got) ** 2))
+    return 10 * float(np.log10(max(float(np.mean(expected**2)), 1e-30) / max(noise, 1e-30)))
 
 
 def main() -> None:
@@ -49,17 +49,17 @@ def main() -> None:
     quantizers = [q for q in model.modules() if isinstance(q, quant_nn.TensorQuantizer) and not q._disabled]
     without = sum(q.amax is None for q in quantizers)
     with torch.no_grad():
-        wanted = first(model(*inputs)).numpy()
-    path = exported(model, example, file)
+        expected = first(model(*inputs)).numpy()
+    path = export(model, example, file)
     pairs = sum(node.op_type == "DequantizeLinear" for node in onnx.load(path).graph.node)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feed = {i.name: x.numpy() for i, x in zip(session.get_inputs(), inputs, strict=True)}
-    found = decibels(wanted, session.run(None, feed)[0])
-    said = f"{len(quantizers)} quantizers ({without} without a range), {pairs} pairs, {found:.0f} dB"
-    print(said)
-    sys.exit(None if pairs and found >= LEAST_DB else said)
+    result = decibels(expected, session.run(None, feed)[0])
+    output = f"{len(quantizers)} quantizers ({without} without a range), {pairs} pairs, {result:.0f} dB"
+    print(output)
+    sys.exit(None if pairs and result >= LEAST_DB else output)
 
 
 if __name__ == "__main__":

@@ -43,14 +43,14 @@ def absent(*names: str, **contents: Any) -> None:
 
 def package(name: str, folder: Path | None = None, **contents: Any) -> ModuleType:
     """A package without its ``__init__``: its modules lie in `folder`."""
-    made = ModuleType(name)
-    made.__path__ = [] if folder is None else [str(folder)]
-    made.__dict__.update(contents)
-    sys.modules[name] = made
+    result = ModuleType(name)
+    result.__path__ = [] if folder is None else [str(folder)]
+    result.__dict__.update(contents)
+    sys.modules[name] = result
     parent, _, last = name.rpartition(".")
     if parent in sys.modules:
-        setattr(sys.modules[parent], last, made)
-    return made
+        setattr(sys.modules[parent], last, result)
+    return result
 
 
 def images(size: int, batches: int = 2, batch: int = 2) -> list[tuple[Any, ...]]:

@@ -76,7 +76,7 @@ def residual_networks() -> None:
         sys.modules |= {"torchvision": package, "torchvision.models": models}
 
 
-def compiled_extension() -> types.ModuleType:
+def extension_module() -> types.ModuleType:
     """`pytorch_quantization.cuda_ext` without a GPU: its two functions, of PyTorch operators."""
 
     def fake(x: torch.Tensor, amax: torch.Tensor, bits: int = 8, unsigned: bool = False, narrow: bool = True):
@@ -95,17 +95,17 @@ def compiled_extension() -> types.ModuleType:
         shape[axis] = -1
         return fake(x, amax.reshape(shape), bits, unsigned, narrow)
 
-    found = types.ModuleType("pytorch_quantization.cuda_ext")
-    found.fake_tensor_quant, found.fake_tensor_quant_with_axis = fake, fake_with_axis
-    found.fake_tensor_quant_ = fake
-    return found
+    result = types.ModuleType("pytorch_quantization.cuda_ext")
+    result.fake_tensor_quant, result.fake_tensor_quant_with_axis = fake, fake_with_axis
+    result.fake_tensor_quant_ = fake
+    return result
 
 
 def pytest_configure(config: Any) -> None:
     read_as_cpu()
     residual_networks()
     if os.environ.get("INTACT_ORIGINAL"):
-        sys.modules["pytorch_quantization.cuda_ext"] = compiled_extension()
+        sys.modules["pytorch_quantization.cuda_ext"] = extension_module()
         sys.modules["cuda_ext"] = sys.modules["pytorch_quantization.cuda_ext"]
     else:
         import intact.torch

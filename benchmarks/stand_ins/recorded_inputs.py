@@ -28,7 +28,7 @@ def inputs_of(log: str) -> Iterator[dict[str, np.ndarray]]:
     """For each run that a log shows: its inputs by name, flat."""
     for case in re.split(r"^=+ Start \[", log, flags=re.M)[1:]:
         lines = case.splitlines()
-        names = [found[1] for line in lines if (found := DECLARED.match(line))]
+        names = [result[1] for line in lines if (result := DECLARED.match(line))]
         if names:
             yield {name: array for name in names if (array := _array(lines, name)) is not None}
 
@@ -55,8 +55,8 @@ def feed(log: Path) -> None:
             arrays = next(recorded, {})
             for name, value in (data or {}).items():
                 if name in arrays and arrays[name].size == np.size(value):
-                    given = np.asarray(value)
-                    data[name] = arrays[name].astype(given.dtype).reshape(given.shape)
+                    inputs = np.asarray(value)
+                    data[name] = arrays[name].astype(inputs.dtype).reshape(inputs.shape)
             return setup(self, data, **options)
 
         return fed

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from nets import ARCHITECTURES, Answers, Architecture, Inputs, tensors
-from pairs import differences, placed
+from pairs import differences, place_operators
 from torch import Tensor, nn
 
 import intact
@@ -66,8 +66,8 @@ class Row:
     seconds: float = 0.0
 
 
-def sqnr(wanted: list[np.ndarray], got: list[np.ndarray]) -> float:
-    a, b = (np.concatenate([x.ravel() for x in xs]).astype(np.float64) for xs in (wanted, got))
+def sqnr(expected: list[np.ndarray], got: list[np.ndarray]) -> float:
+    a, b = (np.concatenate([x.ravel() for x in xs]).astype(np.float64) for xs in (expected, got))
     noise = float(((a - b) ** 2).sum())
     return 10 * float(np.log10((a**2).sum() / noise)) if noise else np.inf
 
@@ -77,7 +77,7 @@ class Trial:
 
     def __init__(self, architecture: Architecture, folder: Path, *, verbose: bool) -> None:
         self.row, self.folder, self.verbose = Row(architecture.name), folder, verbose
-        self.model = architecture.built()
+        self.model = architecture.build()
         self.data, self.test = architecture.batches(8, seed=1), architecture.batches(4, seed=2)
         with torch.no_grad():
             self.wanted = [tensors(self.model(**x))[0].numpy() for x in self.test]
@@ -125,10 +125,10 @@ class Trial:
         """Compile, compare with the reference on every code, and score."""
         engine, model = intact.compile(file, threads=2, deterministic=True), graph.load(file)
         feeds = [self.feeds(engine, x) for x in self.test]
-        found = compare(model, engine, feeds, traced=1, threads=2)
-        self.row.exact[side] = found.exact
-        if not found.exact:
-            first = found.first("engine")
+        result = compare(model, engine, feeds, traced=1, threads=2)
+        self.row.exact[side] = result.exact
+        if not result.exact:
+            first = result.first("engine")
             self.row.stopped[f"{side} exact"] = f"{first.tensor} of {first.layer}" if first else "an answer"
         names = engine.plan.outputs
         self.row.sqnr[side] = sqnr(self.wanted, [engine.run(x)[names[0]] for x in feeds])
@@ -177,7 +177,7 @@ class Trial:
             self.result.model, self.data[0], self.folder / "fixed.onnx", opset=OPSET, dynamic_batch=False,
             verify=False,
         )  # fmt: skip
-        ours, theirs = (placed(graph.load(self.folder / f"{n}.onnx")) for n in ("fixed", "pairs"))
+        ours, theirs = (place_operators(graph.load(self.folder / f"{n}.onnx")) for n in ("fixed", "pairs"))
         self.row.operators, self.row.differ = len(theirs), differences(ours, theirs)
 
     # ---- training ----

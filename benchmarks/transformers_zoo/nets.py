@@ -35,7 +35,7 @@ class Architecture:
     inputs: Callable[[], Inputs]
     asked: bool = False
 
-    def built(self) -> nn.Module:
+    def build(self) -> nn.Module:
         """The module in evaluation mode, its numbers nearer to trained ones than those it begins with.
 
         Weights keep the size of signals, which 0.02 for all lets vanish; norms and biases are random too.
@@ -75,13 +75,13 @@ def tensors(answer: Any) -> list[Tensor]:
 def words(**more: Any) -> Callable[[], Inputs]:
     """Sentences, the last one padded."""
 
-    def made() -> Inputs:
+    def make_inputs() -> Inputs:
         mask = torch.ones(ROWS, WORDS, dtype=torch.int64)
         mask[-1, -5:] = 0
         ids = torch.randint(3, VOCABULARY, (ROWS, WORDS))
         return {"input_ids": ids, "attention_mask": mask} | {k: f() for k, f in more.items()}
 
-    return made
+    return make_inputs
 
 
 def image(size: int = PIXELS) -> Tensor:
@@ -134,9 +134,13 @@ def clip() -> nn.Module:
 
 def pair() -> Inputs:
     """Sentences that end, and images."""
-    made = words()()
-    made["input_ids"][:, -1] = 2
-    return {"input_ids": made["input_ids"], "pixel_values": image(), "attention_mask": made["attention_mask"]}
+    result = words()()
+    result["input_ids"][:, -1] = 2
+    return {
+        "input_ids": result["input_ids"],
+        "pixel_values": image(),
+        "attention_mask": result["attention_mask"],
+    }
 
 
 def causal(config: Any) -> Callable[[], nn.Module]:

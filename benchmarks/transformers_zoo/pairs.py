@@ -43,18 +43,18 @@ class Placed:
         return f"{self.op_type}[{''.join('q' if p else '.' for p in self.paired)}]"
 
 
-def placed(model: graph.Model) -> list[Placed]:
+def place_operators(model: graph.Model) -> list[Placed]:
     """Every operator that computes floats, in the graph's order. A float bias is no input to quantize."""
     constants = graph.Constants(model.graph)
-    found = []
+    result = []
     for node in model.graph:
         output = node.outputs[0]
         if node.op_type in _PAIRS or _passes(node) or output in constants or not _is_float(output):
             continue
         inputs = node.inputs[:2] if node.op_type in _BIASED else node.inputs
         paired = tuple(_through_pair(value) for value in inputs if value is not None)
-        found.append(Placed(node.name or "", node.op_type, paired))
-    return found
+        result.append(Placed(node.name or "", node.op_type, paired))
+    return result
 
 
 def _passes(node: graph.Node) -> bool:
@@ -77,15 +77,15 @@ def _through_pair(value: Any) -> bool:
 
 def differences(ours: list[Placed], theirs: list[Placed]) -> list[str]:
     """What is quantized in one file and not in the other, and operators that one of them lacks."""
-    said = []
+    output = []
     matcher = SequenceMatcher(a=[p.op_type for p in ours], b=[p.op_type for p in theirs], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
-            for one, other in zip(ours[a:b], theirs[c:d], strict=True):
-                if one.paired != other.paired:
-                    said.append(f"{one.node}: {one}, ONNX {other} {other.node}")
+            for item, other in zip(ours[a:b], theirs[c:d], strict=True):
+                if item.paired != other.paired:
+                    output.append(f"{item.node}: {item}, ONNX {other} {other.node}")
         else:
-            said.append(
+            output.append(
                 f"{', '.join(map(str, ours[a:b])) or '-'} | ONNX {', '.join(map(str, theirs[c:d])) or '-'}"
             )
-    return said
+    return output

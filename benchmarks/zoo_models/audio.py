@@ -34,14 +34,14 @@ def speech(seconds: int, seed: int) -> np.ndarray:
     while have < 16000 * seconds:
         voice, text = rng.choice(VOICES), rng.choice(SENTENCES)
         command = [espeak, "-v", voice, "-s", str(rng.integers(120, 200)), "-p", str(rng.integers(20, 80))]
-        said = subprocess.run([*command, "--stdout", text], check=True, capture_output=True).stdout
-        parts += [resampled(said) * rng.uniform(0.2, 1.0), np.zeros(int(rng.integers(4000, 20000)))]
+        stdout = subprocess.run([*command, "--stdout", text], check=True, capture_output=True).stdout
+        parts += [resample(stdout) * rng.uniform(0.2, 1.0), np.zeros(int(rng.integers(4000, 20000)))]
         have += len(parts[-1]) + len(parts[-2])
     sound = np.concatenate(parts)[: 16000 * seconds]
     return (sound + rng.normal(0, 0.003, len(sound))).astype(np.float32)
 
 
-def resampled(wav: bytes) -> np.ndarray:
+def resample(wav: bytes) -> np.ndarray:
     """A WAV file's samples in -1 to 1, at 16 kHz."""
     with wave.open(io.BytesIO(wav)) as file:
         rate, frames = file.getframerate(), file.readframes(2**30)
@@ -51,17 +51,17 @@ def resampled(wav: bytes) -> np.ndarray:
     return np.interp(at, np.arange(len(samples)), samples)
 
 
-def streamed(run: Run, sound: np.ndarray, rate: bool) -> tuple[np.ndarray, list[Feeds]]:
+def stream_frames(run: Run, sound: np.ndarray, rate: bool) -> tuple[np.ndarray, list[Feeds]]:
     """silero-vad over frames of 32 ms, each with 4 ms of the last: speech probabilities, and what was fed."""
-    state, fed, said = np.zeros((2, 1, 128), np.float32), [], []
+    state, fed, output = np.zeros((2, 1, 128), np.float32), [], []
     for start in range(512, len(sound) - 512, 512):
         feeds = {"input": sound[None, start - 64 : start + 512], "state": state}
         if rate:
             feeds["sr"] = np.array(16000, np.int64)
         fed.append(feeds)
         probability, state = run(feeds)
-        said.append(probability.ravel())
-    return np.concatenate(said), fed
+        output.append(probability.ravel())
+    return np.concatenate(output), fed
 
 
 def silero(file: str, rate: bool):
@@ -76,11 +76,11 @@ def streaming(model: Path, rate: bool) -> Work:
     import onnxruntime as ort
 
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    _, fed = streamed(lambda feeds: session.run(None, feeds), speech(20, 0), rate)
+    _, fed = stream_frames(lambda feeds: session.run(None, feeds), speech(20, 0), rate)
 
     def score(run: Run, float_run: Run) -> float:
         sound = speech(40, 1)
-        return correlation(streamed(run, sound, rate)[0], streamed(float_run, sound, rate)[0])
+        return correlation(stream_frames(run, sound, rate)[0], stream_frames(float_run, sound, rate)[0])
 
     return Work(model, fed[::4], score, fed[100])
 
@@ -100,8 +100,8 @@ def silero_sequence(folder: Path) -> Work:
     test = [feeds(speech(10, seed)) for seed in range(20, 24)]
 
     def score(run: Run, float_run: Run) -> float:
-        said = [np.concatenate([each(x)[0] for x in test]) for each in (run, float_run)]
-        return correlation(*said)
+        speech = [np.concatenate([each(x)[0] for x in test]) for each in (run, float_run)]
+        return correlation(*speech)
 
     return Work(model, calibration, score, test[0])
 

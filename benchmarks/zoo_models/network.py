@@ -77,20 +77,20 @@ def shared(name: str) -> Path:
     return path
 
 
-def f1(found: np.ndarray, wanted: np.ndarray) -> float:
+def f1(result: np.ndarray, expected: np.ndarray) -> float:
     """Of two masks, in percent; 100 where both are empty."""
-    both, either = np.count_nonzero(found & wanted), np.count_nonzero(found) + np.count_nonzero(wanted)
-    return 100.0 * 2 * both / either if either else 100.0
+    pair, either = np.count_nonzero(result & expected), np.count_nonzero(result) + np.count_nonzero(expected)
+    return 100.0 * 2 * pair / either if either else 100.0
 
 
-def correlation(found: np.ndarray, wanted: np.ndarray) -> float:
+def correlation(result: np.ndarray, expected: np.ndarray) -> float:
     """Pearson's, in percent; 0 where one of the two is constant."""
-    a, b = (x.astype(np.float64).ravel() - x.mean(dtype=np.float64) for x in (found, wanted))
+    a, b = (x.astype(np.float64).ravel() - x.mean(dtype=np.float64) for x in (result, expected))
     size = np.linalg.norm(a) * np.linalg.norm(b)
     return float(100.0 * (a @ b) / size) if size else 0.0
 
 
-def agreement(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+def agreement(result: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """How often both have the same largest score, in percent."""
-    same = [np.argmax(a, -1) == np.argmax(b, -1) for a, b in zip(found, wanted, strict=True)]
-    return 100.0 * float(np.concatenate([one.ravel() for one in same]).mean())
+    same = [np.argmax(a, -1) == np.argmax(b, -1) for a, b in zip(result, expected, strict=True)]
+    return 100.0 * float(np.concatenate([item.ravel() for item in same]).mean())

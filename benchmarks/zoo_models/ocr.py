@@ -17,21 +17,21 @@ CALIBRATION, TEST = 48, 120
 
 def words(rng: np.random.Generator, count: int) -> str:
     """Such as a reader would take for a language: some capitals, some numbers."""
-    found = []
+    result = []
     for _ in range(count):
         if rng.random() < 0.15:
-            found.append(str(rng.integers(0, 10000)))
+            result.append(str(rng.integers(0, 10000)))
             continue
         word = "".join(rng.choice(list(LETTERS), rng.integers(3, 9)))
-        found.append(word.capitalize() if rng.random() < 0.3 else word)
-    return " ".join(found)
+        result.append(word.capitalize() if rng.random() < 0.3 else word)
+    return " ".join(result)
 
 
 @cache
 def font(size: int) -> ImageFont.FreeTypeFont:
-    found = ImageFont.load_default(size)
-    assert isinstance(found, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
-    return found
+    result = ImageFont.load_default(size)
+    assert isinstance(result, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
+    return result
 
 
 def line(rng: np.random.Generator) -> tuple[Image.Image, str]:
@@ -52,7 +52,7 @@ def noisy(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def normalized(image: Image.Image, width: int, height: int, padded: bool = False) -> np.ndarray:
+def normalize(image: Image.Image, width: int, height: int, padded: bool = False) -> np.ndarray:
     """float32 [1, 3, height, width] in -1 to 1; padded with 0 at the right where the image is narrower."""
     wide = min(width, max(1, round(image.width * height / image.height))) if padded else width
     pixels = np.asarray(image.resize((wide, height), Image.Resampling.BILINEAR), np.float32)
@@ -78,7 +78,7 @@ def detection(folder: Path) -> Work:
                     tuple(rng.integers(0, 90, 3).tolist()),
                     font(size),
                 )
-        return {"x": normalized(noisy(image, rng), 640, 480)}
+        return {"x": normalize(noisy(image, rng), 640, 480)}
 
     calibration, test = [page() for _ in range(24)], [page() for _ in range(24)]
 
@@ -92,17 +92,17 @@ def recognition(folder: Path) -> Work:
     model = fetch(folder, PACKAGE) / "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"
     rng = np.random.default_rng(0)
     lines = [line(rng) for _ in range(CALIBRATION + TEST)]
-    feeds = [{"x": normalized(image, 320, 48, padded=True)} for image, _ in lines]
+    feeds = [{"x": normalize(image, 320, 48, padded=True)} for image, _ in lines]
 
     def score(run: Run, float_run: Run) -> float:
         """Lines read as the float network reads them."""
-        same = [decoded(run(x)[0]) == decoded(float_run(x)[0]) for x in feeds[CALIBRATION:]]
+        same = [decode(run(x)[0]) == decode(float_run(x)[0]) for x in feeds[CALIBRATION:]]
         return 100.0 * float(np.mean(same))
 
     return Work(model, feeds[:CALIBRATION], score, feeds[CALIBRATION])
 
 
-def decoded(scores: np.ndarray) -> list[int]:
+def decode(scores: np.ndarray) -> list[int]:
     """CTC's greedy reading of [1, T, letters]: repeated letters once, blanks (0) left out."""
     best = np.argmax(scores[0], -1)
     return [int(a) for a, before in zip(best, [0, *best[:-1]], strict=True) if a not in (0, before)]
@@ -115,7 +115,7 @@ def direction(folder: Path) -> Work:
     for _ in range(CALIBRATION + 2 * TEST):
         image, _ = line(rng)
         turned.append(int(rng.random() < 0.5))
-        feeds.append({"x": normalized(image.rotate(180) if turned[-1] else image, 192, 48, padded=True)})
+        feeds.append({"x": normalize(image.rotate(180) if turned[-1] else image, 192, 48, padded=True)})
 
     def score(run: Run, float_run: Run) -> float:
         """Lines whose direction is found as the float network finds it."""

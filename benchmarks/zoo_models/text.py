@@ -15,13 +15,13 @@ def magika(folder: Path) -> Work:
     model = fetch(folder, "magika==1.0.3") / "magika/models/standard_v3_3/model.onnx"
     roots = [Path(sysconfig.get_paths()[key]) for key in ("stdlib", "purelib", "include")]
     roots += [Path(sys.base_prefix) / "bin", Path("/usr/share"), Path("/usr/lib"), Path("/etc")]
-    found: dict[str, list[Path]] = {}
+    result: dict[str, list[Path]] = {}
     for root in roots:
         for path in sorted(root.rglob("*")) if root.is_dir() else ():
-            kind = found.setdefault(path.suffix, [])
+            kind = result.setdefault(path.suffix, [])
             if len(kind) < 12 and path.is_file() and not path.is_symlink() and path.stat().st_size > 64:
                 kind.append(path)
-    paths = [path for kind in found.values() for path in kind][:1200]
+    paths = [path for kind in result.values() for path in kind][:1200]
     feeds = [{"bytes": ends(path)} for path in paths]
     calibration, test = feeds[::4], [x for i, x in enumerate(feeds) if i % 4]
 
@@ -53,16 +53,18 @@ def minilm(folder: Path) -> Work:
 
     tokenizer = AutoTokenizer.from_pretrained(source)
     text = shared("wikitext2").joinpath("test.txt").read_text(encoding="utf-8")
-    sentences = [one.strip() for one in text.replace("<unk>", "unknown").split(" . ") if 40 < len(one) < 300]
+    sentences = [
+        item.strip() for item in text.replace("<unk>", "unknown").split(" . ") if 40 < len(item) < 300
+    ]
 
     def feeds(chosen: list[str]) -> list[Feeds]:
-        made = (
-            tokenizer(one, padding="max_length", max_length=LENGTH, truncation=True, return_tensors="np")
-            for one in chosen
+        encoders = (
+            tokenizer(item, padding="max_length", max_length=LENGTH, truncation=True, return_tensors="np")
+            for item in chosen
         )
         return [
-            {name: one[name].astype(np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
-            for one in made
+            {name: item[name].astype(np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+            for item in encoders
         ]
 
     test = feeds(sentences[1000:3000])
@@ -72,7 +74,7 @@ def minilm(folder: Path) -> Work:
         return agreement(*([near(each)] for each in (run, float_run)))
 
     def near(run: Run) -> np.ndarray:
-        vectors = np.stack([pooled(run(x)[0], x["attention_mask"]) for x in test])
+        vectors = np.stack([pool(run(x)[0], x["attention_mask"]) for x in test])
         closeness = vectors @ vectors.T
         np.fill_diagonal(closeness, -1)
         return closeness
@@ -80,7 +82,7 @@ def minilm(folder: Path) -> Work:
     return Work(model, feeds(sentences[:64]), score, test[0], transformer=True)
 
 
-def pooled(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def pool(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The mean over words that are there, of length 1."""
     mean = (states[0] * mask[0, :, None]).sum(0) / mask.sum()
     return mean / np.linalg.norm(mean)

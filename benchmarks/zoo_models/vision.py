@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from packed_images import packed_images
+from packed_images import read_packed_images
 from PIL import Image
 
 from zoo_models.network import Feeds, Network, Run, Work, agreement, f1, fetch, shared
@@ -16,10 +16,10 @@ CALIBRATION, TEST = 64, 300
 
 def photographs(first: int, count: int) -> list[Image.Image]:
     """Of the 1,000 of the shared data."""
-    return packed_images(shared("imagenet_sample.npz"), count, first)
+    return read_packed_images(shared("imagenet_sample.npz"), count, first)
 
 
-def centred(image: Image.Image, short: int, side: int) -> np.ndarray:
+def crop_centre(image: Image.Image, short: int, side: int) -> np.ndarray:
     """float32 [H, W, 3] in 0 to 1: the short side scaled, the centre cut out."""
     scale = short / min(image.size)
     image = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC)
@@ -34,7 +34,7 @@ def efficientnet(folder: Path) -> Work:
 
     def feeds(first: int, count: int) -> list[Feeds]:
         mean, std = np.float32(127 / 255), np.float32(128 / 255)
-        images = (centred(image, 256, 224) for image in photographs(first, count))
+        images = (crop_centre(image, 256, 224) for image in photographs(first, count))
         return [{"x": ((image - mean) / std).transpose(2, 0, 1)[None]} for image in images]
 
     test = feeds(500, TEST)
@@ -66,15 +66,15 @@ def nudenet(folder: Path) -> Work:
     model = fetch(folder, "nudenet==3.4.2") / "nudenet" / "320n.onnx"
 
     def feeds(first: int, count: int) -> list[Feeds]:
-        found = []
+        result = []
         for image in photographs(first, count):
             square = Image.new("RGB", (max(image.size),) * 2)
             square.paste(image)
             pixels = np.asarray(
                 square.resize((320, 320), Image.Resampling.BILINEAR), np.float32
             ) / np.float32(255)
-            found.append({"images": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])})
-        return found
+            result.append({"images": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])})
+        return result
 
     test = feeds(500, TEST)
 

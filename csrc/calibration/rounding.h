@@ -1,5 +1,5 @@
-// Weights that are rounded with regard to each other: the sums of ptq/stages/rounding.py. Every function
-// equals its namesake in numerics/integers/rounding.py bit for bit: sums have one order, on every machine.
+// Rounds weights together, for ptq/stages/weight_rounding.py. Every function equals its namesake in
+// numerics/integers/rounding.py bit for bit: sums have one order, on every machine.
 #pragma once
 
 #include <cstddef>

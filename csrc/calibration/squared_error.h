@@ -1,4 +1,4 @@
-// What the ranges of a tensor cost, from prefix sums of its histogram: candidates of calib/squared_error.py.
+// What the ranges of a tensor cost, from prefix sums of its histogram: candidates of calib/mse_search.py.
 #pragma once
 
 #include <cstddef>

@@ -214,8 +214,8 @@ def compile(
     if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
         from intact.torch import compile as compile_module
 
-        opened = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
-        return compile_module(model, example, **opened, **options)
+        open_sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
+        return compile_module(model, example, **open_sizes, **options)
     if example is not None or not dynamic_batch or dynamic_shapes is not None:
         raise QuantValueError(
             "example" if example is not None else "dynamic_shapes" if dynamic_batch else "dynamic_batch",
@@ -224,21 +224,21 @@ def compile(
         )  # fmt: skip
     from intact.engine import compile as build
 
-    made = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
-    if made.plan.unquantized or made.plan.dynamic:
+    engine = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
+    if engine.plan.unquantized or engine.plan.dynamic:
         name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
-        so = (
+        reason = (
             f"layers of {name} quantize their input while they run, and are left to ONNX Runtime"
-            if made.plan.dynamic
+            if engine.plan.dynamic
             else f"nothing in {name} is quantized, so that it runs in float"
         )
         warnings.warn(
-            f"{so}. Fix: quantize first:"
+            f"{reason}. Fix: quantize first:"
             f" intact quantize {name} --data photos -o int8.onnx, or intact.quantize(model, data)",
             NotQuantizedWarning,
             stacklevel=2,
         )
-    return made
+    return engine
 
 
 def load(
@@ -249,7 +249,8 @@ def load(
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
 ) -> Engine:
-    """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
+    """Return the engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is
+    executed.
 
     Args:
         path: The plan file.
@@ -266,7 +267,7 @@ def load(
 
 
 def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[str, NDArray[Any]]:
-    """The normative answers of a Q/DQ model: what its file means, by the integer reference in NumPy.
+    """Return the normative answers of a Q/DQ model: what its file means, by the integer reference in NumPy.
 
     The engine gives these answers bit for bit. Another runtime may round the file's float steps differently
     (docs/numerics.md, N33). It is slow: a few seconds for one image through ResNet-50. Parts of the plan that

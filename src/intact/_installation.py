@@ -1,4 +1,4 @@
-"""Whether the folder of this package is its own: another project on PyPI is called `intact`, too."""
+"""Checks that this package's folder is its own, because another project on PyPI is called `intact`, too."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
     Raises:
         ClashingInstallationError: It is; says how to repair it.
     """
-    for found in _installations(package.parent):
-        if not _is_ours(package.parent / found):
+    for metadata in _installations(package.parent):
+        if not _is_ours(package.parent / metadata):
             raise ClashingInstallationError(
-                str(package), f"files of another project, too ('{found}': PyPI's 'intact' is not INTact)",
+                str(package), f"files of another project, too ('{metadata}': PyPI's 'intact' is not INTact)",
                 f"those of {DISTRIBUTION} alone",
                 f"run: pip uninstall -y intact {DISTRIBUTION}, then: pip install {DISTRIBUTION}",
             )  # fmt: skip
 
 
 def _installations(folder: Path) -> list[str]:
-    """The metadata of a distribution called `intact` in a folder of packages."""
+    """Return the metadata of a distribution called `intact` in a folder of packages."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:  # in a zip file, for example
@@ -45,7 +45,7 @@ def _installations(folder: Path) -> list[str]:
 
 
 def _is_ours(metadata: Path) -> bool:
-    """Whether the files are those of INTact, which had that name before it was published."""
+    """Return whether the files are those of INTact, which had that name before it was published."""
     for name in ("RECORD", "installed-files.txt", "SOURCES.txt"):
         try:
             lines = (metadata / name).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,3 +1,3 @@
-"""The version, where every layer can read it; the build reads it from here."""
+"""The version of the package; every layer and the build read it from here."""
 
 __version__ = "0.1.0"

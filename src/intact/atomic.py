@@ -1,4 +1,5 @@
-"""Files that appear whole or not at all, alone or several together. Why so: docs/decisions/0017-saving.md.
+"""Files that appear whole or not at all, alone or several together. Why so:
+docs/decisions/0017-atomic-saving.md.
 
     with replacing(path) as file:         # a binary file, seekable, in the folder of `path`
         file.write(data)                  # `path` is as it was
@@ -33,7 +34,7 @@ _together: ContextVar[list[_New] | None] = ContextVar("_together", default=None)
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
-    """A file to write to, which takes the name `path` when the block ends without an error.
+    """Open a file for writing that takes the name `path` when the block ends without an error.
 
     A link is followed and stays; the file behind it is replaced. The mode of the old file is kept. A device
     or a pipe is written to when the block ends, as `cp` would.
@@ -50,11 +51,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
     """
     new, waiting = _New(path), _together.get()
     try:
-        with _told(path):
+        with _access_errors(path):
             new.open()
-        with new.told():
+        with new.writing_errors():
             yield new.file
-        with _told(path):
+        with _access_errors(path):
             new.finish()
         if waiting is None:
             _appear([new])
@@ -67,7 +68,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What `replacing` writes in this block takes its names when the block ends: all files or none.
+    """Give all files that `replacing` writes in this block their names when it ends: all or none.
 
     An error leaves all old files. No system renames two files in one step: a reader between the steps, or
     a loss of power there, may meet a new file beside an old one.
@@ -94,7 +95,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """
     new = _New(path)
     folder = new.target.parent
-    with _told(path):
+    with _access_errors(path):
         missing = not new.direct and not folder.is_dir()
     if missing:
         raise FileAccessError(
@@ -103,7 +104,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 class _Raw(FileIO):
-    """A file that remembers what failed: libraries turn the error of a write into one of their own."""
+    """A raw file that remembers the first error, because libraries replace write errors with their own."""
 
     failed: BaseException | None = None
 
@@ -116,7 +117,7 @@ class _Raw(FileIO):
 
 
 class _New:
-    """A new file on its way to a name.
+    """A new file that will take the place of another one.
 
     Attributes:
         path: The name as it was given, for errors.
@@ -131,13 +132,13 @@ class _New:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         require_path(path)
         self.path = path
-        with _told(path):
-            self.target, self.before, self.direct = _resolved(Path(path))
+        with _access_errors(path):
+            self.target, self.before, self.direct = _resolve_target(Path(path))
         if self.before is not None and not os.access(self.target, os.W_OK):
             raise FileAccessError.of(path, PermissionError(errno.EACCES, "write-protected"), "written")
         folder = Path(tempfile.gettempdir()) if self.direct else self.target.parent
         # Names that nobody guesses, and no longer than any system allows, however long the target's is.
-        self._name, self._kept = (folder / f".intact-{secrets.token_hex(8)}.tmp" for _ in range(2))
+        self._name, self._old_name = (folder / f".intact-{secrets.token_hex(8)}.tmp" for _ in range(2))
         self._raw: _Raw | None = None
         self._nameless = self._begun = False
 
@@ -153,8 +154,8 @@ class _New:
         self.file = BufferedWriter(self._raw)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Errors of writing, by whatever way they come, as ours; all others as they are."""
+    def writing_errors(self) -> Iterator[None]:
+        """Raise errors of writing as `FileAccessError`, however they come, and all others unchanged."""
         try:
             yield
         except Exception as error:
@@ -166,7 +167,7 @@ class _New:
             raise
 
     def finish(self) -> None:
-        """Everything on disk, with the mode of the old file."""
+        """Flush everything to disk, with the mode of the old file."""
         assert self._raw is not None
         if self._raw.failed is not None:
             raise self._raw.failed
@@ -184,10 +185,10 @@ class _New:
         if self.before is None or self.direct:
             return
         try:
-            os.link(self.target, self._kept)
+            os.link(self.target, self._old_name)
         except OSError:  # a file system without links: it is away for a moment
             self._begun = True
-            self.target.replace(self._kept)
+            self.target.replace(self._old_name)
 
     def appear(self) -> None:
         """Give the file its name, or write it to where it belongs."""
@@ -208,7 +209,7 @@ class _New:
                 if self.before is None:
                     self.target.unlink()
                 else:
-                    self._kept.replace(self.target)
+                    self._old_name.replace(self.target)
 
     def drop(self) -> None:
         """Close everything, and leave nothing but what bears the name; twice is as once."""
@@ -217,7 +218,7 @@ class _New:
                 with suppress(OSError):
                     self._raw.close()  # not the buffer's way, which would write once more
         finally:
-            for name in (self._name, self._kept):
+            for name in (self._name, self._old_name):
                 with suppress(OSError):
                     name.unlink()
 
@@ -231,10 +232,10 @@ def _appear(files: Sequence[_New]) -> None:
                 locks.enter_context(_Lock(folder))
         try:
             for new in files if len(files) > 1 else ():
-                with _told(new.path):
+                with _access_errors(new.path):
                     new.keep_old()
             for new in files:
-                with _told(new.path):
+                with _access_errors(new.path):
                     new.appear()
         except BaseException:
             for new in reversed(files if len(files) > 1 else ()):
@@ -253,8 +254,8 @@ def _surely(do: Callable[[], None]) -> None:
         raise
 
 
-def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
-    """The name behind all links; what is there; whether that is to be written to, not replaced."""
+def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None, bool]:
+    """Return the name behind all links; what is there; whether that is to be written to, not replaced."""
     try:
         before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
     except FileNotFoundError:
@@ -273,7 +274,9 @@ def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
 
 
 def _create(name: Path, mode: int) -> tuple[int, bool]:
-    """A descriptor of a new file to read and write; whether it has no name yet, and so leaves no trace."""
+    """Return a descriptor of a new file to read and write; whether it has no name yet, and so leaves no
+    trace.
+    """
     common = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
         with suppress(OSError):  # a file system without; or what the next attempt says too
@@ -293,7 +296,9 @@ def _link(descriptor: int, name: Path) -> bool:
 
 
 def _make_alike(descriptor: int, before: os.stat_result) -> None:
-    """The owner of the old file where the system allows it, and its mode, which never grows for a group."""
+    """Copy the owner of the old file, where the system allows it, and its mode, which never grows for a
+    group.
+    """
     mode, now = stat.S_IMODE(before.st_mode) & 0o777, os.fstat(descriptor)
     if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
         try:
@@ -325,7 +330,7 @@ def _sync(descriptor: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name on disk, where the system can. The file is whole either way: no error."""
+    """Flush the new name to disk, where the system can; the file is whole either way."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no such thing
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -336,7 +341,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class _Lock:
-    """Nobody else gives several files of this folder their names meanwhile, as far as the system can.
+    """Keeps other processes from renaming several files in this folder meanwhile, as far as the system can.
 
     Whoever holds the lock has it for the time of a few calls. It is not waited for longer than that: another
     program may lock the folder for reasons of its own. An object lets go of it whenever it ends.
@@ -365,7 +370,7 @@ class _Lock:
 
 
 @contextmanager
-def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+def _access_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except IntactError:

@@ -35,11 +35,11 @@ class IntactError(Exception):
         self.where, self.got, self.want, self.fix = where, got, want, fix
 
     def __str__(self) -> str:
-        """One line, fit for a terminal; the attributes keep names as they are."""
+        """Return the message as one printable line; the attributes keep names unchanged."""
         return printable(f"{self.where}: got {self.got}, want {self.want}. Fix: {self.fix}")
 
     def at(self, name: str) -> Self:
-        """The same error, its place prefixed with `name` (a tensor, node, module or file)."""
+        """Return the same error, its place prefixed with `name` (a tensor, node, module or file)."""
         return type(self)(f"{name}: {self.where}", self.got, self.want, self.fix)
 
 
@@ -73,7 +73,7 @@ class FileAccessError(IntactError, OSError):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], error: OSError, done: Literal["read", "written"]) -> Self:
-        """What the system said about `path` when it was to be read or written."""
+        """Build the error for an `OSError` that reading or writing `path` raised."""
         wants = {
             "read": ("a file that can be read", "correct the path, or the file's permissions"),
             "written": (
@@ -82,15 +82,15 @@ class FileAccessError(IntactError, OSError):
             ),
         }
         reason = error.strerror or str(error) or type(error).__name__
-        made = cls(f"file '{os.fspath(path)}'", f"'{reason}' when it was {done}", *wants[done])
-        made.errno = error.errno
-        return made
+        access_error = cls(f"file '{os.fspath(path)}'", f"'{reason}' when it was {done}", *wants[done])
+        access_error.errno = error.errno
+        return access_error
 
     def at(self, name: str) -> Self:
-        """As `IntactError.at`."""
-        made = super().at(name)
-        made.errno = self.errno
-        return made
+        """Return the same error with a prefixed place, as `IntactError.at`."""
+        access_error = super().at(name)
+        access_error.errno = self.errno
+        return access_error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args, {**vars(self), "errno": self.errno}
@@ -105,9 +105,10 @@ class ClashingInstallationError(IntactError, ImportError):
 
 
 def require_path(path: object) -> None:
-    """
+    """Refuse anything that does not name a file.
+
     Raises:
-        QuantValueError: `path` is nothing that names a file.
+        QuantValueError: `path` is no str, bytes or `os.PathLike`.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise QuantValueError(
@@ -120,7 +121,7 @@ class MissingExtraError(IntactError, ImportError):
 
     @classmethod
     def of(cls, package: str, extra: str, needed_for: str) -> Self:
-        """The standard message for `package`, which ``pip install intact-quant[extra]`` brings."""
+        """Return the standard message for `package`, which ``pip install intact-quant[extra]`` brings."""
         return cls(
             needed_for,
             f"no package '{package}'",

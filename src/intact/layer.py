@@ -1,4 +1,4 @@
-"""What a model's layers are, whoever says it: placement of a graph, and a plan that runs without one."""
+"""The record of one layer, shared by placement and by plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Precision = Literal["int8", "float"]
 
 @dataclass(frozen=True)
 class Layer:
-    """One fused layer, as an int8 engine runs it.
+    """Describes one fused layer, as an int8 engine runs it.
 
     Attributes:
         name: Name of its first node.

@@ -1,4 +1,4 @@
-"""What a file from a stranger, or a slip of the pen, may ask of this machine: one table.
+"""Limits on the memory and time that files and arguments may request, in one table.
 
 Every loader asks here before it takes memory or time on a file's word. A limit lies far above what honest
 files need; who needs more says so for one process in the environment, as the error's last sentence does.
@@ -16,7 +16,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that something may be.
+    """Holds the largest allowed value of one quantity.
 
     Attributes:
         name: In lower case; the variable that overrides it is `INTACT_LIMIT_` and this name in upper case.
@@ -42,32 +42,32 @@ class Limit:
         Raises:
             QuantValueError: The environment names no whole number of 1 or more.
         """
-        given = os.environ.get(self.variable)
-        if given is None or not (given := given.strip()):
+        text = os.environ.get(self.variable)
+        if text is None or not (text := text.strip()):
             return self.default
-        if not (given.isascii() and given.isdecimal() and len(given) < 19 and int(given) > 0):
+        if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 0):
             raise QuantValueError(
-                self.variable, repr(given[:40]), "a whole number of 1 or more", "mend it or unset it"
+                self.variable, repr(text[:40]), "a whole number of 1 or more", "mend it or unset it"
             )
-        return int(given)
+        return int(text)
 
-    def check(self, asked: int, where: str, error: type[IntactError] = FileFormatError) -> None:
-        """Refuse what asks for more.
+    def check(self, amount: int, where: str, error: type[IntactError] = FileFormatError) -> None:
+        """Raise an error if `amount` exceeds the limit.
 
         Args:
-            asked: How many.
+            amount: How many.
             where: The file, tensor, node or argument that asks.
             error: The kind of error.
 
         Raises:
-            IntactError: `asked` is above the limit; of the kind given.
+            IntactError: `amount` is above the limit; of the kind given.
         """
-        if asked > (most := self.most):
+        if amount > (most := self.most):
             raise error(
                 where,
-                f"{asked:,} {self.unit}" if asked < 10**30 else f"more than 10^30 {self.unit}",
+                f"{amount:,} {self.unit}" if amount < 10**30 else f"more than 10^30 {self.unit}",
                 f"at most {most:,}",
-                f"if this is meant, set {self.variable}={asked} in the environment",
+                f"if this is meant, set {self.variable}={amount} in the environment",
             )
 
 

@@ -1,4 +1,4 @@
-"""The progress bar of everything that takes a while, on standard error."""
+"""Progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A progress bar on standard error, or none.
+    """Shows a progress bar on standard error, or nothing.
 
     Args:
         title: What is being done.
@@ -36,21 +36,21 @@ class Progress:
             self._bar.stop()
 
     def advance(self, title: str | None = None, done: int | None = None) -> None:
-        """One step more, or `done` in all."""
+        """Advance by one step, or to `done` steps in all."""
         if self._bar is not None:
-            said = None if title is None else printable(title)
+            description = None if title is None else printable(title)
             steps = 1 if done is None else None
-            self._bar.update(self._task, description=said, completed=done, advance=steps)
+            self._bar.update(self._task, description=description, completed=done, advance=steps)
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
-        """`items`, one step each."""
+        """Yield `items`, one step each."""
         for item in items:
             yield item
             self.advance()
 
 
 def _bar() -> Bar | None:
-    """A bar; None where standard error is no terminal."""
+    """Return a bar; None where standard error is no terminal."""
     from rich.console import Console  # slow to import, and most programs draw nothing
 
     console = Console(stderr=True)
@@ -70,6 +70,6 @@ def _bar() -> Bar | None:
 
 @contextmanager
 def waiting(title: str, shown: bool) -> Iterator[None]:
-    """A bar without steps, or none, around what takes seconds and does not say how many."""
+    """Show a bar without steps while the block runs."""
     with Progress(title, None, True) if shown else nullcontext():
         yield

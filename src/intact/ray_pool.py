@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster. No other file knows of Ray."""
+"""Runs jobs on a Ray cluster. Only this file imports Ray."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPUTES = ("numpy", "onnxruntime", "torch")
 
 
 class RayPool:
-    """Does jobs on the machines of a Ray cluster; INTact is installed on each of them.
+    """Runs jobs on the machines of a Ray cluster; INTact is installed on each of them.
 
     What a job needs travels through Ray's object store, from this process to its workers. Results equal those
     of one process that uses as many threads, on machines of one kind: floats are computed by ONNX Runtime and
@@ -54,7 +54,7 @@ class RayPool:
             raise QuantValueError(
                 "RayPool", f"{workers} workers of {threads} threads", "1 at least", "give positive numbers"
             )
-        self._ray = _joined(address, None if workers is None else workers * threads)
+        self._ray = _connect(address, None if workers is None else workers * threads)
         self.threads: int | None = threads
         room = int(self._ray.cluster_resources().get("CPU", 0)) // threads
         if not room:
@@ -67,7 +67,7 @@ class RayPool:
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """See `intact.pool.JobPool.map`.
+        """Run the jobs on the cluster, as `intact.job_pool.JobPool.map` describes.
 
         Raises:
             UnsupportedError: A worker has other versions, or none of INTact, or it is gone.
@@ -75,7 +75,7 @@ class RayPool:
         ray = self._ray
         job = ray.remote(num_cpus=self.threads)(_job)
         try:
-            handed = [ray.put(common)]  # in a list: a worker fetches it once for all of its jobs
+            common_reference = [ray.put(common)]  # in a list: a worker fetches it once for all of its jobs
         except (TypeError, PicklingError) as error:
             raise QuantValueError(
                 "work for Ray", f"'{str(error).strip()[:300]}'",
@@ -88,7 +88,7 @@ class RayPool:
             for item in items:
                 if len(waiting) == _AHEAD * self.size:
                     yield self._result(waiting.popleft())
-                waiting.append(job.remote(versions(), name, handed, work, item))
+                waiting.append(job.remote(versions(), name, common_reference, work, item))
             while waiting:
                 yield self._result(waiting.popleft())
         finally:  # also where the caller has had enough
@@ -102,57 +102,61 @@ class RayPool:
         except exceptions.RayTaskError as error:  # it holds the error of the job
             cause = error.cause
             if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] == "intact":
-                raise _unfit("no package 'intact'") from error
+                raise _worker_error("no package 'intact'") from error
             raise cause from error
         except exceptions.RayError as error:
-            said = str(error).strip().splitlines()
-            raise _unfit(f"'{said[0] if said else type(error).__name__}'") from error
+            lines = str(error).strip().splitlines()
+            raise _worker_error(f"'{lines[0] if lines else type(error).__name__}'") from error
 
 
 def versions() -> dict[str, str]:
-    """What computes here, by package."""
+    """Return the versions of the packages that compute results here, by name."""
     return dict(_versions())
 
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"intact": __version__}
+    versions = {"intact": __version__}
     for package in _COMPUTES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 _commons: dict[str, Any] = {}  # in a worker: what its last jobs had in common
 
 
 def _job(
-    wanted: dict[str, str], name: str, handed: list[Any], work: Callable[[Any, Any], Any], item: Any
+    expected: dict[str, str],
+    name: str,
+    common_reference: list[Any],
+    work: Callable[[Any, Any], Any],
+    item: Any,
 ) -> Any:
-    """One job, in a worker."""
+    """Run one job in a worker, after a check of its versions."""
     here = versions()
-    if differing := [p for p in sorted(wanted) if here.get(p) != wanted[p]]:
+    if differing := [p for p in sorted(expected) if here.get(p) != expected[p]]:
         package = differing[0]
-        raise _unfit(f"{package} {here.get(package, 'missing')} (here {wanted[package]})")
+        raise _worker_error(f"{package} {here.get(package, 'missing')} (here {expected[package]})")
     if name not in _commons:
         import ray
 
         _commons.clear()
-        _commons[name] = ray.get(handed[0])
+        _commons[name] = ray.get(common_reference[0])
     return work(_commons[name], item)
 
 
-def _unfit(got: str) -> IntactError:
+def _worker_error(got: str) -> IntactError:
     return UnsupportedError(
         "a worker of the Ray cluster", got, "workers that have what this process has, and stay",
         "install the same versions on every machine, and look into Ray's logs",
     )  # fmt: skip
 
 
-def _joined(address: str, cpus: int | None) -> Any:
-    """Ray, with this process in a cluster."""
+def _connect(address: str, cpus: int | None) -> Any:
+    """Return the module `ray`, after this process joined a cluster."""
     try:
         import ray
         import ray.exceptions
@@ -173,16 +177,17 @@ def _joined(address: str, cpus: int | None) -> Any:
                 address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
             )
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines()
         raise QuantValueError(
-            f"ray '{address}'", f"'{said[0] if said else type(error).__name__}'", "a Ray cluster",
+            f"ray '{address}'", f"'{lines[0] if lines else type(error).__name__}'", "a Ray cluster",
             "start one on this machine (ray start), correct the address, or say 'local'",
         ) from error  # fmt: skip
     return ray
 
 
 def _require_listener(address: str) -> None:
-    """
+    """Check that a cluster may listen at `address`.
+
     Raises:
         ValueError: `address` has another form than those of `RayPool`.
         OSError: Nobody listens at "host:port". Ray itself would try for minutes, and end the process.

@@ -1,4 +1,4 @@
-"""Files that are read: what the system says about them, as our error."""
+"""Opens files for reading; errors of the system become `FileAccessError`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = {
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Around the opening and reading of a file. A pipe is refused before: to open it would wait for ever.
+    """Raise errors of opening and reading `path` as INTact's; pipes are refused, because opening them blocks.
 
     Raises:
         FileAccessError: There is no such file, or it cannot be read; names the path.
@@ -34,7 +34,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """What is in a file.
+    """Read a file.
 
     Raises:
         FileAccessError, FileFormatError: As for `reading`.

@@ -1,4 +1,4 @@
-"""What a quantized tensor looks like: two frozen values that every layer of INTact passes around.
+"""The two values that describe a quantized tensor: its number format and its granularity.
 
 `Format` is a grid of representable numbers (int8, uint4, fp8e4m3, ...); `QuantSpec` says how a tensor
 is laid onto it: granularity, symmetry, narrow range. Granularity and bit width are values, never
@@ -29,12 +29,12 @@ _INT_NAME = re.compile(r"(u?)int([1-9][0-9]?)")
 
 
 def is_whole(value: object) -> bool:
-    """Whether `value` is an integer of Python or NumPy. True and False are none here."""
+    """Return whether `value` is an integer of Python or NumPy. True and False are none here."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def checked_bool(name: str, value: object) -> bool:
-    """`value` as a bool.
+def check_bool(name: str, value: object) -> bool:
+    """Return `value` as a bool; only True and False are accepted.
 
     Raises:
         QuantValueError: It is none: "maybe", 1 and None would all be taken for one otherwise.
@@ -44,8 +44,8 @@ def checked_bool(name: str, value: object) -> bool:
     raise QuantValueError(name, f"{value!r:.60}", "True or False", "choose one of the two")
 
 
-def checked_block_size(value: object) -> int | None:
-    """`value` as an int; None for None.
+def check_block_size(value: object) -> int | None:
+    """Return `value` as an int; None for None.
 
     Raises:
         QuantValueError: It is no positive integer, or one that no axis is as long as.
@@ -59,7 +59,7 @@ def checked_block_size(value: object) -> int | None:
 
 @dataclass(frozen=True)
 class Format:
-    """A grid of representable numbers; get one with `Format.parse("int8")`.
+    """Describes a grid of representable numbers; get one with `Format.parse("int8")`.
 
     Attributes:
         name: What files, reports and errors show: ``intN``, ``uintN`` (N = 2..16), ``fp8e4m3``,
@@ -79,7 +79,7 @@ class Format:
 
     @classmethod
     def parse(cls, name: str | Format) -> Format:
-        """The format called `name`; a `Format` is returned as it is.
+        """Return the format called `name`; a `Format` is returned as it is.
 
         Raises:
             QuantValueError: There is no such format.
@@ -102,7 +102,7 @@ class Format:
 
     @classmethod
     def integer(cls, bits: int, *, signed: bool = True) -> Format:
-        """The integer grid of `bits` bits: int8 is [-128, 127], uint8 is [0, 255].
+        """Return the integer grid of `bits` bits: int8 is [-128, 127], uint8 is [0, 255].
 
         Raises:
             QuantValueError: `bits` is not in 2..16.
@@ -140,7 +140,7 @@ FP4E2M1 = Format.parse("fp4e2m1")
 
 @dataclass(frozen=True)
 class QuantSpec:
-    """How a tensor is laid onto a grid.
+    """Describes how a tensor is quantized: format, granularity and symmetry.
 
     Attributes:
         format: The grid, or its name.
@@ -167,8 +167,8 @@ class QuantSpec:
         object.__setattr__(self, "format", Format.parse(self.format))
         object.__setattr__(self, "axis", _canonical_axis(self.axis))
         for name in ("symmetric", "narrow"):
-            object.__setattr__(self, name, checked_bool(name, getattr(self, name)))
-        block = checked_block_size(self.block_size)
+            object.__setattr__(self, name, check_bool(name, getattr(self, name)))
+        block = check_block_size(self.block_size)
         object.__setattr__(self, "block_size", block)
         if block is not None and not isinstance(self.axis, int):
             raise QuantValueError(
@@ -204,7 +204,7 @@ class QuantSpec:
         return (self.axis,) if isinstance(self.axis, int) else self.axis
 
     def with_(self, **changes: object) -> QuantSpec:
-        """A copy with some attributes changed."""
+        """Return a copy with some attributes changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -221,16 +221,18 @@ class QuantSpec:
 
 
 def _canonical_axis(axis: object) -> int | tuple[int, ...] | None:
-    """One spelling per meaning, so that equal specs are equal: (1, 0) is (0, 1), (2,) is 2, () is None."""
+    """Return one spelling for each meaning of `axis`: (1, 0) becomes (0, 1), (2,) becomes 2, () becomes
+    None.
+    """
     if axis is None:
         return None
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    if not all(map(is_whole, given)):
+    entries = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if not all(map(is_whole, entries)):
         raise QuantValueError(
             "axis",
             f"{axis!r:.60}",
             "None, an integer or a tuple of integers",
             "count axes from 0, or from -1 at the end",
         )
-    axes = sorted(map(index, given))
+    axes = sorted(map(index, entries))
     return None if not axes else axes[0] if len(axes) == 1 else tuple(axes)

@@ -1,4 +1,4 @@
-"""Arrays of strings as callers give them and ONNX Runtime takes them."""
+"""Converts arrays of strings to the form that ONNX Runtime takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intact.errors import QuantValueError
 
 
 def as_strings(array: NDArray[Any], where: str) -> NDArray[Any]:
-    """An array of strings as a dense one of Python's strings.
+    """Return an array of strings as a dense one of Python's strings.
 
     Args:
         array: Of NumPy's strings ("<U5", StringDType) or of Python's (dtype object), any shape.

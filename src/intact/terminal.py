@@ -1,10 +1,10 @@
-"""Text on its way to a terminal: names out of files move no cursor, and turn no line around."""
+"""Makes text from files safe to print on a terminal."""
 
 from __future__ import annotations
 
 
 def printable(text: object) -> str:
-    r"""`text` with every character that does not print written as its escape.
+    r"""Return `text` with every character that does not print written as its escape.
 
     That is what `str.isprintable` calls so: controls (newline, ESC, the C1 set), the marks that turn the
     direction of writing, other invisible marks, and the halves of surrogate pairs that stand for the bytes of
@@ -13,7 +13,7 @@ def printable(text: object) -> str:
     >>> print(printable("conv\x1b[2J\u202eup"))
     conv\x1b[2J\u202eup
     """
-    said = str(text)
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in said)
+    string = str(text)
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in string)

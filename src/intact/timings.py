@@ -28,7 +28,7 @@ Table = dict[str, dict[str, float]]
 
 
 class Timings:
-    """Seconds by machine and name.
+    """Holds measured seconds by machine and name.
 
     Args:
         machines: Taken over.
@@ -41,23 +41,23 @@ class Timings:
         return any(self.machines.values())
 
     def of(self, machine: str) -> dict[str, float]:
-        """The table of one machine: what is put into it is kept."""
+        """Return the table of one machine, which the caller may fill."""
         return self.machines.setdefault(machine, {})
 
-    def add(self, others: Timings) -> None:
-        """Take over what `others` has and this one has not."""
-        for machine, table in others.machines.items():
+    def add(self, further: Timings) -> None:
+        """Add the entries of `further` that this one lacks."""
+        for machine, table in further.machines.items():
             self.machines[machine] = {**table, **self.machines.get(machine, {})}
 
     def serialize(self) -> bytes:
-        """As `parse` reads it: the same bytes for the same figures."""
-        kept = {machine: table for machine, table in self.machines.items() if table}
-        content = {"format": FORMAT, "version": VERSION, "machines": kept}
+        """Return the bytes that `parse` reads; equal figures give equal bytes."""
+        tables = {machine: table for machine, table in self.machines.items() if table}
+        content = {"format": FORMAT, "version": VERSION, "machines": tables}
         return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
     @classmethod
     def parse(cls, data: bytes, where: str = "timings") -> Timings:
-        """Timings from their bytes.
+        """Build timings from their bytes.
 
         Raises:
             FileFormatError: They are something else, or of another version; names `where`.
@@ -68,10 +68,10 @@ class Timings:
         except (ValueError, RecursionError):
             content = None
         if not (isinstance(content, dict) and content.get("format") == FORMAT):
-            raise _unexpected(where, "something else")
+            raise _format_error(where, "something else")
         if content.get("version") != VERSION:
-            raise _unexpected(where, f"version {content.get('version')!r:.20}")
-        return cls(checked(content.get("machines"), where))
+            raise _format_error(where, f"version {content.get('version')!r:.20}")
+        return cls(check_table(content.get("machines"), where))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, whole or not at all."""
@@ -80,7 +80,7 @@ class Timings:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Timings:
-        """What a file holds; nothing where there is none.
+        """Read a file; a missing file gives empty timings.
 
         Raises:
             FileFormatError: As for `parse`.
@@ -91,22 +91,22 @@ class Timings:
         return cls.parse(read_bytes(path), f"file '{os.fspath(path)}'")
 
 
-def checked(machines: Any, where: str) -> Table:
-    """A table that came out of JSON.
+def check_table(machines: Any, where: str) -> Table:
+    """Check a table that came out of JSON, and return it.
 
     Raises:
         FileFormatError: It is something else, or a time is no finite number of 0 or more.
     """
     if not isinstance(machines, dict) or not all(isinstance(table, dict) for table in machines.values()):
-        raise _unexpected(where, "no table of machines")
+        raise _format_error(where, "no table of machines")
     for table in machines.values():
         for name, value in table.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-                raise _unexpected(where, f"{value!r:.20} for '{name:.60}'")
+                raise _format_error(where, f"{value!r:.20} for '{name:.60}'")
     return {machine: {n: float(s) for n, s in table.items()} for machine, table in machines.items()}
 
 
-def _unexpected(where: str, got: str) -> FileFormatError:
+def _format_error(where: str, got: str) -> FileFormatError:
     return FileFormatError(
         where, got, f"timings of version {VERSION}: finite numbers of seconds",
         "name another file, or leave this one out and measure again",
@@ -115,7 +115,7 @@ def _unexpected(where: str, got: str) -> FileFormatError:
 
 @lru_cache
 def processor() -> str:
-    """What this machine calls its processor."""
+    """Return the name of this machine's processor."""
     listed = Path("/proc/cpuinfo")
     if listed.is_file():
         for line in listed.read_text(errors="replace").splitlines():

@@ -30,8 +30,8 @@ def test_mse_is_the_first_best_middle(bits, unsigned, fmt, start_bin, stride, rn
         scale = numerics.scale_from_amax(amax, spec)
         lost = middles - numerics.fake_quantize(middles, scale, 0, spec)
         errors.append((counts * lost**2).sum())
-    found = amax_from_counts(counts, width, bits, unsigned, "mse", start_bin=start_bin, stride=stride)
-    assert found == candidates[np.argmin(errors)]
+    result = amax_from_counts(counts, width, bits, unsigned, "mse", start_bin=start_bin, stride=stride)
+    assert result == candidates[np.argmin(errors)]
 
 
 @pytest.mark.parametrize("percentile", [0, 50, 99, 99.99, 100])

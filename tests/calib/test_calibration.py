@@ -9,7 +9,7 @@ from intact.errors import CalibrationError
 from intact.spec import QuantSpec
 
 
-def collected(x, source="test"):
+def collect(x, source="test"):
     calibration = Calibration()
     calibration.collect("input", x)
     calibration.collect("conv.weight", x, axis=0)
@@ -25,7 +25,7 @@ def x(rng):
 
 
 def test_an_ordered_mapping(x):
-    calibration = collected(x)
+    calibration = collect(x)
     assert list(calibration) == ["input", "conv.weight", "range"] and len(calibration) == 3
     assert isinstance(calibration["conv.weight"], Histogram) and calibration["conv.weight"].axis == 0
     del calibration["range"]
@@ -34,7 +34,7 @@ def test_an_ordered_mapping(x):
 
 
 def test_provenance_says_who_and_what(x):
-    calibration = collected(x)
+    calibration = collect(x)
     calibration.record(source="more", model="resnet")
     assert calibration.provenance == [
         {"tool": f"intact {__version__}", "source": "test", "batches": 1, "samples": 4},
@@ -44,7 +44,7 @@ def test_provenance_says_who_and_what(x):
 
 def test_any_tree_of_merges_gives_the_same_file(x, tmp_path):
     def parts():
-        return [collected(x * (i + 1), f"part {i}") for i in range(4)]
+        return [collect(x * (i + 1), f"part {i}") for i in range(4)]
 
     a, b, c, d = parts()
     a.merge(b, c, d).save(tmp_path / "left.calib")
@@ -57,16 +57,16 @@ def test_any_tree_of_merges_gives_the_same_file(x, tmp_path):
 
 
 def test_merging_leaves_the_other_as_it_was(x):
-    one, other = collected(x), collected(10 * x)
-    one.merge(other)
-    assert other == collected(10 * x)
+    item, other = collect(x), collect(10 * x)
+    item.merge(other)
+    assert other == collect(10 * x)
 
 
 def test_merging_other_tensors_is_refused(x):
-    other = collected(x)
+    other = collect(x)
     other["extra"] = Range()
     with pytest.raises(CalibrationError) as error:
-        collected(x).merge(other)
+        collect(x).merge(other)
     assert str(error.value) == (
         "merge: got 1 tensors that only one of the two has: 'extra', want the same tensors in both. Fix: "
         "collect the same model with the same quantizers enabled in every run"
@@ -82,12 +82,12 @@ def test_merging_other_tensors_is_refused(x):
     ids=["kind", "axis"],
 )
 def test_merging_what_does_not_fit_names_the_tensor_and_changes_nothing(stats, message, x):
-    one, other = collected(x), collected(x)
+    item, other = collect(x), collect(x)
     other["range"] = stats
     with pytest.raises(CalibrationError) as error:
-        one.merge(other)
+        item.merge(other)
     assert str(error.value).startswith(message)
-    assert one == collected(x)
+    assert item == collect(x)
 
 
 def test_a_bad_tensor_is_named(x):
@@ -108,7 +108,7 @@ def test_only_statistics_go_in():
 
 
 def test_ranges_and_amax_of_every_tensor(x):
-    calibration = collected(x)
+    calibration = collect(x)
     del calibration["range"]
     specs = {"input": QuantSpec("uint8", symmetric=False), "conv.weight": QuantSpec(axis=0)}
     ranges = calibration.ranges(specs, "mse")
@@ -121,7 +121,7 @@ def test_ranges_and_amax_of_every_tensor(x):
 
 
 def test_methods_name_the_tensor(x):
-    calibration = collected(x)
+    calibration = collect(x)
     with pytest.raises(CalibrationError, match="tensor 'range': statistics: got a Range for method 'mse'"):
         calibration.ranges(QuantSpec(), "mse")
     calibration = Calibration({"empty": Histogram()})

@@ -40,8 +40,10 @@ def plain_edge(counts, levels, form, start, stride):
     if form == "pytorch_quantization":
         bins[0] = bins[1]
     candidates = list(range(start, len(bins) + 1, stride))
-    found = [plain_divergence(bins, i, levels) for i in candidates]
-    best = [i for i, kl in zip(candidates, found, strict=True) if kl <= min(found) + 1e-12]
+    plain_divergences = [plain_divergence(bins, i, levels) for i in candidates]
+    best = [
+        i for i, kl in zip(candidates, plain_divergences, strict=True) if kl <= min(plain_divergences) + 1e-12
+    ]
     return best[0] if form == "gtc2017" else best[-1]
 
 
@@ -91,8 +93,8 @@ def test_the_chosen_edge_is_that_of_the_plain_loop_with_2048_bins(unsigned, rng)
 def test_arbitrary_counts(counts, levels, start, form):
     counts = np.array(counts, np.int64)
     chosen = entropy_edge(counts, levels, form, start, 1)
-    seen = counts[1:] if form == "pytorch_quantization" else counts
-    if not seen.any():
+    recorded = counts[1:] if form == "pytorch_quantization" else counts
+    if not recorded.any():
         assert chosen is None
     else:
         assert chosen == plain_edge(counts, levels, form, start, 1)

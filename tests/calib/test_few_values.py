@@ -7,16 +7,16 @@ import pytest
 
 import intact
 from intact.calib import LEAST_VALUES, Histogram, amax_of, range_of
-from intact.calib.choice import Candidates
+from intact.calib.range_candidates import Candidates
 from intact.spec import QuantSpec
 
 SPEC = QuantSpec("int8")
 
 
 def _exponential(count: int) -> Histogram:
-    found = Histogram()
-    found.collect(np.random.default_rng(0).exponential(size=count).astype(np.float32))
-    return found
+    result = Histogram()
+    result.collect(np.random.default_rng(0).exponential(size=count).astype(np.float32))
+    return result
 
 
 @pytest.mark.parametrize(("method", "count"), [("percentile", 150), ("entropy", 1000)])

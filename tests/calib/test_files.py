@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from intact.calib import Calibration, Histogram, Range
-from intact.calib import files as calib_files
+from intact.calib import calib_files as calib_files
 from intact.errors import FileAccessError, FileFormatError
 
 
@@ -50,7 +50,7 @@ def test_what_goes_in_comes_out(tmp_path):
 
 
 def test_equal_work_gives_equal_files(content, tmp_path):
-    Calibration.load(_written(tmp_path, content)).save(tmp_path / "again.calib")
+    Calibration.load(_write(tmp_path, content)).save(tmp_path / "again.calib")
     assert (tmp_path / "again.calib").read_bytes() == content
 
 
@@ -65,7 +65,7 @@ def test_a_missing_file_is_an_os_error(tmp_path):
     assert isinstance(refused.value, OSError) and refused.value.errno == errno.ENOENT
 
 
-def _written(folder, content):
+def _write(folder, content):
     path = folder / "model.calib"
     path.write_bytes(content)
     return path
@@ -88,7 +88,7 @@ def test_flipped_bits(content, tmp_path_factory, data):
     place = data.draw(st.integers(0, header - 1) | st.integers(0, len(content) - 1))
     damaged = bytearray(content)
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
-    _same_or_refused(_written(tmp_path_factory.mktemp("flip"), bytes(damaged)))
+    _same_or_refused(_write(tmp_path_factory.mktemp("flip"), bytes(damaged)))
 
 
 @given(data=st.data())
@@ -96,15 +96,15 @@ def test_truncated_and_lengthened(content, tmp_path_factory, data):
     length = data.draw(st.integers(0, len(content) - 1) | st.integers(0, 4000))
     folder = tmp_path_factory.mktemp("cut")
     with pytest.raises(FileFormatError):
-        Calibration.load(_written(folder, content[:length]))
+        Calibration.load(_write(folder, content[:length]))
     with pytest.raises(FileFormatError):
-        Calibration.load(_written(folder, content + b"\0"))
+        Calibration.load(_write(folder, content + b"\0"))
 
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes(tmp_path_factory, content):
     with pytest.raises(FileFormatError):
-        Calibration.load(_written(tmp_path_factory.mktemp("noise"), content))
+        Calibration.load(_write(tmp_path_factory.mktemp("noise"), content))
 
 
 def test_every_flipped_bit_of_the_counts_is_noticed(content, tmp_path, rng):
@@ -112,10 +112,10 @@ def test_every_flipped_bit_of_the_counts_is_noticed(content, tmp_path, rng):
         damaged = bytearray(content)
         damaged[place] ^= 1
         with pytest.raises(FileFormatError, match="content that does not match its checksum"):
-            Calibration.load(_written(tmp_path, bytes(damaged)))
+            Calibration.load(_write(tmp_path, bytes(damaged)))
 
 
-def _forged(body, arrays, **head):
+def _forge(body, arrays, **head):
     """A file with a right checksum, whatever it says."""
     whole = {"version": 1, "sha256": calib_files._checksum(body, arrays), "body": body} | head
     return save(arrays, {"intact.calib": json.dumps(whole)})
@@ -134,7 +134,7 @@ def _body(*entries, provenance=()):
 X = {"name": "x", "kind": "histogram", "axis": None}
 FORGED = {
     "version": (
-        _forged(_body(X), _arrays(), version=2),
+        _forge(_body(X), _arrays(), version=2),
         "got version 2 of the .calib format, want version 1. Fix: read it with the version of INTact that "
         "wrote it, or collect again",
     ),
@@ -142,44 +142,44 @@ FORGED = {
     "no JSON": (save({}, {"intact.calib": "{"}), "got metadata that is no JSON"),
     "deep JSON": (save({}, {"intact.calib": "[" * 100_000}), "got metadata that is no JSON"),
     "no object": (save({}, {"intact.calib": "[]"}), "got metadata [], want a JSON object"),
-    "no body": (_forged([], {}), "got content that does not match its checksum"),
-    "no list": (_forged({"tensors": 3, "provenance": []}, {}), "got tensors 3, want a list"),
-    "entry": (_forged(_body(7), _arrays()), "got index entry 7, want a name, a kind and an axis"),
-    "kind": (_forged(_body(X | {"kind": "sketch"}), _arrays()), "got index entry {"),
-    "axis": (_forged(_body(X | {"axis": True}), _arrays()), "got index entry {"),
-    "axes": (_forged(_body(X | {"axis": [0]}), _arrays()), "got index entry {"),
-    "twice": (_forged(_body(X, X), _arrays()), "got tensor 'x' twice, want distinct names"),
-    "surplus": (_forged(_body(), _arrays()), "got arrays of no tensor: x/count, x/exponent"),
+    "no body": (_forge([], {}), "got content that does not match its checksum"),
+    "no list": (_forge({"tensors": 3, "provenance": []}, {}), "got tensors 3, want a list"),
+    "entry": (_forge(_body(7), _arrays()), "got index entry 7, want a name, a kind and an axis"),
+    "kind": (_forge(_body(X | {"kind": "sketch"}), _arrays()), "got index entry {"),
+    "axis": (_forge(_body(X | {"axis": True}), _arrays()), "got index entry {"),
+    "axes": (_forge(_body(X | {"axis": [0]}), _arrays()), "got index entry {"),
+    "twice": (_forge(_body(X, X), _arrays()), "got tensor 'x' twice, want distinct names"),
+    "surplus": (_forge(_body(), _arrays()), "got arrays of no tensor: x/count, x/exponent"),
     "provenance": (
-        _forged(_body(X, provenance=[3]), _arrays()),
+        _forge(_body(X, provenance=[3]), _arrays()),
         "got provenance [3], want a list of records",
     ),
     "missing": (
-        _forged(_body(X), {k: v for k, v in _arrays().items() if k != "x/min"}),
+        _forge(_body(X), {k: v for k, v in _arrays().items() if k != "x/min"}),
         "tensor 'x': min: got nothing, want float32 of shape (1,)",
     ),
     "dtype": (
-        _forged(_body(X), _arrays(count=np.int32([2]))),
+        _forge(_body(X), _arrays(count=np.int32([2]))),
         "tensor 'x': count: got int32 of shape (1,), want int64 of shape (1,)",
     ),
     "shape": (
-        _forged(_body(X), _arrays(negative=np.zeros((1, 7), np.int64))),
+        _forge(_body(X), _arrays(negative=np.zeros((1, 7), np.int64))),
         "tensor 'x': negative: got int64 of shape (1, 7), want int64 of shape (1, 4096)",
     ),
     "negative": (
-        _forged(_body(X), _arrays(positive=np.full((1, 4096), -1))),
+        _forge(_body(X), _arrays(positive=np.full((1, 4096), -1))),
         "tensor 'x': positive: got a negative count, want counts >= 0",
     ),
     "sum": (
-        _forged(_body(X), _arrays(count=np.int64([3]))),
+        _forge(_body(X), _arrays(count=np.int64([3]))),
         "tensor 'x': count: got [3], want the sum of the bins, [2]",
     ),
     "exponent": (
-        _forged(_body(X), _arrays(exponent=np.int64([1000]))),
+        _forge(_body(X), _arrays(exponent=np.int64([1000]))),
         "tensor 'x': exponent: got [1000], want the bin width that belongs to min and max",
     ),
     "channels": (
-        _forged(_body(X), _arrays(exponent=np.int64([0, 0]))),
+        _forge(_body(X), _arrays(exponent=np.int64([0, 0]))),
         "tensor 'x': channels: got 2, want 1 where axis is None",
     ),
 }
@@ -188,7 +188,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_file_names_what_is_wrong(name, tmp_path):
     forged, message = FORGED[name]
-    path = _written(tmp_path, forged)
+    path = _write(tmp_path, forged)
     with pytest.raises(FileFormatError) as error:
         Calibration.load(path)
     assert str(error.value).startswith(f"file '{path}': ") and message in str(error.value)

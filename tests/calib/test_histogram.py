@@ -20,7 +20,7 @@ SPECIAL = st.sampled_from(
 VALUES = hnp.arrays(np.float32, st.integers(0, 60), elements=FINITE | SPECIAL.map(np.float32))
 
 
-def collected(*batches, axis=None):
+def collect(*batches, axis=None):
     histogram = Histogram(axis)
     for batch in batches:
         histogram.collect(batch)
@@ -28,7 +28,7 @@ def collected(*batches, axis=None):
 
 
 def test_counts_bounds_and_width_of_a_small_tensor():
-    histogram = collected(np.float32([[0.0, 0.75, -1.5], [3.0, -0.0, 3.999]]))
+    histogram = collect(np.float32([[0.0, 0.75, -1.5], [3.0, -0.0, 3.999]]))
     # The largest magnitude, 3.999, lies in the upper half of 4096 bins when they are 2^-10 wide.
     assert histogram.bin_width == 2.0**-10
     assert (histogram.min, histogram.max, histogram.amax) == (-1.5, np.float32(3.999), np.float32(3.999))
@@ -44,7 +44,7 @@ def test_counts_bounds_and_width_of_a_small_tensor():
 
 
 def test_a_larger_value_adds_neighbouring_bins_in_pairs():
-    histogram = collected(np.float32([3.0, -1.0, 2.5]))
+    histogram = collect(np.float32([3.0, -1.0, 2.5]))
     before = histogram.counts
     histogram.collect(np.float32([5.0]))
     assert histogram.bin_width == 2.0**-9
@@ -57,16 +57,16 @@ def test_a_larger_value_adds_neighbouring_bins_in_pairs():
 
 @given(VALUES, st.randoms(use_true_random=False))
 def test_content_depends_only_on_the_multiset(values, random):
-    whole = collected(values)
+    whole = collect(values)
     shuffled = values.copy()
     random.shuffle(shuffled)
     cuts = sorted(random.randrange(len(values) + 1) for _ in range(random.randrange(6)))
-    parts = [collected(part) for part in np.split(shuffled, cuts)]
+    parts = [collect(part) for part in np.split(shuffled, cuts)]
     while len(parts) > 1:  # any tree of merges
         other = parts.pop(random.randrange(len(parts)))
         parts[random.randrange(len(parts))].merge(other)
     assert parts[0] == whole
-    assert collected(*np.split(shuffled, cuts)) == whole
+    assert collect(*np.split(shuffled, cuts)) == whole
     assert all(
         a.tobytes() == b.tobytes()
         for a, b in zip(parts[0].to_arrays().values(), whole.to_arrays().values(), strict=True)
@@ -75,7 +75,7 @@ def test_content_depends_only_on_the_multiset(values, random):
 
 @given(VALUES)
 def test_counts_are_the_normative_ones_at_the_final_width(values):
-    histogram = collected(values[: len(values) // 2], values[len(values) // 2 :])
+    histogram = collect(values[: len(values) // 2], values[len(values) // 2 :])
     exponent = int(np.log2(histogram.bin_width))
     negative, positive = numerics.count_pow2(values, exponent, BINS)
     assert (histogram.negative == negative).all() and (histogram.positive == positive).all()
@@ -87,7 +87,7 @@ def test_counts_are_the_normative_ones_at_the_final_width(values):
 
 @given(VALUES)
 def test_at_least_2048_bins_lie_below_the_maximum(values):
-    histogram = collected(values)
+    histogram = collect(values)
     if histogram.amax >= 2.0**-88:
         assert 2048 <= histogram.amax / histogram.bin_width < BINS
     else:
@@ -96,15 +96,15 @@ def test_at_least_2048_bins_lie_below_the_maximum(values):
 
 @given(VALUES, VALUES, VALUES)
 def test_merge_is_commutative_and_associative(a, b, c):
-    assert collected(a).merge(collected(b)) == collected(b).merge(collected(a))
-    left = collected(a).merge(collected(b)).merge(collected(c))
-    assert left == collected(a).merge(collected(b).merge(collected(c)))
+    assert collect(a).merge(collect(b)) == collect(b).merge(collect(a))
+    left = collect(a).merge(collect(b)).merge(collect(c))
+    assert left == collect(a).merge(collect(b).merge(collect(c)))
 
 
 @given(VALUES)
 def test_edges_nest(values):
     """Collecting beside one huge value equals coarsening what was collected without it."""
-    fine, coarse = collected(values), collected(values, np.float32([3e38]))
+    fine, coarse = collect(values), collect(values, np.float32([3e38]))
     shift = int(np.log2(coarse.bin_width / fine.bin_width))
     step = min(BINS, 2**shift)
     merged = fine.counts.reshape(-1, step).sum(axis=1)
@@ -117,38 +117,38 @@ def test_edges_nest(values):
 @given(hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=4, max_side=5), elements=FINITE))
 def test_per_channel_equals_one_histogram_per_channel(x):
     for axis in range(x.ndim):
-        channels = collected(x, axis=axis)
-        apart = [collected(part) for part in np.moveaxis(x, axis, 0)]
+        channels = collect(x, axis=axis)
+        apart = [collect(part) for part in np.moveaxis(x, axis, 0)]
         for name in ("counts", "negative", "positive", "min", "max", "amax", "bin_width", "count"):
-            expected = np.stack([getattr(one, name) for one in apart])
+            expected = np.stack([getattr(item, name) for item in apart])
             assert (getattr(channels, name) == expected).all(), name
-        assert channels.per_tensor() == collected(x)
+        assert channels.per_tensor() == collect(x)
 
 
 def test_a_negative_axis_counts_from_the_end_and_merges_into_a_fresh_one(rng):
     x = rng.standard_normal((3, 5)).astype(np.float32)
-    assert collected(x, axis=-1) == collected(x, axis=1)
-    assert Histogram(-1).merge(collected(x, axis=1)) == collected(x, axis=1)
-    assert collected(x, axis=1).merge(Histogram(-1)) == collected(x, axis=1)
+    assert collect(x, axis=-1) == collect(x, axis=1)
+    assert Histogram(-1).merge(collect(x, axis=1)) == collect(x, axis=1)
+    assert collect(x, axis=1).merge(Histogram(-1)) == collect(x, axis=1)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64], ids=lambda d: d.__name__)
 def test_other_dtypes_count_as_float32(dtype, rng):
     x = rng.standard_normal(1000).astype(dtype)
-    assert collected(x) == collected(numerics.to_float32(x))
+    assert collect(x) == collect(numerics.to_float32(x))
 
 
 def test_strided_tensors_count_as_dense_ones(rng):
     x = rng.standard_normal((6, 8, 10)).astype(np.float32)
     view = x.transpose(2, 0, 1)[::2, :, 1:-1]
-    assert collected(view) == collected(view.copy())
-    assert collected(view, axis=1) == collected(view.copy(), axis=1)
+    assert collect(view) == collect(view.copy())
+    assert collect(view, axis=1) == collect(view.copy(), axis=1)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=lambda d: d.__name__)
 def test_collecting_makes_no_copy_of_the_tensor(dtype, rng):
     x = rng.standard_normal((1 << 10, 1 << 10)).astype(dtype)
-    histogram = collected(x)
+    histogram = collect(x)
     tracemalloc.start()
     try:
         histogram.collect(x.T)
@@ -162,11 +162,11 @@ def test_threads_change_nothing(rng):
     x = rng.standard_normal(200_000).astype(np.float32)
     threaded = Histogram()
     threaded.collect(x, threads=2)
-    assert threaded == collected(x)
+    assert threaded == collect(x)
 
 
 def test_empty_tensors_change_nothing():
-    histogram = collected(np.float32([1.0]))
+    histogram = collect(np.float32([1.0]))
     before = histogram.to_arrays()["positive"].copy()
     histogram.collect(np.zeros((0, 3), np.float32))
     assert (histogram.to_arrays()["positive"] == before).all() and histogram.count == 1
@@ -174,16 +174,16 @@ def test_empty_tensors_change_nothing():
 
 
 def test_zeros_of_either_sign_are_one_content():
-    assert collected(np.float32([-0.0])) == collected(np.float32([0.0]))
-    assert not np.signbit(collected(np.float32([-0.0])).min)
+    assert collect(np.float32([-0.0])) == collect(np.float32([0.0]))
+    assert not np.signbit(collect(np.float32([-0.0])).min)
 
 
 def test_readers_cannot_change_the_counts():
-    histogram = collected(np.float32([1.0]))
+    histogram = collect(np.float32([1.0]))
     histogram.counts[:] = 7
     histogram.positive[:] = 7
     histogram.min[...] = 7
-    assert histogram == collected(np.float32([1.0]))
+    assert histogram == collect(np.float32([1.0]))
 
 
 @pytest.mark.parametrize("kind", [Histogram, Range], ids=lambda k: k.__name__)
@@ -238,7 +238,7 @@ def test_float64_beyond_float32_is_infinite():
     ids=["channels", "rank"],
 )
 def test_a_changed_shape_is_refused(axis, first, second, message):
-    histogram = collected(np.ones(first, np.float32), axis=axis)
+    histogram = collect(np.ones(first, np.float32), axis=axis)
     with pytest.raises(CalibrationError) as error:
         histogram.collect(np.ones(second, np.float32))
     assert str(error.value) == message
@@ -263,18 +263,18 @@ def test_integers_are_refused():
 )
 def test_merging_what_does_not_fit_is_refused(other, message):
     with pytest.raises(CalibrationError) as error:
-        collected(np.float32([1.0])).merge(other)
+        collect(np.float32([1.0])).merge(other)
     assert str(error.value).startswith(message)
 
 
 def test_merging_other_channel_numbers_is_refused():
     with pytest.raises(CalibrationError, match=r"a histogram with 3 channels on axis 0, want 2 channels"):
-        collected(np.ones((2, 2), np.float32), axis=0).merge(collected(np.ones((3, 2), np.float32), axis=0))
+        collect(np.ones((2, 2), np.float32), axis=0).merge(collect(np.ones((3, 2), np.float32), axis=0))
 
 
 @given(VALUES)
 def test_arrays_and_back(values):
-    histogram = collected(values)
+    histogram = collect(values)
     assert Histogram.from_arrays(histogram.to_arrays()) == histogram
 
 
@@ -310,7 +310,7 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_arrays_are_refused(name):
     damage, message = DAMAGE[name]
-    arrays = {key: array.copy() for key, array in collected(np.float32([3.0, -1.0])).to_arrays().items()}
+    arrays = {key: array.copy() for key, array in collect(np.float32([3.0, -1.0])).to_arrays().items()}
     damage(arrays)
     with pytest.raises(CalibrationError) as error:
         Histogram.from_arrays(arrays)
@@ -320,7 +320,7 @@ def test_damaged_arrays_are_refused(name):
 
 def test_repr():
     assert repr(Histogram(1)) == "Histogram(axis=1, nothing collected)"
-    assert repr(collected(np.float32([1.0, -2.0]))) == "Histogram(axis=None, count=2, min=-2.0, max=1.0)"
+    assert repr(collect(np.float32([1.0, -2.0]))) == "Histogram(axis=None, count=2, min=-2.0, max=1.0)"
 
 
 @pytest.mark.parametrize("wider", [1.0, 1e6], ids=["fits", "widens"])

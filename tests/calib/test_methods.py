@@ -33,13 +33,13 @@ SYMMETRIC = [
 ASYMMETRIC = [QuantSpec(f, symmetric=False) for f in ("int8", "uint8", "int4", "uint3")]
 
 
-def collected(x, axis=None):
+def collect(x, axis=None):
     histogram = Histogram(axis)
     histogram.collect(np.asarray(x, np.float32))
     return histogram
 
 
-def skewed(rng, size=30_000):
+def skew(rng, size=30_000):
     """Like the output of a GELU: a short negative side, a long positive one, and a few outliers."""
     x = rng.standard_normal(size) * 2
     return np.append(np.where(x < 0, 0.1 * x, x), [15.0, -2.0]).astype(np.float32)
@@ -62,20 +62,20 @@ def error_on_bins(histogram, spec, low, high):
 
 @pytest.mark.parametrize("spec", SYMMETRIC, ids=str)
 def test_mse_is_the_best_edge_there_is(spec, rng):
-    histogram = collected(skewed(rng))
+    histogram = collect(skew(rng))
     top = float(histogram.max if spec.qmin >= 0 else histogram.amax)
     edges = np.minimum(np.arange(1, int(top / histogram.bin_width) + 2) * histogram.bin_width, top)
-    found = float(amax_of(histogram, spec, "mse"))
-    assert found in edges.astype(np.float32)
+    result = float(amax_of(histogram, spec, "mse"))
+    assert result in edges.astype(np.float32)
     errors = [error_on_bins(histogram, spec, 0, np.float32(edge)) for edge in edges[::7]]
-    mine = error_on_bins(histogram, spec, 0, np.float32(found))
+    mine = error_on_bins(histogram, spec, 0, np.float32(result))
     assert mine <= min(errors) * (1 + 1e-6)
-    assert mine == pytest.approx(expected_error(histogram, spec, np.float32(found)), rel=1e-12)
+    assert mine == pytest.approx(expected_error(histogram, spec, np.float32(result)), rel=1e-12)
 
 
 @pytest.mark.parametrize("spec", ASYMMETRIC, ids=str)
 def test_mse_finds_the_best_pair_of_ends(spec, rng):
-    histogram = collected(skewed(rng))
+    histogram = collect(skew(rng))
     low, high = range_of(histogram, spec, "mse")
     mine = expected_error(histogram, spec, (low, high))
     lows, highs = (np.linspace(0.02, 1, 40) * end for end in (histogram.min, histogram.max))
@@ -86,7 +86,7 @@ def test_mse_finds_the_best_pair_of_ends(spec, rng):
 
 @pytest.mark.parametrize("spec", [*SYMMETRIC, *ASYMMETRIC], ids=str)
 def test_no_method_has_a_smaller_expected_error_than_mse(spec, rng):
-    histogram = collected(skewed(rng))
+    histogram = collect(skew(rng))
     methods = [m for m in METHODS if m != "entropy" or not spec.format.is_float]
     errors = {m: expected_error(histogram, spec, range_of(histogram, spec, m)) for m in methods}
     assert errors["mse"] <= min(errors.values()) * 1.001
@@ -94,8 +94,8 @@ def test_no_method_has_a_smaller_expected_error_than_mse(spec, rng):
 
 @pytest.mark.parametrize("spec", [QuantSpec("int8"), QuantSpec("uint8", symmetric=False)], ids=str)
 def test_expected_error_is_the_error_on_the_data(spec, rng):
-    x = skewed(rng, 200_000)
-    histogram = collected(x)
+    x = skew(rng, 200_000)
+    histogram = collect(x)
     ends = range_of(histogram, spec, "mse")
     if spec.symmetric:
         scale, zero_point = numerics.scale_from_amax(ends[1], spec), 0
@@ -108,8 +108,8 @@ def test_expected_error_is_the_error_on_the_data(spec, rng):
 
 
 def test_max_is_exact(rng):
-    x = skewed(rng)
-    histogram, reach = collected(x), Range()
+    x = skew(rng)
+    histogram, reach = collect(x), Range()
     reach.collect(x)
     for stats in (histogram, reach):
         assert amax_of(stats, QuantSpec()) == np.abs(x).max()
@@ -124,7 +124,7 @@ def test_max_is_exact(rng):
     st.sampled_from([0.0, 1.0, 50.0, 90.0, 99.99, 100.0]),
 )
 def test_percentile_keeps_at_least_that_share(x, percentile):
-    histogram = collected(x)
+    histogram = collect(x)
     amax = amax_of(histogram, QuantSpec(), "percentile", percentile=percentile)
     assert (np.abs(x) <= amax).mean() >= percentile / 100
     # One bin less keeps less than that, or nothing.
@@ -137,61 +137,61 @@ def test_percentile_keeps_at_least_that_share(x, percentile):
 
 def test_the_extra_negative_code_counts():
     """int8 reaches -128 steps: an amax of 127/128 of it holds -3.3 as well as its own maximum."""
-    histogram = collected(np.full(10, -3.3))
+    histogram = collect(np.full(10, -3.3))
     assert float(amax_of(histogram, QuantSpec(), "mse")) * 128 / 127 == pytest.approx(3.3, rel=1e-3)
 
 
 def test_a_hundred_percent_is_the_maximum(rng):
-    histogram = collected(skewed(rng))
+    histogram = collect(skew(rng))
     assert amax_of(histogram, QuantSpec(), "percentile", percentile=100) == histogram.amax
 
 
 @pytest.mark.parametrize("method", ["mse", "entropy"])
 @pytest.mark.parametrize("spec", [QuantSpec("int16"), QuantSpec("uint16", symmetric=False)], ids=str)
 def test_as_many_codes_as_bins_means_max(method, spec, rng):
-    histogram = collected(rng.standard_normal(1000))
+    histogram = collect(rng.standard_normal(1000))
     assert range_of(histogram, spec, method) == range_of(histogram, spec, "max")
 
 
 def test_an_unsigned_grid_looks_at_positive_values_alone(rng):
-    x = skewed(rng)
+    x = skew(rng)
     for method in METHODS:
-        both = amax_of(collected(x), QuantSpec("uint8"), method)
-        assert both == amax_of(collected(x[x >= 0]), QuantSpec("uint8"), method), method
-    assert amax_of(collected([-3.0, -1.0]), QuantSpec("uint8"), "mse") == 0
+        pair = amax_of(collect(x), QuantSpec("uint8"), method)
+        assert pair == amax_of(collect(x[x >= 0]), QuantSpec("uint8"), method), method
+    assert amax_of(collect([-3.0, -1.0]), QuantSpec("uint8"), "mse") == 0
 
 
 def test_asymmetric_entropy_gives_each_side_its_share_of_the_codes(rng):
     x = rng.standard_normal(50_000).astype(np.float32)
     x = np.concatenate([x, -x])
-    low, high = range_of(collected(x), QuantSpec("uint8", symmetric=False), "entropy")
-    assert -low == high == amax_of(collected(np.abs(x)), QuantSpec("int8"), "entropy")
+    low, high = range_of(collect(x), QuantSpec("uint8", symmetric=False), "entropy")
+    assert -low == high == amax_of(collect(np.abs(x)), QuantSpec("int8"), "entropy")
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("spec", [QuantSpec(), QuantSpec("uint8"), QuantSpec("int4"), *ASYMMETRIC], ids=str)
 class TestDegenerate:
     def test_all_zeros(self, method, spec):
-        low, high = range_of(collected(np.zeros(10)), spec, method)
+        low, high = range_of(collect(np.zeros(10)), spec, method)
         assert low == 0 and high == 0 and not np.signbit(low)
         assert all(type(end) is np.ndarray and end.dtype == np.float32 for end in (low, high))
-        assert expected_error(collected(np.zeros(10)), spec, (low, high)) == 0
+        assert expected_error(collect(np.zeros(10)), spec, (low, high)) == 0
 
     def test_one_constant_value(self, method, spec):
-        assert range_of(collected(np.full(10, 3.3)), spec, method)[1] == np.float32(3.3)
+        assert range_of(collect(np.full(10, 3.3)), spec, method)[1] == np.float32(3.3)
 
     def test_denormals(self, method, spec):
-        low, high = range_of(collected(np.full(10, 1e-40)), spec, method)
+        low, high = range_of(collect(np.full(10, 1e-40)), spec, method)
         assert np.isfinite([low, high]).all() and low <= high
 
     def test_huge_values(self, method, spec):
-        low, high = range_of(collected([3e38, 1.0, 0.0]), spec, method)
+        low, high = range_of(collect([3e38, 1.0, 0.0]), spec, method)
         assert np.isfinite([low, high]).all() and low <= 0 < high <= np.float32(3e38)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_negative_values_alone(method):
-    histogram = collected(np.full(10, -3.3))
+    histogram = collect(np.full(10, -3.3))
     assert amax_of(histogram, QuantSpec(narrow=True), method) == np.float32(3.3)
     assert range_of(histogram, QuantSpec(symmetric=False), method)[0] == np.float32(-3.3)
 
@@ -200,13 +200,13 @@ def test_negative_values_alone(method):
 def test_per_channel_is_every_channel_apart(method, rng):
     x = (rng.standard_normal((5, 400)) * np.float32([[0], [1e-3], [1], [5], [1e6]])).astype(np.float32)
     for spec in (QuantSpec(axis=0), QuantSpec(axis=0, symmetric=False)):
-        low, high = range_of(collected(x, 0), spec, method)
+        low, high = range_of(collect(x, 0), spec, method)
         assert low.shape == high.shape == (5,) and high.dtype == np.float32
-        apart = [range_of(collected(row), spec.with_(axis=None), method) for row in x]
+        apart = [range_of(collect(row), spec.with_(axis=None), method) for row in x]
         assert [(a, b) for a, b in zip(low, high, strict=True)] == apart
-        error = expected_error(collected(x, 0), spec, (low, high))
+        error = expected_error(collect(x, 0), spec, (low, high))
         each = [
-            expected_error(collected(row), spec.with_(axis=None), ends)
+            expected_error(collect(row), spec.with_(axis=None), ends)
             for row, ends in zip(x, apart, strict=True)
         ]
         assert error == pytest.approx(np.mean(each), rel=1e-12)
@@ -215,7 +215,7 @@ def test_per_channel_is_every_channel_apart(method, rng):
 @pytest.mark.parametrize("method", METHODS)
 def test_per_channel_statistics_serve_a_per_tensor_grid(method, rng):
     x = rng.standard_normal((5, 400)).astype(np.float32)
-    assert amax_of(collected(x, 0), QuantSpec(), method) == amax_of(collected(x), QuantSpec(), method)
+    assert amax_of(collect(x, 0), QuantSpec(), method) == amax_of(collect(x), QuantSpec(), method)
 
 
 def test_a_range_of_several_axes(rng):
@@ -246,49 +246,49 @@ ERRORS = {
         "layer that produces them in the float model (or the sample in the data) and repair it",
     ),
     "unknown method": (
-        lambda: amax_of(collected([1.0]), QuantSpec(), "minmax"),
+        lambda: amax_of(collect([1.0]), QuantSpec(), "minmax"),
         QuantValueError,
         f"method: got 'minmax', want one of {', '.join(METHODS)}. Fix: choose a value in that range",
     ),
     "percentile": (
-        lambda: amax_of(collected([1.0]), QuantSpec(), "percentile", percentile=101),
+        lambda: amax_of(collect([1.0]), QuantSpec(), "percentile", percentile=101),
         QuantValueError,
         "percentile: got 101, want 0 <= percentile <= 100. Fix: choose a value in that range",
     ),
     "variant": (
-        lambda: amax_of(collected([1.0]), QuantSpec(), "entropy", variant="ort"),
+        lambda: amax_of(collect([1.0]), QuantSpec(), "entropy", variant="ort"),
         QuantValueError,
         "variant: got 'ort', want one of pytorch_quantization, gtc2017. Fix: choose a value in that range",
     ),
     "start_bin": (
-        lambda: amax_of(collected([1.0]), QuantSpec(), "entropy", start_bin=0),
+        lambda: amax_of(collect([1.0]), QuantSpec(), "entropy", start_bin=0),
         QuantValueError,
         "start_bin: got 0, want at least 1. Fix: choose a value in that range",
     ),
     "stride": (
-        lambda: amax_of(collected([1.0]), QuantSpec(), "entropy", stride=0),
+        lambda: amax_of(collect([1.0]), QuantSpec(), "entropy", stride=0),
         QuantValueError,
         "stride: got 0, want at least 1. Fix: choose a value in that range",
     ),
     "entropy of a float grid": (
-        lambda: amax_of(collected([1.0]), QuantSpec("fp8"), "entropy"),
+        lambda: amax_of(collect([1.0]), QuantSpec("fp8"), "entropy"),
         UnsupportedError,
         "method: got 'entropy' with format fp8e4m3, want an integer format. Fix: use 'mse' or 'max'",
     ),
     "asymmetric": (
-        lambda: amax_of(collected([1.0]), QuantSpec(symmetric=False)),
+        lambda: amax_of(collect([1.0]), QuantSpec(symmetric=False)),
         UnsupportedError,
         "spec: got int8 per-tensor asymmetric, want a symmetric grid. "
         "Fix: use range_of for an asymmetric one",
     ),
     "per-block": (
-        lambda: amax_of(collected([1.0]), QuantSpec(axis=0, block_size=2)),
+        lambda: amax_of(collect([1.0]), QuantSpec(axis=0, block_size=2)),
         UnsupportedError,
         "spec: got int8 per-block(axis=0, block_size=2), want per-tensor or per-channel. Fix: take the range "
         "of every block with numerics.absmax",
     ),
     "axis": (
-        lambda: amax_of(collected([[1.0]], 0), QuantSpec(axis=1)),
+        lambda: amax_of(collect([[1.0]], 0), QuantSpec(axis=1)),
         CalibrationError,
         "statistics: got axis 0, want axis 1, as the specification has it. Fix: collect with the axis that "
         "the tensor is quantized along",

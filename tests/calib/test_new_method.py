@@ -1,4 +1,4 @@
-"""A calibration method is added in one place: the recipe of `intact.calib.methods`, applied."""
+"""A calibration method is added in one place: the recipe of `intact.calib.calibration_methods`, applied."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import intact
-from intact.calib import METHODS, Calibration, Histogram, Method, amax_from_counts, methods, register_method
-from intact.calib.choice import Candidates
+from intact.calib import (
+    METHODS,
+    Calibration,
+    Histogram,
+    Method,
+    amax_from_counts,
+    calibration_methods,
+    register_method,
+)
+from intact.calib.range_candidates import Candidates
 from intact.errors import QuantValueError
 from intact.spec import QuantSpec
 
@@ -25,8 +33,8 @@ NAMES = set(METHODS)
 @pytest.fixture
 def three_sigma() -> Iterator[str]:
     """The recipe's method, as its text says, registered."""
-    assert methods.__doc__ is not None
-    *recipe, last = doctest.DocTestParser().get_examples(methods.__doc__)
+    assert calibration_methods.__doc__ is not None
+    *recipe, last = doctest.DocTestParser().get_examples(calibration_methods.__doc__)
     assert last.source == 'del METHODS["three_sigma"]\n'
     scope: dict[str, object] = {}
     for example in recipe:
@@ -38,16 +46,16 @@ def three_sigma() -> Iterator[str]:
 
 @pytest.fixture
 def histogram() -> Histogram:
-    found = Histogram()
-    found.collect(
+    result = Histogram()
+    result.collect(
         np.append(np.random.default_rng(0).standard_normal(20_000), [30.0, -12.0]).astype(np.float32)
     )
-    return found
+    return result
 
 
 def test_the_recipe_says_what_it_prints() -> None:
     before = tuple(METHODS)
-    assert doctest.testmod(methods).failed == 0
+    assert doctest.testmod(calibration_methods).failed == 0
     assert tuple(METHODS) == before
 
 
@@ -90,11 +98,11 @@ def test_names_are_taken_once(name: str) -> None:
 
 def test_no_other_file_lists_the_methods() -> None:
     """So that the commit that adds one touches this package's one file, its test and its line for users."""
-    found = set()
+    result = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
             texts = {part.value for part in parts if isinstance(part, ast.Constant)}
             if len(texts & NAMES) > 1:
-                found.add(str(path.relative_to(PACKAGE)))
-    assert found - ELSEWHERE == set()
+                result.add(str(path.relative_to(PACKAGE)))
+    assert result - ELSEWHERE == set()

@@ -17,7 +17,7 @@ TENSORS = hnp.arrays(
 )
 
 
-def collected(*batches, axis=None):
+def collect(*batches, axis=None):
     reach = Range(axis)
     for batch in batches:
         reach.collect(batch)
@@ -29,26 +29,26 @@ def collected(*batches, axis=None):
 def test_ends_are_exact_and_merge(axis, x, cut):
     if not len(x):
         return
-    whole = collected(x, axis=axis)
+    whole = collect(x, axis=axis)
     low, high = numerics.minmax(x, axis)
     assert (whole.min == low).all() and (whole.max == high).all()
     assert (whole.amax == numerics.absmax(x, axis)).all()
     assert all(type(a) is np.ndarray for a in whole.to_arrays().values())
     assert (whole.count * whole.min.size == x.size).all()
     head, tail = x[:cut], x[cut:]
-    assert collected(tail, head, axis=axis) == whole
-    assert collected(tail, axis=axis).merge(collected(head, axis=axis)) == whole
+    assert collect(tail, head, axis=axis) == whole
+    assert collect(tail, axis=axis).merge(collect(head, axis=axis)) == whole
     assert Range.from_arrays(whole.to_arrays(), whole.axis) == whole
 
 
 def test_per_tensor_joins_the_channels(rng):
     x = rng.standard_normal((4, 5)).astype(np.float32)
-    assert collected(x, axis=0).per_tensor() == collected(x)
+    assert collect(x, axis=0).per_tensor() == collect(x)
     assert Range(0).per_tensor() == Range()
 
 
 def test_a_changed_shape_is_refused():
-    reach = collected(np.ones((2, 3), np.float32), axis=1)
+    reach = collect(np.ones((2, 3), np.float32), axis=1)
     with pytest.raises(CalibrationError) as error:
         reach.collect(np.ones((2, 4), np.float32))
     assert str(error.value) == (
@@ -61,10 +61,10 @@ def test_merging_what_does_not_fit_is_refused():
     with pytest.raises(CalibrationError, match="merge: got a Histogram, want a Range"):
         Range().merge(Histogram())
     with pytest.raises(CalibrationError, match=r"axis: got statistics with axis 1, want axis 0"):
-        collected(np.ones((2, 2), np.float32), axis=0).merge(collected(np.ones((2, 2), np.float32), axis=1))
+        collect(np.ones((2, 2), np.float32), axis=0).merge(collect(np.ones((2, 2), np.float32), axis=1))
 
 
 def test_repr():
     assert repr(Range()) == "Range(axis=None, nothing collected)"
-    reach = collected(np.ones((2, 2), np.float32), axis=(0, 1))
+    reach = collect(np.ones((2, 2), np.float32), axis=(0, 1))
     assert repr(reach) == "Range(axis=(0, 1), count=4, min=1.0, max=1.0)"

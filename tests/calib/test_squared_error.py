@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.calib.squared_error import AffineErrors, best_affine, symmetric_errors
+from intact.calib.mse_search import AffineErrors, best_affine, symmetric_errors
 from intact.spec import QuantSpec
 
 BINS = 300
@@ -40,17 +40,17 @@ def on_middles(
 def test_with_a_zero_point(counts, spec, rng):
     scales = rng.uniform(0.01, 60, 40)
     zero_points = rng.integers(int(spec.qmin), int(spec.qmax) + 1, 40).astype(np.int32)
-    found = AffineErrors(*counts, spec)(scales, zero_points)
+    result = AffineErrors(*counts, spec)(scales, zero_points)
     want = [on_middles(counts, spec, s, int(z)) for s, z in zip(scales, zero_points, strict=True)]
-    np.testing.assert_allclose(found, want, rtol=1e-9)
+    np.testing.assert_allclose(result, want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("spec", [QuantSpec("int8"), QuantSpec("int4"), QuantSpec("uint8")], ids=str)
 def test_without_a_zero_point(counts, spec, rng):
     scales = rng.uniform(0.01, 60, 40)
     halves = counts if spec.qmin < 0 else (counts[0], np.zeros_like(counts[1]))
-    found = symmetric_errors(*halves, spec, scales)
-    np.testing.assert_allclose(found, [on_middles(halves, spec, s, 0) for s in scales], rtol=1e-9)
+    result = symmetric_errors(*halves, spec, scales)
+    np.testing.assert_allclose(result, [on_middles(halves, spec, s, 0) for s in scales], rtol=1e-9)
 
 
 def test_a_candidate_does_not_depend_on_those_beside_it(counts, rng):

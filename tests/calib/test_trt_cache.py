@@ -46,8 +46,8 @@ def test_the_digits_are_a_big_endian_float32() -> None:
     assert (cache.version, cache.algorithm) == ("7000", "EntropyCalibration2")
     assert cache.scales["ip2"] == np.frombuffer(bytes.fromhex("3e691968"), ">f4")[0]
     assert list(cache.scales) == ["data", "conv1", "pool1", "conv2", "pool2", "ip1", "ip2", "prob"]
-    one = TrtCache.parse("TRT-8601-MinMaxCalibration\nx: 3c010204\n")
-    assert one.scales["x"] == scale_from_amax(1.0, QuantSpec("int8")), "3c010204 is 1/127"
+    parsed = TrtCache.parse("TRT-8601-MinMaxCalibration\nx: 3c010204\n")
+    assert parsed.scales["x"] == scale_from_amax(1.0, QuantSpec("int8")), "3c010204 is 1/127"
 
 
 def test_names_end_at_the_last_colon_and_space() -> None:

@@ -57,9 +57,11 @@ def test_kernels_that_the_system_refuses_say_so_and_what_runs_instead(run, monke
     instead = kernels.Kernel("gemm", "gemm_vnni", ("vnni",), True, chosen=True)
     monkeypatch.setattr(kernels, "kernel_list", lambda: [refused, instead])
     status, out, _ = run("kernels")
-    said = " ".join(out.split())
-    assert status == 0 and "refused by the system" in said
-    assert "gemm_amx: the operating system does not grant amx" in said and "gemm_vnni runs instead" in said
+    output = " ".join(out.split())
+    assert status == 0 and "refused by the system" in output
+    assert (
+        "gemm_amx: the operating system does not grant amx" in output and "gemm_vnni runs instead" in output
+    )
 
 
 def test_report_writes_a_page_of_every_histogram(run, calib_file: Path, tmp_path: Path) -> None:

@@ -21,16 +21,16 @@ def test_a_table_a_file_and_a_page(run, net: Path, samples: Path, later: Path, t
     words = ("--data", samples, "--later", later, "-o", out, "--html", page, "--no-progress")
     status, shown, err = run("analyze", net, *words)
     assert (status, err) == (0, "")
-    said = json.loads(out.read_text())
+    output = json.loads(out.read_text())
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line]
-    ranked = sorted(said["parts"], key=lambda one: -one["share"])
-    assert [row[0] for row in rows] == [one["name"] for one in ranked]
+    ranked = sorted(output["parts"], key=lambda item: -item["share"])
+    assert [row[0] for row in rows] == [item["name"] for item in ranked]
     assert rows[0][3] == f"{ranked[0]['share']:.1%}"
     assert float(rows[0][4].removesuffix(" dB")) == pytest.approx(ranked[0]["sqnr_db_alone"], abs=0.06)
-    assert f"SQNR of prob: {said['sqnr_db']['prob']:.1f} dB" in shown
-    assert any(one["kind"] == "range too short" and one["tensor"] == "x" for one in said["findings"])
-    for one in said["findings"]:
-        assert f"- {one['tensor']}: {one['says']}: {one['advice']}" in shown
+    assert f"SQNR of prob: {output['sqnr_db']['prob']:.1f} dB" in shown
+    assert any(item["kind"] == "range too short" and item["tensor"] == "x" for item in output["findings"])
+    for item in output["findings"]:
+        assert f"- {item['tensor']}: {item['says']}: {item['advice']}" in shown
     assert f"wrote {out}" in shown and f"wrote {page}" in shown
 
 
@@ -38,21 +38,21 @@ def test_the_page_shows_what_the_file_says(run, net: Path, samples: Path, tmp_pa
     page = tmp_path / "report.html"
     words = ("--data", samples, "--html", page, "--activations", "int8", "--no-progress", "--json")
     status, shown, _ = run("analyze", net, *words)
-    said, text = json.loads(shown), page.read_text(encoding="utf-8")
+    output, text = json.loads(shown), page.read_text(encoding="utf-8")
     assert status == 0 and "<script" not in text and 'name="viewport"' in text and "@media print" in text
     assert f"<h1>Where {net.name} loses accuracy</h1>" in text
     drawn = re.findall(r'<article class="card" id="(.*?)">\n<h3>(.*?)</h3>', text)
-    ranked = sorted(said["parts"], key=lambda one: -one["share"])
-    assert [name for _, name in drawn] == [one["name"] for one in ranked]
+    ranked = sorted(output["parts"], key=lambda item: -item["share"])
+    assert [name for _, name in drawn] == [item["name"] for item in ranked]
     assert text.count('<path class="bars"') == len(drawn)
     places = {name: place for place, name in drawn}
-    for one in ranked:
-        assert f'<a href="#{places[one["name"]]}">{one["name"]}</a>' in text
-        assert f"<td>{one['share']:.1%}<svg" in text
-    assert any(one["kind"] == "one-sided" for one in said["findings"])
-    for one in said["findings"]:
-        assert text.count(one["says"]) >= 2, "in the table, and below the histogram"
-        assert f"{one['share']:.1%} of the error</span>" in text
+    for item in ranked:
+        assert f'<a href="#{places[item["name"]]}">{item["name"]}</a>' in text
+        assert f"<td>{item['share']:.1%}<svg" in text
+    assert any(item["kind"] == "one-sided" for item in output["findings"])
+    for item in output["findings"]:
+        assert text.count(item["says"]) >= 2, "in the table, and below the histogram"
+        assert f"{item['share']:.1%} of the error</span>" in text
 
 
 def test_layers_within_a_budget(run, net: Path, samples: Path) -> None:

@@ -51,18 +51,18 @@ PATHS = ("", "nowhere", "{folder}", "{fifo}", "{nasty}", "{rubbish}", "x" * 300,
 
 def options() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """(verb, option, bad values) of the whole command line."""
-    verbs = app.VERBS | {f"{group} {name}": one for group, (_, verbs) in app.GROUPS.items()
-                         for name, one in verbs.items()}  # fmt: skip
+    verbs = app.VERBS | {f"{group} {name}": verb for group, (_, verbs) in app.GROUPS.items()
+                         for name, verb in verbs.items()}  # fmt: skip
     for verb in BASES:
         for name, hint in get_type_hints(verbs[verb], include_extras=True).items():
-            about = next((one for one in get_args(hint) if isinstance(one, OptionInfo)), None)
+            about = next((option for option in get_args(hint) if isinstance(option, OptionInfo)), None)
             kinds = str(get_args(hint)[0]) if about else "bool"
             if about is not None and "bool" not in kinds:
                 values = (
                     PATHS if "Path" in kinds else NUMBERS if "int" in kinds or "float" in kinds else TEXTS
                 )
-                given = about.default  # where typer keeps the first name
-                yield verb, given if isinstance(given, str) else f"--{name.replace('_', '-')}", values
+                default = about.default  # where typer keeps the first name
+                yield verb, default if isinstance(default, str) else f"--{name.replace('_', '-')}", values
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def harmless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         raise QuantValueError("quickstart", "its arguments", "a test that is quick", "nothing to mend")
 
     times = {"ms": 1.0, "median_ms": 1.0, "load_ms": 1.0, "peak_mb": 1.0}
-    monkeypatch.setattr(bench, "_one", lambda case, settings: dict(times))
+    monkeypatch.setattr(bench, "_run_case", lambda case, settings: dict(times))
     if find_spec("torch") is not None:  # without it quickstart says so, and does nothing
         monkeypatch.setattr("intact.torch.quickstart.run._Job", refuse)
     monkeypatch.chdir(tmp_path)
@@ -136,8 +136,8 @@ def test_no_value_of_an_option_ends_in_a_traceback(
     names = {name: str(path) for name, path in files.items()}
     base = [word.format(**names) for word in BASES[verb]]
     for value in values:
-        given = value.format(**names) if value.startswith("{") else value
-        assert_told(*run(*verb.split(), *base, f"{option}={given}"))
+        inputs = value.format(**names) if value.startswith("{") else value
+        assert_told(*run(*verb.split(), *base, f"{option}={inputs}"))
 
 
 @pytest.mark.parametrize("verb", BASES)
@@ -147,10 +147,10 @@ def test_no_file_ends_in_a_traceback(
 ) -> None:
     names = {name: str(path) for name, path in files.items()}
     base = [word.format(**names) for word in BASES[verb]]
-    given = value.format(**names) if value.startswith("{") else value
+    inputs = value.format(**names) if value.startswith("{") else value
     places = [at for at, word in enumerate(BASES[verb]) if word in ("{net}", "{int8}", "{calib}", "{cache}")]
     for at in places:
-        status, out, err = run(*verb.split(), *base[:at], given, *base[at + 1 :])
+        status, out, err = run(*verb.split(), *base[:at], inputs, *base[at + 1 :])
         assert status == 2 or verb == "bench", (out, err)  # whose own process would refuse the file
         assert_told(status, out, err)
 

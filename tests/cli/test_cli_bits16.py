@@ -59,13 +59,17 @@ def test_json_has_all_of_it(run, uneven: tuple[Path, Path], tmp_path: Path) -> N
         "--no-progress",
         "--json",
     )
-    said = json.loads(run(*words)[1])
-    assert said["sqnr_db"]["y"] < POOR_DB and "--bits16 auto" in said["advice"] and said["bits16"] == {}
-    said = json.loads(run(*words, "--bits16", "auto")[1])
-    assert said["sqnr_db"]["y"] > GOOD_DB and said["advice"] is None and list(said["bits16"]) == ["x", "even"]
-    said = json.loads(run(*words, "--bits16", "even", "--bits16", "w?de")[1])
-    assert said["bits16"] == {"even": "bits16 names it: 'even'"}
-    assert said["warnings"] == ["bits16: 'w?de' fits nothing that is quantized to 8 bits"]
+    output = json.loads(run(*words)[1])
+    assert output["sqnr_db"]["y"] < POOR_DB and "--bits16 auto" in output["advice"] and output["bits16"] == {}
+    output = json.loads(run(*words, "--bits16", "auto")[1])
+    assert (
+        output["sqnr_db"]["y"] > GOOD_DB
+        and output["advice"] is None
+        and list(output["bits16"]) == ["x", "even"]
+    )
+    output = json.loads(run(*words, "--bits16", "even", "--bits16", "w?de")[1])
+    assert output["bits16"] == {"even": "bits16 names it: 'even'"}
+    assert output["warnings"] == ["bits16: 'w?de' fits nothing that is quantized to 8 bits"]
 
 
 def test_the_file_is_verified_and_explained(run, uneven: tuple[Path, Path], tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ NAMES = ["x", "c1", "r1", "p1", "c2", "sum", "r2", "pooled", "flat", "logits", "
 def table() -> TrtCache:
     """A cache of the network with arbitrary scales: not all of them are a float32 divided by 127."""
     scales = np.random.default_rng(0).uniform(0.01, 0.2, len(NAMES)).astype(np.float32)
-    found = dict(zip(NAMES, scales, strict=True))
-    return TrtCache(found | {"p1": found["r1"], CONSTANT: np.float32(0.5)})
+    result = dict(zip(NAMES, scales, strict=True))
+    return TrtCache(result | {"p1": result["r1"], CONSTANT: np.float32(0.5)})
 
 
 @pytest.fixture
@@ -34,8 +34,10 @@ def cache(table: TrtCache, tmp_path: Path) -> Path:
 
 def scales(file: Path) -> dict[str, np.float32]:
     graph = load(file).graph
-    found = [q for node in graph for value in node.outputs if (q := quantization_of(value))]
-    return {q.source.name: np.float32(q.scale) for q in found if q.source is not None and q.source.name}
+    quantizations = [q for node in graph for value in node.outputs if (q := quantization_of(value))]
+    return {
+        q.source.name: np.float32(q.scale) for q in quantizations if q.source is not None and q.source.name
+    }
 
 
 def save(proto: onnx.ModelProto, weights: dict[str, np.ndarray], file: Path) -> None:
@@ -77,9 +79,9 @@ def test_what_the_cache_lacks_is_not_quantized(
     out = tmp_path / "out.onnx"
     status, shown, _ = run("cache", "to-onnx", cache, net, "-o", out, "--json")
     assert status == 0
-    said = json.loads(shown)
-    assert said["not_in_model"] == [CONSTANT] and "r1" in said["not_in_cache"]
-    assert set(scales(out)) == {"x", "r2", "pooled"} and said["pairs"] == 3
+    output = json.loads(shown)
+    assert output["not_in_model"] == [CONSTANT] and "r1" in output["not_in_cache"]
+    assert set(scales(out)) == {"x", "r2", "pooled"} and output["pairs"] == 3
     layers = json.loads(run("explain", out, "--json")[1])["layers"]
     assert next(row for row in layers if row["layer"] == "/conv2")["precision"] == "float"
 
@@ -160,16 +162,16 @@ def test_other_scales_and_other_names_are_status_1(run, cache: Path, table: TrtC
     assert f"1 only in {cache}:\n  {CONSTANT}\n1 only in {other}:\n  new\n" in shown
     row = next(line for line in shown.splitlines() if line.startswith("│"))
     assert [c.strip() for c in row.split("│")][1::3] == ["x", "2"]
-    said = json.loads(run("cache", "diff", cache, other, "--json")[1])
-    assert said["only_a"] == [CONSTANT] and said["only_b"] == ["new"] and said["shared"] == 11
-    assert said["differing"] == {"x": {"a": float(table.scales["x"]), "b": float(2 * table.scales["x"])}}
+    output = json.loads(run("cache", "diff", cache, other, "--json")[1])
+    assert output["only_a"] == [CONSTANT] and output["only_b"] == ["new"] and output["shared"] == 11
+    assert output["differing"] == {"x": {"a": float(table.scales["x"]), "b": float(2 * table.scales["x"])}}
 
 
 def test_a_float_model_is_compared_by_name(run, cache: Path, net: Path) -> None:
     status, shown, _ = run("cache", "diff", cache, net, "--json")
-    said = json.loads(shown)
+    output = json.loads(shown)
     assert status == 1
-    assert (said["only_a"], said["only_b"], said["differing"]) == ([CONSTANT], [], {})
+    assert (output["only_a"], output["only_b"], output["differing"]) == ([CONSTANT], [], {})
 
 
 @pytest.mark.parametrize(

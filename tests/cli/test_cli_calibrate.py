@@ -56,9 +56,9 @@ def test_two_halves_merge_to_the_whole(
     run("calibrate", net, "--data", samples, "-o", whole, "--no-progress")
     assert status == 0
     assert dict(Calibration.load(merged)) == dict(Calibration.load(whole))
-    said = json.loads(shown)
-    assert said["out"] == str(merged) and list(said["ranges"]) == TENSORS
-    assert len(said["provenance"]) == 2
+    output = json.loads(shown)
+    assert output["out"] == str(merged) and list(output["ranges"]) == TENSORS
+    assert len(output["provenance"]) == 2
 
 
 def test_asymmetric_ranges_have_two_ends(run, halves: list[Path]) -> None:

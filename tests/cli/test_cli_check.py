@@ -54,11 +54,11 @@ def test_an_opset_that_its_parser_does_not_read_is_one_of_them(run, net: Path, t
 
 def test_json_has_every_finding(run, bad: Path) -> None:
     status, shown, _ = run("check", bad, "--json")
-    said = json.loads(shown)
+    output = json.loads(shown)
     assert status == 1
-    assert said["file"] == str(bad) and said["target"] == "tensorrt"
-    errors = [finding for finding in said["findings"] if finding["severity"] == "error"]
-    assert said["errors"] == len(errors) > 0 and said["warnings"] == len(said["findings"]) - len(errors)
+    assert output["file"] == str(bad) and output["target"] == "tensorrt"
+    errors = [finding for finding in output["findings"] if finding["severity"] == "error"]
+    assert output["errors"] == len(errors) > 0 and output["warnings"] == len(output["findings"]) - len(errors)
     assert all(finding.keys() == {"severity", "node", "rule", "message", "fix"} for finding in errors)
     assert any(finding["message"] == ASYMMETRIC and finding["node"] and finding["fix"] for finding in errors)
 

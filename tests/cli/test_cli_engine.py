@@ -40,16 +40,16 @@ def test_build_fixes_shapes(run, int8: Path, tmp_path: Path) -> None:
     status, _, _ = run("build", int8, "-o", tmp_path / "fixed.plan", "--shapes", fixed)
     assert status == 0
     assert intact.load(tmp_path / "fixed.plan").inputs[0].shape == tuple(sizes)
-    status, _, said = run("build", int8, "-o", tmp_path / "no.plan", "--shapes", f"{port.name}:3x")
-    assert status == 2 and "--shapes" in said and not (tmp_path / "no.plan").exists()
+    status, _, output = run("build", int8, "-o", tmp_path / "no.plan", "--shapes", f"{port.name}:3x")
+    assert status == 2 and "--shapes" in output and not (tmp_path / "no.plan").exists()
 
 
 def test_build_says_as_json_what_it_built(run, int8: Path, tmp_path: Path) -> None:
     status, shown, _ = run("build", int8, "-o", tmp_path / "out.plan", "--json")
-    said = json.loads(shown)
+    output = json.loads(shown)
     assert status == 0
-    assert said["steps"]["conv"] == 2 and said["layers"]["int8"] >= 4 and said["onnxruntime"] == {}
-    assert said["bytes"] == {"before": int8.stat().st_size, "after": (tmp_path / "out.plan").stat().st_size}
+    assert output["steps"]["conv"] == 2 and output["layers"]["int8"] >= 4 and output["onnxruntime"] == {}
+    assert output["bytes"] == {"before": int8.stat().st_size, "after": (tmp_path / "out.plan").stat().st_size}
 
 
 @pytest.mark.parametrize("batch", [1, "n"])
@@ -72,10 +72,10 @@ def test_run_keeps_which_rows_are_whose_where_values_decide_how_many(
     np.save(tmp_path / "x.npy", x)
     words = ("--data", tmp_path / "x.npy", "-o", tmp_path / "y.npz", "--batch-size", 1, "--json")
     status, shown, _ = run("run", tmp_path / "m.onnx", *words)
-    said = json.loads(shown)
-    assert status == 0 and said["samples"] == len(counts) and said["batches"] == [1] * len(counts)
-    with np.load(tmp_path / "y.npz") as made:
-        assert tuple(len(made[f"y.{number}"]) for number in range(len(counts))) == counts
+    output = json.loads(shown)
+    assert status == 0 and output["samples"] == len(counts) and output["batches"] == [1] * len(counts)
+    with np.load(tmp_path / "y.npz") as result:
+        assert tuple(len(result[f"y.{number}"]) for number in range(len(counts))) == counts
 
 
 @pytest.mark.parametrize("kind", ["a plan", "a file"])
@@ -85,33 +85,33 @@ def test_run_writes_every_output(
     model = plan if kind == "a plan" else int8
     out = tmp_path / "out.npz"
     status, shown, _ = run("run", model, "--data", samples, "-o", out, "--batch-size", 5, "--json")
-    said = json.loads(shown)
-    assert status == 0 and said["samples"] == 16 and said["outputs"] == {"prob": [16, 10]}
-    with np.load(out) as made:
-        assert np.array_equal(made["prob"], intact.compile(int8)(np.load(samples)))
+    output = json.loads(shown)
+    assert status == 0 and output["samples"] == 16 and output["outputs"] == {"prob": [16, 10]}
+    with np.load(out) as result:
+        assert np.array_equal(result["prob"], intact.compile(int8)(np.load(samples)))
 
 
 def test_run_gives_the_integer_references_answers(run, int8: Path, samples: Path, tmp_path: Path) -> None:
     out, x = tmp_path / "out.npz", np.load(samples)
     status, _, _ = run("run", int8, "--data", samples, "-o", out, "--reference", "--json")
     assert status == 0
-    with np.load(out) as made:
-        assert np.array_equal(made["prob"], intact.run_reference(int8, x)["prob"])
+    with np.load(out) as result:
+        assert np.array_equal(result["prob"], intact.run_reference(int8, x)["prob"])
 
 
 def test_run_profiles_every_step(run, plan: Path) -> None:
     status, shown, _ = run("run", plan, "--profile", "--threads", 1, "--json")
     timed = json.loads(shown)["profile"]
     assert status == 0
-    assert [one["name"] for one in timed if one["kind"] == "conv"] == ["/conv1", "/conv2"]
+    assert [item["name"] for item in timed if item["kind"] == "conv"] == ["/conv1", "/conv2"]
     assert "GMAC/s" in run("run", plan, "--profile")[1]
 
 
 def test_run_needs_something_to_do(run, plan: Path) -> None:
-    status, _, said = run("run", plan)
+    status, _, output = run("run", plan)
     assert status == 2
     assert (
-        said
+        output
         == "intact: --data, --profile: got neither, want one of the two. Fix: say what to run the model on\n"
     )
 
@@ -129,9 +129,9 @@ def test_bench_times_models_side_by_side(run, plan: Path, net: Path) -> None:
     ):
         assert word in shown
     status, shown, _ = run("bench", plan, "--json", *words)
-    said = json.loads(shown)
-    (case,) = said["cases"]
-    assert status == 0 and said["batch"] == 2
+    output = json.loads(shown)
+    (case,) = output["cases"]
+    assert status == 0 and output["batch"] == 2
     assert case["instructions"] == instructions("gemm")
     assert case["engine"] == "intact" and 0 < case["ms"] <= case["median_ms"] and case["runs"] >= 10
 
@@ -156,10 +156,10 @@ def test_bench_takes_the_inputs_of_a_file(run, net: Path, tmp_path: Path) -> Non
     name = onnx.load(net).graph.input[0].name
     words = ("--threads", 1, "--seconds", 0, "--rounds", 1, "--json", "--data")
     np.savez(tmp_path / "other.npz", other=np.zeros(3, np.float32))
-    status, _, said = run("bench", net, *words, tmp_path / "other.npz")
-    assert status == 2 and f"no array '{name}'" in said
-    status, _, said = run("bench", net, *words, net)
-    assert status == 2 and said.count("\n") == 1
+    status, _, output = run("bench", net, *words, tmp_path / "other.npz")
+    assert status == 2 and f"no array '{name}'" in output
+    status, _, output = run("bench", net, *words, net)
+    assert status == 2 and output.count("\n") == 1
     sizes = [dim.dim_value or 1 for dim in onnx.load(net).graph.input[0].type.tensor_type.shape.dim]
     np.savez(tmp_path / "inputs.npz", **{name: np.zeros(sizes, np.float32)})
     status, shown, _ = run("bench", net, *words, tmp_path / "inputs.npz")
@@ -168,10 +168,11 @@ def test_bench_takes_the_inputs_of_a_file(run, net: Path, tmp_path: Path) -> Non
 
 def test_bench_of_a_file_that_does_not_run_names_it(run, tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
-    status, _, said = run("bench", tmp_path / "broken.onnx", "--seconds", 0)
+    status, _, output = run("bench", tmp_path / "broken.onnx", "--seconds", 0)
     assert status == 2
     assert (
-        said.startswith(f"intact: intact, file '{tmp_path / 'broken.onnx'}': got ") and said.count("\n") == 1
+        output.startswith(f"intact: intact, file '{tmp_path / 'broken.onnx'}': got ")
+        and output.count("\n") == 1
     )
 
 
@@ -191,14 +192,19 @@ def test_verify_finds_the_engine_exact(run, int8: Path, samples: Path) -> None:
 def test_verify_as_json_has_every_tensor(run, int8: Path, plan: Path, samples: Path) -> None:
     words = ("--plan", plan, "--data", samples, "--traced", 2, "--threads", 1, "--json")
     status, shown, _ = run("verify", int8, *words)
-    said = json.loads(shown)
-    assert status == 0 and said["exact"] and said["samples"] == said["traced"] == 16
-    assert said["first"]["engine"] is None
-    assert said["outputs"]["reference"] == {"compared": 160, "differing": 0, "largest": 0.0, "decibels": None}
-    assert said["outputs"]["file"]["compared"] == 160 and said["float_steps"] == {"Softmax": 1}
-    assert said["parts"] == [] and "leaves" in said
-    assert said["codes"]["engine"]["differing"] == 0 < said["codes"]["engine"]["compared"]
-    assert {t["layer"] for t in said["tensors"]} >= {"/conv1", "/conv2", "/fc"}
+    output = json.loads(shown)
+    assert status == 0 and output["exact"] and output["samples"] == output["traced"] == 16
+    assert output["first"]["engine"] is None
+    assert output["outputs"]["reference"] == {
+        "compared": 160,
+        "differing": 0,
+        "largest": 0.0,
+        "decibels": None,
+    }
+    assert output["outputs"]["file"]["compared"] == 160 and output["float_steps"] == {"Softmax": 1}
+    assert output["parts"] == [] and "leaves" in output
+    assert output["codes"]["engine"]["differing"] == 0 < output["codes"]["engine"]["compared"]
+    assert {t["layer"] for t in output["tensors"]} >= {"/conv1", "/conv2", "/fc"}
 
 
 def test_verify_names_the_layer_where_a_plan_departs(run, int8: Path, samples: Path, tmp_path: Path) -> None:
@@ -251,8 +257,8 @@ def test_verify_wants_a_module(
     pytest.importorskip("torch")
     script = tmp_path / "module.py"
     script.write_text(text)
-    status, _, said = run("verify", int8, "--module", script, "--data", samples)
-    assert status == 2 and message in said
+    status, _, output = run("verify", int8, "--module", script, "--data", samples)
+    assert status == 2 and message in output
 
 
 def test_explain_reads_a_plan_by_the_same_code(run, int8: Path, plan: Path) -> None:
@@ -278,9 +284,9 @@ def test_a_damaged_plan_is_one_line(run, plan: Path, verb: str) -> None:
     content[300] ^= 1
     plan.write_bytes(content)
     words = {"run": ("--profile",), "explain": (), "bench": ("--seconds", 0)}[verb]
-    status, _, said = run(verb, plan, *words)
-    assert status == 2 and said.startswith("intact: ") and said.count("\n") == 1
-    assert str(plan) in said
+    status, _, output = run(verb, plan, *words)
+    assert status == 2 and output.startswith("intact: ") and output.count("\n") == 1
+    assert str(plan) in output
 
 
 def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) -> None:
@@ -297,14 +303,13 @@ def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) 
 
 
 def test_outputs_of_unlike_sizes_are_an_array_each() -> None:
-    from intact.cli.verbs.run import _joined
+    from intact.cli.verbs.run import _concatenate
     from intact.engine.engine import Port
 
     port, short, long = Port("h", "float32", ("n", "l", 4)), np.zeros((2, 3, 4)), np.ones((2, 5, 4))
-    assert {name: array.shape for name, array in _joined(port, [short, long], ["n"], [2, 2]).items()} == {
-        "h.0": (2, 3, 4), "h.1": (2, 5, 4),
-    }  # fmt: skip
-    assert _joined(port, [short, short], ["n"], [2, 2])["h"].shape == (4, 3, 4)
+    apart = _concatenate(port, [short, long], ["n"], [2, 2])
+    assert {name: array.shape for name, array in apart.items()} == {"h.0": (2, 3, 4), "h.1": (2, 5, 4)}
+    assert _concatenate(port, [short, short], ["n"], [2, 2])["h"].shape == (4, 3, 4)
 
 
 def test_tables_fit_a_terminal_of_80_columns(run, net, int8, samples, tmp_path, monkeypatch) -> None:
@@ -325,23 +330,23 @@ def test_indices_are_counted_and_have_no_distance() -> None:
     from intact.engine.counts import Comparison, Counts, TensorCounts
     from intact.torch.qdq.export_check import EndToEnd
 
-    indices, others = np.array([1, 6624, 3]), np.array([1, 0, 3])
+    indices, rest = np.array([1, 6624, 3]), np.array([1, 0, 3])
     tensor = TensorCounts("top", "arg", codes=False, indices=True)
-    tensor.file.add(indices, others, indices=True)
-    found = Comparison([tensor], traced=3, answers={"file": Counts()})
-    found.answers["file"].add(indices, others, indices=True)
-    said = "top-1, engine against file in ONNX Runtime: 1 of 3 differ"
+    tensor.file.add(indices, rest, indices=True)
+    result = Comparison([tensor], traced=3, answers={"file": Counts()})
+    result.answers["file"].add(indices, rest, indices=True)
+    output = "top-1, engine against file in ONNX Runtime: 1 of 3 differ"
     left = "the file in ONNX Runtime leaves the reference first in the indices 'top' of arg: 1 of 3 differ"
-    assert sentences(found)[:2] == [said, left]
+    assert sentences(result)[:2] == [output, left]
     end = EndToEnd()
-    end.add(indices, others, first=True)
+    end.add(indices, rest, first=True)
     assert (end.answers, end.answers_differing, end.values, end.max_abs_diff) == (3, 1, 0, 0.0)
 
 
 def test_build_measures_where_it_is_asked_to_and_explain_says_what_decided(run, int8: Path, tmp_path: Path):
     plan, cache = tmp_path / "net.plan", tmp_path / "times.json"
-    asked = "--tune-seconds", "0.05", "--timing-cache", cache
-    status, shown, _ = run("build", int8, "-o", plan, "--threads", 1, *asked)
+    requested = "--tune-seconds", "0.05", "--timing-cache", cache
+    status, shown, _ = run("build", int8, "-o", plan, "--threads", 1, *requested)
     assert status == 0 and cache.is_file() and "forms of layers by" in shown
     status, shown, _ = run("explain", plan, "--kernels", "--json")
     layers = json.loads(shown)["layers"]
@@ -351,12 +356,12 @@ def test_build_measures_where_it_is_asked_to_and_explain_says_what_decided(run, 
         assert not layer["seconds"] or layer["runs"] in layer["seconds"]
     status, shown, _ = run("explain", plan, "--kernels")
     assert status == 0 and "chosen by" in shown
-    status, _, said = run("build", int8, "-o", plan, "--tune-seconds", "nan")
-    assert status == 2 and "seconds" in said
+    status, _, output = run("build", int8, "-o", plan, "--tune-seconds", "nan")
+    assert status == 2 and "seconds" in output
 
 
 @pytest.fixture
-def labelled(tmp_path: Path) -> Path:
+def label_model(tmp_path: Path) -> Path:
     """A network that reads words, and says in words which class is the largest."""
     text, real, info = onnx.TensorProto.STRING, onnx.TensorProto.FLOAT, helper.make_tensor_value_info
     nodes = [
@@ -394,5 +399,5 @@ def test_words_go_in_and_come_out_of_npz_files(run, labelled: Path) -> None:
 
 def test_objects_are_read_from_no_file(run, labelled: Path) -> None:
     np.savez(labelled / "data.npz", x=np.zeros((1, 16), np.float32), word=np.array(["a"], object))
-    status, _, said = run("run", labelled / "words.onnx", "--data", labelled / "data.npz")
-    assert status == 2 and "array 'word'" in said and "no objects" in said
+    status, _, output = run("run", labelled / "words.onnx", "--data", labelled / "data.npz")
+    assert status == 2 and "array 'word'" in output and "no objects" in output

@@ -18,12 +18,16 @@ FUSED = {
 def test_a_float_file_and_its_int8_file_say_the_same(run, request: pytest.FixtureRequest, file: str) -> None:
     path = request.getfixturevalue(file)
     status, shown, err = run("explain", path, "--json")
-    said = json.loads(shown)
+    output = json.loads(shown)
     assert (status, err) == (0, "")
-    assert said["file"] == str(path) and said["profile"] == "intact" and said["quantized"] is (file == "int8")
-    assert {row["layer"]: row["fused"] for row in said["layers"]} == FUSED
-    assert [row["layer"] for row in said["layers"] if row["precision"] == "float"] == ["/softmax"]
-    assert all(row["reason"] for row in said["layers"])
+    assert (
+        output["file"] == str(path)
+        and output["profile"] == "intact"
+        and output["quantized"] is (file == "int8")
+    )
+    assert {row["layer"]: row["fused"] for row in output["layers"]} == FUSED
+    assert [row["layer"] for row in output["layers"] if row["precision"] == "float"] == ["/softmax"]
+    assert all(row["reason"] for row in output["layers"])
 
 
 def test_the_table_shows_layers_and_reasons(run, net: Path) -> None:

@@ -62,5 +62,5 @@ def test_nothing_stays_without_a_budget(run, words: list[object]) -> None:
 
 
 def test_a_budget_below_nothing_is_refused(run, words: list[object]) -> None:
-    status, _, said = run(*words, "--float-budget", "-1")
-    assert status != 0 and "float_budget" in said
+    status, _, output = run(*words, "--float-budget", "-1")
+    assert status != 0 and "float_budget" in output

@@ -46,33 +46,38 @@ def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path)
 def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     status, shown, err = run("quantize", net, "--data", samples, "-o", out, *CHEAP, "--json")
-    said = json.loads(shown)
+    output = json.loads(shown)
     assert (status, err) == (0, "")
-    assert said["out"] == str(out) and said["layers"] == {"int8": 6, "float": 1}
-    assert said["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
-    assert said["sqnr_db"].keys() == {"prob"} and said["warnings"] == []
-    assert 0 < said["top1"]["prob"]["same"] <= said["top1"]["prob"]["of"]
-    assert 0.5 < said["top1"]["prob"]["expected"] <= 1
-    assert said["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
-    assert said["ranges"].keys() == said["methods"].keys() and said["ranges"]["x"][0] < -3
-    assert said["chosen"] == "least expected error" and list(said["relative_errors"]) == [said["chosen"]]
-    assert (said["bias_corrected"], said["equalized"]) == (False, False)
+    assert output["out"] == str(out) and output["layers"] == {"int8": 6, "float": 1}
+    assert output["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
+    assert output["sqnr_db"].keys() == {"prob"} and output["warnings"] == []
+    assert 0 < output["top1"]["prob"]["same"] <= output["top1"]["prob"]["of"]
+    assert 0.5 < output["top1"]["prob"]["expected"] <= 1
+    assert output["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
+    assert output["ranges"].keys() == output["methods"].keys() and output["ranges"]["x"][0] < -3
+    assert output["chosen"] == "least expected error" and list(output["relative_errors"]) == [
+        output["chosen"]
+    ]
+    assert (output["bias_corrected"], output["equalized"]) == (False, False)
 
 
 def test_json_says_which_steps_were_kept(run, net: Path, samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     steps = ("--bias-correction", "on", "--equalization", "on", "--no-progress", "--json")
-    said = json.loads(run("quantize", net, "--data", samples, "-o", out, *steps)[1])
-    assert (said["bias_corrected"], said["equalized"], said["not_equalized"]) == (True, False, None)
-    assert said["chosen"] in said["relative_errors"] and "without corrected biases" in said["relative_errors"]
+    output = json.loads(run("quantize", net, "--data", samples, "-o", out, *steps)[1])
+    assert (output["bias_corrected"], output["equalized"], output["not_equalized"]) == (True, False, None)
+    assert (
+        output["chosen"] in output["relative_errors"]
+        and "without corrected biases" in output["relative_errors"]
+    )
     graph = load(out).graph
     scale = next(n for n in graph if n.op_type == "QuantizeLinear" and n.inputs[0].name == "x").inputs[1]
-    low, high = said["ranges"]["x"]
+    low, high = output["ranges"]["x"]
     assert low < 0 < high
     assert (high - low) / 255 == pytest.approx(float(scale.const_value.numpy()), rel=1e-6)
     run("calibrate", net, "--data", samples, "-o", tmp_path / "net.calib", "--no-progress")
-    said = json.loads(run("quantize", net, "--calib", tmp_path / "net.calib", "-o", out, "--json")[1])
-    assert said["chosen"] is None and said["relative_errors"] == said["sqnr_db"] == said["top1"] == {}
+    output = json.loads(run("quantize", net, "--calib", tmp_path / "net.calib", "-o", out, "--json")[1])
+    assert output["chosen"] is None and output["relative_errors"] == output["sqnr_db"] == output["top1"] == {}
 
 
 def test_equal_commands_give_equal_files(run, net: Path, samples: Path, tmp_path: Path) -> None:
@@ -108,8 +113,8 @@ def test_excluded_layers_stay_in_float(run, net: Path, samples: Path, tmp_path: 
     out = tmp_path / "out.onnx"
     words = ("--exclude", "/fc", "--exclude", "Global*")
     assert run("quantize", net, "--data", samples, "-o", out, *CHEAP, *words)[0] == 0
-    said = json.loads(run("explain", out, "--json")[1])
-    in_float = {row["layer"] for row in said["layers"] if row["precision"] == "float"}
+    output = json.loads(run("explain", out, "--json")[1])
+    in_float = {row["layer"] for row in output["layers"] if row["precision"] == "float"}
     assert {"/fc", "/gap"} <= in_float and "/conv1" not in in_float
 
 
@@ -181,8 +186,8 @@ def test_the_weights_beside_a_file_count(run, net: Path, samples: Path, tmp_path
     words = ("--data", samples, "-o", tmp_path / "out.onnx", *CHEAP, "--json")
     status, shown, err = run("quantize", beside, *words)
     assert (status, err) == (0, "")
-    said = json.loads(shown)
-    assert said["bytes"]["before"] == beside.stat().st_size + (tmp_path / "weights.bin").stat().st_size
+    output = json.loads(shown)
+    assert output["bytes"]["before"] == beside.stat().st_size + (tmp_path / "weights.bin").stat().st_size
 
 
 def test_stored_ranges_beside_data(run, net: Path, samples: Path, tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_stored_ranges_beside_data(run, net: Path, samples: Path, tmp_path: Path
     stored.save(tmp_path / "x.calib")
     words = ("--data", samples, "--calib", tmp_path / "x.calib", "--no-progress", "-o", out)
     assert run("quantize", net, *words)[0] == 0
-    scales = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(out).graph.initializer}
+    scales = {item.name: onnx.numpy_helper.to_array(item) for item in onnx.load(out).graph.initializer}
     assert scales["x.scale"] == np.float32(0.01)
 
 

@@ -16,8 +16,10 @@ from intact.spec import QuantSpec
 
 def scales(file: Path) -> dict[str, np.ndarray]:
     graph = load(file).graph
-    found = [q for node in graph for value in node.outputs if (q := quantization_of(value))]
-    return {q.source.name: q.scale for q in found if q.source is not None and q.source.name is not None}
+    quantizations = [q for node in graph for value in node.outputs if (q := quantization_of(value))]
+    return {
+        q.source.name: q.scale for q in quantizations if q.source is not None and q.source.name is not None
+    }
 
 
 def test_no_pair_is_left_and_the_outputs_stay_close(
@@ -37,14 +39,14 @@ def test_the_ranges_give_the_scales_again(run, int8: Path, tmp_path: Path) -> No
     out, calib = tmp_path / "float.onnx", tmp_path / "ranges.calib"
     status, shown, _ = run("strip", int8, "-o", out, "--calib", calib, "--json")
     assert status == 0
-    said = json.loads(shown)
-    assert said["out"] == str(out) and said["calib"] == str(calib)
-    kept, spec = Calibration.load(calib), QuantSpec("int8")
-    assert list(kept) == list(scales(int8)) == ["x", "r1", "r2", "pooled"]
-    assert set(said["tensors"]) > set(kept), "weights were float again, too"
-    assert kept.provenance[0]["source"] == f"the Q/DQ pairs of {int8.name}"
+    output = json.loads(shown)
+    assert output["out"] == str(out) and output["calib"] == str(calib)
+    remaining, spec = Calibration.load(calib), QuantSpec("int8")
+    assert list(remaining) == list(scales(int8)) == ["x", "r1", "r2", "pooled"]
+    assert set(output["tensors"]) > set(remaining), "weights were float again, too"
+    assert remaining.provenance[0]["source"] == f"the Q/DQ pairs of {int8.name}"
     for name, scale in scales(int8).items():
-        np.testing.assert_array_max_ulp(scale_from_amax(kept.amax(spec)[name], spec), scale, maxulp=1)
+        np.testing.assert_array_max_ulp(scale_from_amax(remaining.amax(spec)[name], spec), scale, maxulp=1)
 
 
 def test_stripped_and_quantized_again_is_the_same_file(run, int8: Path, tmp_path: Path) -> None:
@@ -74,9 +76,9 @@ def test_a_zero_point_is_kept_in_the_range(run, net: Path, samples: Path, tmp_pa
     )
     run("quantize", net, "--data", samples, "-o", int8, *words)
     assert run("strip", int8, "-o", out, "--calib", calib)[0] == 0
-    kept = Calibration.load(calib)
-    assert float(kept["r1"].min) == 0 < float(kept["r1"].max)
-    assert float(kept["x"].min) < 0 < float(kept["x"].max)
+    model = Calibration.load(calib)
+    assert float(model["r1"].min) == 0 < float(model["r1"].max)
+    assert float(model["x"].min) < 0 < float(model["x"].max)
 
 
 def test_a_float_file_is_copied(run, net: Path, tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ def test_the_answer_is_written_with_its_page_and_figures(run, files, tmp_path: P
     assert (status, err) == (0, "")
     assert "what was verified" in out
     status, out, _ = run(*words(files, "--max-drop", 50, "--json"))
-    told = json.loads(out)
-    assert told["met"]
-    assert told["best"]["seconds"] == pytest.approx(
+    messages = json.loads(out)
+    assert messages["met"]
+    assert messages["best"]["seconds"] == pytest.approx(
         1e-3 + 1e-4 * sum(n.op_type == "QuantizeLinear" for n in onnx.load(files["out.onnx"]).graph.node)
     )
     page = (tmp_path / "p.html").read_text()
@@ -59,25 +59,25 @@ def test_the_answer_is_written_with_its_page_and_figures(run, files, tmp_path: P
 
 
 def test_the_engine_is_timed_where_no_clock_is_given(run, files) -> None:
-    given = ("--data", files["x.npy"], "-o", files["out.onnx"], "--json", "--trials", 2, "--budget", 2)
-    status, out, err = run("tune", files["net.onnx"], *given, *QUICK, "--max-drop", 100, "--threads", 1)
+    inputs = ("--data", files["x.npy"], "-o", files["out.onnx"], "--json", "--trials", 2, "--budget", 2)
+    status, out, err = run("tune", files["net.onnx"], *inputs, *QUICK, "--max-drop", 100, "--threads", 1)
     assert status == 0, err
-    told = json.loads(out)
-    assert told["best"]["seconds"] > 0
-    assert "threads 1" in told["settings"]["times measured on"]
+    messages = json.loads(out)
+    assert messages["best"]["seconds"] > 0
+    assert "threads 1" in messages["settings"]["times measured on"]
 
 
 def test_a_metric_that_nothing_keeps_is_status_1(run, files) -> None:
     files["eval.py"].write_text(EVALUATE.format(score=1.0))
-    given = ("--evaluate", files["eval.py"], "--max-drop", 0.5, "--trials", 2)
-    status, out, _ = run(*words(files, *given))
+    inputs = ("--evaluate", files["eval.py"], "--max-drop", 0.5, "--trials", 2)
+    status, out, _ = run(*words(files, *inputs))
     assert status == 1
     assert "no choice keeps the metric" in out
     assert files["out.onnx"].is_file()
 
 
 def test_what_a_script_does_wrong_is_said_as_its_own(run, files) -> None:
-    for text, said in (
+    for text, output in (
         ("", "no function evaluate"),
         ("def evaluate(engine):\n    return 'good'", "finite number"),
         ("def evaluate(engine):\n    raise KeyError('labels')", "line 2"),
@@ -85,5 +85,5 @@ def test_what_a_script_does_wrong_is_said_as_its_own(run, files) -> None:
         files["eval.py"].write_text(text)
         status, _, err = run(*words(files, "--evaluate", files["eval.py"]))
         assert status == 2
-        assert said in err
+        assert output in err
         assert not files["out.onnx"].exists()

@@ -45,7 +45,7 @@ quantized = load_module()
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the network as net.onnx, its parameters as net.pt, and data.npy."""
     from intact.torch import calibrate, export
 
@@ -75,28 +75,28 @@ def verify(run: Callable, exported: Path, tmp_path: Path, monkeypatch: pytest.Mo
     return command
 
 
-def counted(said: dict[str, Any], side: str) -> dict[str, tuple[int, int]]:
+def counted(output: dict[str, Any], side: str) -> dict[str, tuple[int, int]]:
     """(compared, differing) by quantizer."""
-    rows = [row for row in said["tensors"] if row["quantizer"]]
+    rows = [row for row in output["tensors"] if row["quantizer"]]
     return {row["quantizer"]: (row[side]["compared"], row[side]["differing"]) for row in rows}
 
 
 def test_the_exported_module_agrees_with_its_file(verify: Callable) -> None:
-    status, said, shown = verify()
-    assert status == 0 and said["exact"] and said["departs"] is None and said["unmatched"] == []
+    status, output, shown = verify()
+    assert status == 0 and output["exact"] and output["departs"] is None and output["unmatched"] == []
     sizes = {"conv1": 192, "conv2": 512, "hidden": 8, "fc": 8}
-    alone = counted(said, "alone")
+    alone = counted(output, "alone")
     assert {name: alone[f"{name}._input_quantizer"][0] for name in sizes} == {
         name: 16 * size for name, size in sizes.items()
     }
     weights = {"conv1": 216, "conv2": 576, "hidden": 64, "fc": 32}
-    export = counted(said, "export")
+    export = counted(output, "export")
     assert {name: export[f"{name}._weight_quantizer"] for name in weights} == {
         name: (size, 0) for name, size in weights.items()
     }
-    assert said["codes"]["module"]["compared"] == said["codes"]["alone"]["compared"] == 16 * 720
-    assert said["codes"]["alone"]["differing"] <= 2 and said["codes"]["module"]["largest"] <= 1
-    assert said["answers"]["module"] == {"compared": 16, "differing": 0, "largest": 0.0}
+    assert output["codes"]["module"]["compared"] == output["codes"]["alone"]["compared"] == 16 * 720
+    assert output["codes"]["alone"]["differing"] <= 2 and output["codes"]["module"]["largest"] <= 1
+    assert output["answers"]["module"] == {"compared": 16, "differing": 0, "largest": 0.0}
     for sentence in ("module against integer reference: ", "module against file in ONNX Runtime: "):
         assert f"codes, {sentence}" in shown
     assert "departs" not in shown
@@ -115,26 +115,26 @@ def test_the_exported_module_agrees_with_its_file(verify: Callable) -> None:
 def test_a_module_that_differs_is_found_in_its_layer(
     verify: Callable, change: str, quantizer: str, side: str
 ) -> None:
-    status, said, shown = verify(change)
-    assert status == 1 and said["exact"], "the engine is what the file says"
-    departing = [row for row in said["tensors"] if row["departs"]]
+    status, output, shown = verify(change)
+    assert status == 1 and output["exact"], "the engine is what the file says"
+    departing = [row for row in output["tensors"] if row["departs"]]
     assert departing[0]["quantizer"] == quantizer and departing[0][side]["differing"] > 0
     behind = {"conv2._weight_quantizer": {"hidden._input_quantizer"}, "hidden._weight_quantizer": {
         "fc._input_quantizer"}}.get(quantizer, set())  # fmt: skip
     assert {row["quantizer"] for row in departing[1:]} <= behind, "layers that are alike do not depart"
-    assert said["departs"] == departing[0]["layer"]
+    assert output["departs"] == departing[0]["layer"]
     assert ("of a step from a rounding boundary" in shown) == any(
         row["alone"]["differing"] for row in departing
     )
-    assert f"the module departs by more than rounding, first in {said['departs']} ({quantizer})" in shown
+    assert f"the module departs by more than rounding, first in {output['departs']} ({quantizer})" in shown
 
 
 def test_a_weight_stands_before_the_layer_that_reads_it(verify: Callable) -> None:
-    _, said, _ = verify()
-    order = [row["quantizer"] for row in said["tensors"] if row["quantizer"]]
+    _, output, _ = verify()
+    order = [row["quantizer"] for row in output["tensors"] if row["quantizer"]]
     assert order.index("conv1._input_quantizer") < order.index("conv1._weight_quantizer")
     assert order.index("conv1._weight_quantizer") < order.index("conv2._input_quantizer")
-    layers = {row["quantizer"]: row["layer"] for row in said["tensors"]}
+    layers = {row["quantizer"]: row["layer"] for row in output["tensors"]}
     assert layers["conv1._weight_quantizer"] == layers["conv2._input_quantizer"], "conv1 reads one, makes one"
 
 
@@ -144,10 +144,10 @@ def test_a_module_may_be_importable(
 ) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
     try:
-        status, said, _ = verify(module=f"verified:{attribute}")
+        status, output, _ = verify(module=f"verified:{attribute}")
     finally:
         sys.modules.pop("verified", None)
-    assert status == 0 and said["codes"]["module"]["compared"] > 0
+    assert status == 0 and output["codes"]["module"]["compared"] > 0
 
 
 @pytest.mark.parametrize("name", ["verified:nothing", "no_such_package:net", "verified", ""])
@@ -158,16 +158,16 @@ def test_a_module_that_cannot_be_imported_is_one_line(
     monkeypatch.chdir(tmp_path)
     words = ("verify", exported / "net.onnx", "--data", exported / "data.npy", "--module", name)
     try:
-        status, _, said = run(*words)
+        status, _, output = run(*words)
     finally:
         sys.modules.pop("verified", None)
-    assert status == 2 and said.startswith(f"intact: --module: got '{name}'") and said.count("\n") == 1
+    assert status == 2 and output.startswith(f"intact: --module: got '{name}'") and output.count("\n") == 1
 
 
 def test_a_quantizer_that_the_file_does_not_have_is_named(verify: Callable) -> None:
     add = (
         "net.conv1.register_forward_hook(lambda m, x, y: m.extra(y)); net.conv1.extra = nn.TensorQuantizer()"
     )
-    status, said, shown = verify(f"{add}; net.conv1.extra.amax = torch.tensor(100.0)")
-    assert said["unmatched"] == ["conv1.extra"] and "the file alone: conv1.extra" in shown
+    status, output, shown = verify(f"{add}; net.conv1.extra.amax = torch.tensor(100.0)")
+    assert output["unmatched"] == ["conv1.extra"] and "the file alone: conv1.extra" in shown
     assert status == 1, "it rounds where the file does not"

@@ -199,13 +199,13 @@ out = F.adaptive_avg_pool2d(quant_input, 3)
 """
 
 
-def run(listing: str, **given: Any) -> dict[str, Any]:
+def run(listing: str, **inputs: Any) -> dict[str, Any]:
     """The names that `listing` leaves behind when it is run with those of `given`."""
-    exec(compile(listing, "<guide>", "exec"), given)
-    return given
+    exec(compile(listing, "<guide>", "exec"), inputs)
+    return inputs
 
 
-def assembled(pieces: list[str]) -> str:
+def assemble(pieces: list[str]) -> str:
     """A class from its head and its methods, which the guide explains one by one."""
     return pieces[0] + "".join(textwrap.indent(piece, "    ") for piece in pieces[1:])
 
@@ -267,7 +267,7 @@ def test_predefined_descriptors():
     assert printed == {name: getattr(tensor_quant, name) for name in printed}
 
 
-@pytest.mark.parametrize("listing", [assembled(MAXPOOL_PIECES), MAXPOOL], ids=["pieces", "complete"])
+@pytest.mark.parametrize("listing", [assemble(MAXPOOL_PIECES), MAXPOOL], ids=["pieces", "complete"])
 def test_custom_module_with_inputs_only(listing):
     from pytorch_quantization import nn as quant_nn
     from pytorch_quantization.nn.modules import _utils
@@ -281,7 +281,7 @@ def test_custom_module_with_inputs_only(listing):
         names["QuantMaxPool2d"](2, bits=4)
 
 
-@pytest.mark.parametrize("listing", [assembled(LINEAR_PIECES), LINEAR], ids=["pieces", "complete"])
+@pytest.mark.parametrize("listing", [assemble(LINEAR_PIECES), LINEAR], ids=["pieces", "complete"])
 def test_custom_module_with_weights(listing):
     from pytorch_quantization import nn as quant_nn
     from pytorch_quantization import tensor_quant

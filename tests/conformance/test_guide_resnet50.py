@@ -316,8 +316,8 @@ def test_printed_quantizers(example):
     for module, high, low in ((model.conv1, 2.64, 0.7817), (block.conv1, 6.8645, 0.7266)):
         module._input_quantizer.amax = high
         module._weight_quantizer.amax = torch.linspace(0, low, 64).reshape(64, 1, 1, 1)
-    found = [f"{name:40}: {module}" for name, module in quantizers(model).items()]
-    assert found[:4] == PRINTED.strip().split("\n")
+    result = [f"{name:40}: {module}" for name, module in quantizers(model).items()]
+    assert result[:4] == PRINTED.strip().split("\n")
 
 
 def test_calibration_loop(example):

@@ -111,9 +111,9 @@ def run(listing: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_heads_of_the_quantized_resnet(example):
-    given = {"nn": nn, "Any": Any, "Type": Type, "Union": Union, "List": List, "Optional": Optional}  # noqa: UP006
+    inputs = {"nn": nn, "Any": Any, "Type": Type, "Union": Union, "List": List, "Optional": Optional}  # noqa: UP006
     blocks = {"BasicBlock": nn.Module, "Bottleneck": nn.Module, "ResNet": nn.Module, "Callable": Callable}
-    names = run(RESNET_HEADS, {**given, **blocks})
+    names = run(RESNET_HEADS, {**inputs, **blocks})
     assert names["ResNet"](nn.Module, [3, 4, 6, 3], True)._quantize is True
     names["resnet50"](quantize=True)
     want = list(inspect.signature(names["ResNet"]).parameters)
@@ -133,8 +133,8 @@ def test_block_with_a_residual_quantizer(example, quantize):
     }
     run(CONVOLUTIONS, names)
     conv = quant_nn.QuantConv2d if quantize else nn.Conv2d
-    for made in (names["conv3x3"](4, 4, quantize=quantize), names["conv1x1"](4, 4, quantize=quantize)):
-        assert type(made) is conv
+    for result in (names["conv3x3"](4, 4, quantize=quantize), names["conv1x1"](4, 4, quantize=quantize)):
+        assert type(result) is conv
     run(BLOCK_INIT.replace(OTHER_CODE, OTHER_INIT), names)
     run(BLOCK_FORWARD.replace(OTHER_CODE, OTHER_FORWARD), names)
     members = {"__init__": names["__init__"], "forward": names["forward"]}

@@ -112,15 +112,15 @@ def zero_points(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.ID
 )  # fmt: skip
 def test_cookbook(speaking, printed, fill: Fill, page: str) -> None:
     speaking("8.x")
-    made = cookbook(fill, trt.Logger(trt.Logger.ERROR))
-    assert made is not None and (made == printed(page)).all()
+    result = cookbook(fill, trt.Logger(trt.Logger.ERROR))
+    assert result is not None and (result == printed(page)).all()
 
 
 def test_cookbook_names_the_layers_that_lack_an_axis(speaking) -> None:
     speaking("8.x")
-    said = Said()
-    assert cookbook(without_axis, said) is None
-    errors = [m.split(" (TensorRT 8.x; trt.set_dialect('10.x')") for s, m in said.messages if s == "ERROR"]
+    output = Said()
+    assert cookbook(without_axis, output) is None
+    errors = [m.split(" (TensorRT 8.x; trt.set_dialect('10.x')") for s, m in output.messages if s == "ERROR"]
     assert [message for message, _ in errors] == [
         "(Unnamed Layer* 2) [Quantize]: unexpected negative axis",
         "(Unnamed Layer* 3) [Dequantize]: unexpected negative axis",
@@ -129,9 +129,9 @@ def test_cookbook_names_the_layers_that_lack_an_axis(speaking) -> None:
 
 def test_zero_points_have_no_effect_in_8_and_it_says_so(speaking) -> None:
     speaking("8.x")
-    said = Said()
-    cookbook(zero_points, said)
-    assert any(s == "WARNING" and "the zero point has no effect" in m for s, m in said.messages)
+    output = Said()
+    cookbook(zero_points, output)
+    assert any(s == "WARNING" and "the zero point has no effect" in m for s, m in output.messages)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_zero_points_have_no_effect_in_8_and_it_says_so(speaking) -> None:
 )
 def test_10_refuses_what_8_let_pass(speaking, fill: Fill, message: str) -> None:
     speaking("10.x")
-    said = Said()
-    assert cookbook(fill, said) is None
-    assert any(s == "ERROR" and message in m for s, m in said.messages)
+    output = Said()
+    assert cookbook(fill, output) is None
+    assert any(s == "ERROR" and message in m for s, m in output.messages)
 
 
 def run(network: trt.INetworkDefinition, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -179,9 +179,9 @@ def test_operator_page_quantize() -> None:
     network.mark_output(dequantize.get_output(0))
     inputs = {in1.name: np.array([[[0.56, 0.89, 1.4], [-0.56, 0.39, 6.0], [0.67, 0.11, -3.6]]])}
     expected = np.array([[[0.56, 0.89, 1], [-0.56, 0.39, 1.0], [0.67, 0.11, -1.0]]])
-    made = run(network, inputs)[dequantize.get_output(0).name]
-    assert made.shape == dequantize.get_output(0).shape
-    assert np.abs(made.reshape(expected.shape) - expected).max() < 0.01  # printed with two digits
+    result = run(network, inputs)[dequantize.get_output(0).name]
+    assert result.shape == dequantize.get_output(0).shape
+    assert np.abs(result.reshape(expected.shape) - expected).max() < 0.01  # printed with two digits
 
 
 def test_operator_page_block_quantization() -> None:
@@ -200,9 +200,9 @@ def test_operator_page_block_quantization() -> None:
     quantize = network.add_quantize(weights.get_output(0), scale.get_output(0), trt.int4)
     dequantize = network.add_dequantize(quantize.get_output(0), scale.get_output(0), trt.float32)
     network.mark_output(dequantize.get_output(0))
-    made = run(network, {in1.name: np.array([[2, 2, 2, 2, 2, 2, 2, 2]])})[dequantize.get_output(0).name]
+    result = run(network, {in1.name: np.array([[2, 2, 2, 2, 2, 2, 2, 2]])})[dequantize.get_output(0).name]
     first, second = [1, 1, 2, 2, 3, 3, 4, 4], [4, 4, 5, 5, 6, 6, 7, 7]
-    assert made.tolist() == [first, first, second, second]
+    assert result.tolist() == [first, first, second, second]
 
 
 BEFORE = """

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from tests.fuzz.graphs import read
 from tests.placement.conftest import Net
-from tests.placement.test_nets import NETS, emitted
+from tests.placement.test_nets import NETS, emit
 
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
@@ -69,7 +69,7 @@ def test_a_network(name: str, quantized: bool) -> None:
     write, opset = NETS[name]
     n = Net(opset)
     proto = n.proto(*write(n))
-    check(lower(emitted(proto, place(load(proto))) if quantized else proto))
+    check(lower(emit(proto, place(load(proto))) if quantized else proto))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
@@ -82,7 +82,7 @@ def test_layers_are_the_placements_where_all_of_it_runs(name: str) -> None:
     write, opset = NETS[name]
     n = Net(opset)
     proto = n.proto(*write(n))
-    model = emitted(proto, place(load(proto)))
+    model = emit(proto, place(load(proto)))
     assert lower(model).layers == read_placement(model).layers
 
 

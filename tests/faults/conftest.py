@@ -66,12 +66,12 @@ class Faults:
             raise self.error
 
     def _failing(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*inputs: Any, **named: Any) -> Any:
             frame = sys._getframe(1)
             near = [frame, frame.f_back, frame.f_back and frame.f_back.f_back]
             if any(f is not None and f.f_globals.get("__name__") == "intact.atomic" for f in near):
                 self.called(name)
-            return do(*given, **named)
+            return do(*inputs, **named)
 
         return call
 
@@ -125,7 +125,7 @@ def _cache(path: Path, value: float) -> None:
 
 
 def _page(path: Path, value: float) -> None:
-    from intact.report.page import Page, write_page
+    from intact.report.html_page import Page, write_page
 
     write_page(Page(str(value)), path)
 

@@ -45,11 +45,11 @@ def test_every_call_that_fails_leaves_the_old_file_or_the_new_one(
             except BaseException as caught:
                 raised = caught
             faults.arm(-1)
-            found, where = writer.content(), (f"{kind} in call {number} of {calls}", raised)
+            result, where = writer.content(), (f"{kind} in call {number} of {calls}", raised)
             if raised is None:
-                assert isinstance(error(), OSError) and call in SURVIVED and found == writer.new, where
+                assert isinstance(error(), OSError) and call in SURVIVED and result == writer.new, where
             elif isinstance(error(), OSError):
-                assert found == start, where
+                assert result == start, where
                 assert isinstance(raised, FileAccessError) and "folder/model" in raised.where, where
             else:
-                assert found in (start, writer.new) and type(raised) is type(error()), where
+                assert result in (start, writer.new) and type(raised) is type(error()), where

@@ -100,5 +100,5 @@ def test_an_interrupt_anywhere_leaves_all_old_or_all_new(
         for name, data in old.items():
             (tmp_path / name).write_bytes(data)
         traced(save, tmp_path, at, error)
-        found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        assert found in (old, new), f"instruction {at} of {count}"
+        result = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert result in (old, new), f"instruction {at} of {count}"

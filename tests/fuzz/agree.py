@@ -38,7 +38,7 @@ def disagreement(
         values: Every tensor of the plan by the reference.
         outside: Tensors that depend on a fallback part.
     """
-    made, nodes = _codes_of(proto), {node.name: node for node in proto.graph.node}
+    result, nodes = _codes_of(proto), {node.name: node for node in proto.graph.node}
     clean = {name for name in plan.inputs if name not in outside and _modest(proto, name, values[name])}
     compared, bounds = 0, dict[str, NDArray[np.float64]]()
     for step in plan.steps:
@@ -51,9 +51,9 @@ def disagreement(
             # 16 bits show the last bits of what they are made of: from the same floats they are the same.
             of, got = (reals(plan, values, name) for name in (step.x, step.y))
             (pair,) = (nodes[n] for n in step.nodes if nodes[n].op_type == "QuantizeLinear")
-            given, want = _fake_quantized(pair, step, file, values)
+            inputs, want = _fake_quantized(pair, step, file, values)
             equal = np.array_equal(got, want, equal_nan=True)
-            if np.array_equal(of, given, equal_nan=True):
+            if np.array_equal(of, inputs, equal_nan=True):
                 compared += 1
                 if not equal:
                     return compared, f"'{step.y}' of {step.kind}: other floats of the same ones"
@@ -62,7 +62,7 @@ def disagreement(
             continue
         for name in writes(step):
             grid = plan.tensors[name].codes
-            source = made.get((name, *_key(grid))) if grid is not None else None
+            source = result.get((name, *_key(grid))) if grid is not None else None
             if source is None or source[1] not in file:
                 if same and (grid is None or step.kind in _MOVES):
                     clean.add(name)
@@ -75,7 +75,7 @@ def disagreement(
                 compared += 1
                 room = 10 * ROUNDING + doubt / grid.scale if step.kind in _REALS else np.float64(ROUNDING)
                 if isinstance(step, LayerNorm):
-                    room += _magnified(plan, step, values) / grid.scale
+                    room += _magnify(plan, step, values) / grid.scale
                 wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid, room)
                 if wrong:
                     return compared, f"'{name}' of {step.kind}: {wrong}"
@@ -84,7 +84,7 @@ def disagreement(
     return compared, ""
 
 
-def _magnified(plan: Plan, step: LayerNorm, values: Arrays) -> float:
+def _magnify(plan: Plan, step: LayerNorm, values: Arrays) -> float:
     """What two last bits of a row's mean come to behind its norm: much, where all its numbers are equal."""
     x = sum(reals(plan, values, name) for name in (step.x, step.residual) if name)
     spread = np.sqrt(x.var(axis=-1) + step.epsilon)
@@ -114,7 +114,7 @@ def _key(grid: Codes) -> tuple[float, int, bool]:
 def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tuple[str, str]]:
     """(tensor of floats, grid) -> that tensor, and its codes, in the file."""
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
-    found = {}
+    result = {}
     for node in proto.graph.node:
         if node.op_type != "QuantizeLinear" or node.input[0] in constants:
             continue
@@ -124,8 +124,8 @@ def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tupl
             continue
         pair = node.input[0], node.output[0]
         for name in pair:
-            found[name, scale, int(zero.reshape(-1)[0]), zero.dtype == np.int8] = pair
-    return found
+            result[name, scale, int(zero.reshape(-1)[0]), zero.dtype == np.int8] = pair
+    return result
 
 
 def _beyond(

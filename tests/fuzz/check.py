@@ -89,21 +89,21 @@ def environment(**values: str) -> Iterator[None]:
 @cache
 def variants() -> tuple[dict[str, str], ...]:
     """Environments in which all kernels of this machine are chosen, each at least once."""
-    asked: list[dict[str, str]] = [{}, *({"INTACT_MAX_ISA": level} for level in ISA_LEVELS)]
+    requested: list[dict[str, str]] = [{}, *({"INTACT_MAX_ISA": level} for level in ISA_LEVELS)]
     with environment(INTACT_MAX_ISA="", INTACT_FORCE_KERNEL=""):
         here = [(k.family, k.name) for k in kernel_list() if k.available]
     families = {family: [name for f, name in here if f == family] for family, _ in here}
     for i in range(max(map(len, families.values()))):
         names = [kernels[min(i, len(kernels) - 1)] for kernels in families.values()]
-        asked.append({"INTACT_FORCE_KERNEL": ",".join(names)})
+        requested.append({"INTACT_FORCE_KERNEL": ",".join(names)})
     distinct: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-    for one in asked:
-        with environment(**one):
-            distinct.setdefault(tuple(sorted(chosen_kernels().items())), one)
+    for item in requested:
+        with environment(**item):
+            distinct.setdefault(tuple(sorted(chosen_kernels().items())), item)
     return tuple(distinct.values())
 
 
-def mixed(rng: np.random.Generator) -> dict[str, str]:
+def mix(rng: np.random.Generator) -> dict[str, str]:
     """A kernel by chance in every family."""
     here = [(k.family, k.name) for k in kernel_list() if k.available]
     picked = dict(here[i] for i in rng.permutation(len(here)))
@@ -138,12 +138,12 @@ def check(case: Case, seed: int) -> Outcome:
 def _session(proto: onnx.ModelProto) -> ort.InferenceSession:
     """The file as it is written, with all codes and what they are made of put out."""
     model = onnx.ModelProto.FromString(proto.SerializeToString())
-    made = {name for node in model.graph.node for name in node.output}
+    names = {name for node in model.graph.node for name in node.output}
     shown = {value.name for value in model.graph.output}
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
             for name in (node.input[0], node.output[0]):
-                if name in made and name not in shown:
+                if name in names and name not in shown:
                     model.graph.output.append(onnx.ValueInfoProto(name=name))
                     shown.add(name)
     options = ort.SessionOptions()
@@ -159,20 +159,20 @@ def _check(
     plan = lower(case.proto)
     outcome.kinds = frozenset(step.kind for step in plan.steps)
     outside, plans = _outside(plan), Plans(plan)
-    found, refusals = [], []
+    result, refusals = [], []
     for index, sizes in enumerate(case.sizes):
         for kind in (*KINDS[:3], rng.choice(KINDS[3:])) if index == 0 else (rng.choice(KINDS),):
             feeds = inputs(case.proto, sizes, str(kind), rng)
             try:
                 at = plans.at({name: array.shape for name, array in feeds.items()}, plans.deciding(feeds))
                 outside |= _outside(at)
-                found.append((feeds, evaluate(at, feeds)))
+                result.append((feeds, evaluate(at, feeds)))
             except IntactError as error:
                 refusals.append((feeds, error))
                 continue
             if session is not None and case.tame:
-                outcome.compared += _agrees(case.proto, at, session, *found[-1], outside)
-    _run_all(plans, found, refusals, outside, rng, outcome)
+                outcome.compared += _agrees(case.proto, at, session, *result[-1], outside)
+    _run_all(plans, result, refusals, outside, rng, outcome)
     for feeds, error in refusals:
         nothing = not all(
             array.size for array in feeds.values()
@@ -195,12 +195,12 @@ def inputs(
     proto: onnx.ModelProto, sizes: Mapping[str, int], kind: str, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
     """One array for each input of a model."""
-    made = {}
+    result = {}
     for info in proto.graph.input:
         shape = [sizes.get(d.dim_param, d.dim_value) for d in info.type.tensor_type.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        made[info.name] = _array(shape, dtype, kind, rng)
-    return made
+        result[info.name] = _array(shape, dtype, kind, rng)
+    return result
 
 
 def _array(shape: list[int], dtype: np.dtype, kind: str, rng: np.random.Generator) -> NDArray[Any]:
@@ -240,10 +240,10 @@ def _agrees(
     """Hold the reference against the file in ONNX Runtime; how many tensors were compared."""
     names = [output.name for output in session.get_outputs()]
     try:
-        made = session.run(names, dict(feeds))
+        result = session.run(names, dict(feeds))
     except Exception:
         return 0  # it cannot run the file on these sizes
-    compared, message = disagreement(proto, plan, dict(zip(names, made, strict=True)), values, outside)
+    compared, message = disagreement(proto, plan, dict(zip(names, result, strict=True)), values, outside)
     if message:
         raise Fault(f"ONNX Runtime: {message}")
     return compared
@@ -254,7 +254,7 @@ Found = list[tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
 
 def _run_all(
     plans: Plans,
-    found: Found,
+    result: Found,
     refusals: list[Any],
     outside: set[str],
     rng: np.random.Generator,
@@ -263,27 +263,29 @@ def _run_all(
     """Every kernel with one or two numbers of threads: of one all tensors; all sets by default."""
     packed: dict[Any, Any] = {}
     turn, whole = int(rng.integers(len(KINDS))), int(rng.choice(THREADS))
-    for settings in (*variants(), mixed(rng)):
+    for settings in (*variants(), mix(rng)):
         with environment(**settings):
             for threads in sorted({whole, int(rng.choice(THREADS))}):
                 where = f"{settings or 'default'} threads={threads}"
                 engine = Engine(plans.plan, threads=threads, packed=packed)
                 engine._plans = plans  # lowered once for all kernels
-                every = found if not settings and threads == whole else found[turn % max(len(found), 1) :][:1]
+                every = (
+                    result if not settings and threads == whole else result[turn % max(len(result), 1) :][:1]
+                )
                 for feeds, values in every:
-                    _same(_called(engine.run, feeds, where), values, outside, where)
+                    _same(_call(engine.run, feeds, where), values, outside, where)
                 if threads == whole:
-                    for feeds, values in found[(turn + 1) % max(len(found), 1) :][:1]:
-                        _same(_called(engine.tap, feeds, where), values, outside, where)
+                    for feeds, values in result[(turn + 1) % max(len(result), 1) :][:1]:
+                        _same(_call(engine.tap, feeds, where), values, outside, where)
                     for feeds, _ in refusals:
                         _refuses(engine, feeds)
                 turn += 1
                 outcome.runs += len(every) + (threads == whole)
-    if found:
-        _stored(plans.plan, found, outside, outcome)
+    if result:
+        _store(plans.plan, result, outside, outcome)
 
 
-def _called(run: Any, feeds: Arrays, where: str) -> Arrays:
+def _call(run: Any, feeds: Arrays, where: str) -> Arrays:
     try:
         return run(feeds)
     except IntactError as error:
@@ -300,21 +302,21 @@ def _refuses(engine: Engine, feeds: Arrays) -> None:
         return
 
 
-def _stored(plan: Plan, found: Found, outside: set[str], outcome: Outcome) -> None:
+def _store(plan: Plan, result: Found, outside: set[str], outcome: Outcome) -> None:
     """A plan that went through a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "it.intact"
-        feeds, values = found[0]
+        feeds, values = result[0]
         engine = Engine(plan, threads=1)
-        if len(found) % 2:
+        if len(result) % 2:
             engine.run(feeds)
         engine.save(path)
         try:
             again = load(path, threads=2)
         except IntactError as error:
             raise Fault(f"a saved plan is not loaded: {error}") from error
-        for feeds, values in (found[0], found[-1]):
-            _same(_called(again.run, feeds, "loaded"), values, outside, "loaded")
+        for feeds, values in (result[0], result[-1]):
+            _same(_call(again.run, feeds, "loaded"), values, outside, "loaded")
             outcome.runs += 1
 
 

@@ -84,7 +84,7 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
         ),
         "Elu": lambda: one(net, "Elu", name, alpha=net.pick([1.0, 0.5])),
     }
-    made = plain[kind]() if kind in plain else one(net, kind, name)
+    result = plain[kind]() if kind in plain else one(net, kind, name)
     bounded = {
         "Sigmoid": 1.0,
         "Tanh": 1.0,
@@ -97,7 +97,7 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
     reach = min(spread, bounded.get(kind, spread))
     if kind == "Exp":
         reach = float(np.exp(spread))
-    return net.made(made, x.sizes, reach * (2 if kind == "Scaled" else 1))
+    return net.made(result, x.sizes, reach * (2 if kind == "Scaled" else 1))
 
 
 def slopes(net: Net, x: Real, channel: int | None) -> str:
@@ -183,11 +183,11 @@ def reduce(net: Net) -> None:
     if x.rank == 4 and net.chance(0.5):
         axes = [2, 3]
     op, keep = net.pick(["ReduceMean"] * 4 + ["ReduceSum"] * 2 + ["ReduceMax"]), net.upto(1)
-    given = [a if net.chance(0.5) else a - x.rank for a in axes]
+    inputs = [a if net.chance(0.5) else a - x.rank for a in axes]
     if net.opset >= 18 or op == "ReduceSum":
-        y = net.node(op, x.name, net.ints(*given), keepdims=keep)
+        y = net.node(op, x.name, net.ints(*inputs), keepdims=keep)
     else:
-        y = net.node(op, x.name, axes=given, keepdims=keep)
+        y = net.node(op, x.name, axes=inputs, keepdims=keep)
     sizes = [1 if i in axes else n for i, n in enumerate(x.sizes) if keep or i not in axes]
     count = int(np.prod([x.sizes[a] for a in axes]))
     if count == 0:
@@ -213,7 +213,7 @@ def concat(net: Net) -> None:
     net.end(net.made(y, sizes, max(p.spread for p in parts)), 0.8)
 
 
-def moved(net: Net, x: Real, y: str, sizes: list[int]) -> None:
+def move(net: Net, x: Real, y: str, sizes: list[int]) -> None:
     """What moves elements leaves: the codes themselves half of the time."""
     net.end(net.made(y, sizes, x.spread, x.grid), 0.5)
 
@@ -238,7 +238,7 @@ def slices(net: Net) -> None:
         sizes[axis] = left
     more = [net.ints(*axes), net.ints(*hops)] if net.chance(0.9) or set(hops) != {1} else [net.ints(*axes)]
     y = net.node("Slice", x.name, net.ints(*starts), net.ints(*ends), *more)
-    moved(net, x, y, sizes)
+    move(net, x, y, sizes)
 
 
 def split(net: Net) -> None:
@@ -248,10 +248,10 @@ def split(net: Net) -> None:
     first = net.upto(n)
     if first in (0, n) and "empty" in net.off:
         raise Impossible
-    made = net.node("Split", x.name, net.ints(first, n - first), axis=axis, outputs=2)
-    for name, size in zip(made, (first, n - first), strict=True):
+    result = net.node("Split", x.name, net.ints(first, n - first), axis=axis, outputs=2)
+    for name, size in zip(result, (first, n - first), strict=True):
         if net.chance(0.7):
-            moved(net, x, name, [size if i == axis else m for i, m in enumerate(x.sizes)])
+            move(net, x, name, [size if i == axis else m for i, m in enumerate(x.sizes)])
 
 
 def transpose(net: Net) -> None:
@@ -259,7 +259,7 @@ def transpose(net: Net) -> None:
     x = net.real(3, 4)
     perm = [0, *(1 + net.rng.permutation(x.rank - 1)).tolist()]
     y = net.node("Transpose", x.name, perm=perm)
-    moved(net, x, y, [x.sizes[p] for p in perm])
+    move(net, x, y, [x.sizes[p] for p in perm])
 
 
 def reshape(net: Net) -> None:
@@ -279,13 +279,13 @@ def reshape(net: Net) -> None:
     elif net.chance(0.2) and x.rank < 4:
         y, form = net.node("Unsqueeze", x.name, net.ints(2)), [x.sizes[1], 1, *x.sizes[2:]]
     else:
-        given = [0, *form]
+        inputs = [0, *form]
         if rest and net.chance(0.4):
-            given[-1] = -1
+            inputs[-1] = -1
         if net.chance(0.2) and rest:
-            given = [-1, *form]
-        y = net.node("Reshape", x.name, net.ints(*given))
-    moved(net, x, y, [n, *form])
+            inputs = [-1, *form]
+        y = net.node("Reshape", x.name, net.ints(*inputs))
+    move(net, x, y, [n, *form])
 
 
 def pad(net: Net) -> None:
@@ -299,7 +299,7 @@ def pad(net: Net) -> None:
         raise Impossible
     more = () if net.chance(0.7) else (net.number(net.pick([0.0, 0.5])),)
     y = net.node("Pad", x.name, net.ints(*before, *after), *more)
-    moved(net, x, y, sizes)
+    move(net, x, y, sizes)
 
 
 def gather(net: Net) -> None:
@@ -316,10 +316,10 @@ def gather(net: Net) -> None:
         index = net.rng.integers(low, n, net.pick([1, 2, 3]))
         sizes = [index.size if i == axis else m for i, m in enumerate(x.sizes)]
     y = net.node("Gather", x.name, net.constant(np.asarray(index, np.int64)), axis=axis)
-    moved(net, x, y, sizes)
+    move(net, x, y, sizes)
 
 
-def masked(net: Net) -> None:
+def mask(net: Net) -> None:
     """A choice between values by what codes say: of floats that are computed, one ulp may decide."""
     x, number = net.real(grid=True), net.constant(np.float32(net.pick([0.0, 0.1, -0.3, np.nan, np.inf])))
     test = net.node(net.pick(["Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"]), x.name, number)
@@ -371,6 +371,6 @@ def along(net: Net) -> None:
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (1.5, element), (1.0, one_sided), (0.5, again), (1.5, arithmetic), (0.6, gate), (0.4, softmax),
     (0.6, reduce), (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad),
-    (0.4, gather), (0.6, masked), (0.4, along),
+    (0.4, gather), (0.6, mask), (0.4, along),
 )  # fmt: skip
 """How often, and what."""

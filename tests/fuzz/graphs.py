@@ -52,7 +52,7 @@ class Case:
 
 
 def read(data: bytes) -> Case:
-    """A case from a file of `stored`."""
+    """A case from a file of `store`."""
     proto = onnx.ModelProto.FromString(data)
     note = json.loads(next(p.value for p in proto.metadata_props if p.key == "fuzz"))
     return Case(proto, tuple(note["sizes"]), bool(note["tame"]), tuple(note["log"]))
@@ -78,7 +78,7 @@ def make(seed: int, *, steps: Sequence[int] | None = None, off: frozenset[str] =
     net.rng = np.random.default_rng([seed, 2**20 + 1])
     sizes = tuple({"n": int(n), **free} for n in (2, *net.rng.permutation(BATCHES[1:])[:2]))
     if "empty" in net.off:
-        sizes = tuple(one for one in sizes if one["n"])
+        sizes = tuple(size for size in sizes if size["n"])
     return Case(net.proto(*_outputs(net)), sizes, not wild, tuple(log))
 
 
@@ -87,12 +87,12 @@ def _step(net: Net, seed: int, step: int) -> str:
     net.rng = np.random.default_rng([seed, step])
     for _ in range(8):
         _, act = _STEPS[net.rng.choice(len(_STEPS), p=_WEIGHTS / _WEIGHTS.sum())]
-        kept = len(net.nodes), len(net.constants), len(net.floats)
+        remaining = len(net.nodes), len(net.constants), len(net.floats)
         try:
             act(net)
         except Impossible:
-            for made, n in zip((net.nodes, net.constants, net.floats), kept, strict=True):
-                del made[n:]
+            for result, n in zip((net.nodes, net.constants, net.floats), remaining, strict=True):
+                del result[n:]
             continue
         return act.__name__
     return "-"

@@ -13,7 +13,7 @@ MOST = 2500
 """Elements of an image; more would cost time and show nothing else."""
 
 
-def finished(net: Net, y: Real, channel: int) -> None:
+def finish(net: Net, y: Real, channel: int) -> None:
     """What may stand behind a sum: norm, factors, offsets, a residual, an activation; then the pair."""
     shape = [1] * y.rank
     shape[channel] = y.sizes[channel]
@@ -43,11 +43,11 @@ def finished(net: Net, y: Real, channel: int) -> None:
         if net.chance(0.3):
             y = function(net, y, channel)
     if how < 0.6 and net.chance(0.3):
-        y = scaled(net, y, shape[net.pick([0, channel]) :])
+        y = scale(net, y, shape[net.pick([0, channel]) :])
     net.end(y, 0.9)
 
 
-def scaled(net: Net, y: Real, shape: list[int]) -> Real:
+def scale(net: Net, y: Real, shape: list[int]) -> Real:
     """Factors and offsets behind a function: one for all, or one for each channel."""
     for op in net.pick([["Mul"], ["Add"], ["Mul", "Add"], ["Add", "Mul"]]):
         wide = net.pick([[], [1], shape])
@@ -63,7 +63,7 @@ def batchnorm(net: Net, x: Real) -> Real:
         net.rng.uniform(-1, 1, c) * x.spread,
         net.rng.uniform(0.5, 2, c) * x.spread**2,
     ]  # fmt: skip
-    names = (net.constant(one.astype(np.float32)) for one in numbers)
+    names = (net.constant(number.astype(np.float32)) for number in numbers)
     return net.made(net.node("BatchNormalization", x.name, *names), x.sizes, 2 * x.spread + 1)
 
 
@@ -115,7 +115,7 @@ def window(net: Net, sizes: Sequence[int], most: int = 5) -> tuple[dict[str, Any
     return attributes, kernel, out
 
 
-def _checked(net: Net, x: Real, sizes: Sequence[int]) -> None:
+def _check(net: Net, x: Real, sizes: Sequence[int]) -> None:
     if np.prod(sizes) > MOST or ("empty" in net.off and (x.empty or 0 in sizes)):
         raise Impossible
 
@@ -136,7 +136,7 @@ def conv(net: Net) -> None:
     if "no_channels" not in net.off and net.chance(0.01) and groups == 1:
         out = 0
     sizes = [x.sizes[0], out, *spatial]
-    _checked(net, x, sizes)
+    _check(net, x, sizes)
     w, typical = net.weights((out, c // groups, *kernel), 0)
     spread = x.spread * typical * max(1.0, np.prod(kernel) * c / groups) ** 0.5
     third = net.bias(out, x, w, spread)
@@ -145,7 +145,7 @@ def conv(net: Net) -> None:
     if net.chance(0.5):
         attributes["kernel_shape"] = kernel
     y = net.node("Conv", x.name, w, *third, **attributes)
-    finished(net, net.made(y, sizes, spread), 1)
+    finish(net, net.made(y, sizes, spread), 1)
 
 
 def conv_transpose(net: Net) -> None:
@@ -171,7 +171,7 @@ def conv_transpose(net: Net) -> None:
     sizes = [x.sizes[0], out, *spatial]
     if min(spatial) < ("empty" in net.off):
         raise Impossible
-    _checked(net, x, sizes)
+    _check(net, x, sizes)
     w, typical = net.weights((c, out // groups, *kernel), 1 if groups == 1 or net.chance(0.2) else None)
     spread = x.spread * typical * max(1.0, np.prod(kernel) * c / groups) ** 0.5
     third = net.bias(out, x, w, spread) if groups == 1 else ()
@@ -179,7 +179,7 @@ def conv_transpose(net: Net) -> None:
     if any(extra):
         attributes["output_padding"] = extra
     y = net.node("ConvTranspose", x.name, w, *third, **attributes)
-    finished(net, net.made(y, sizes, spread), 1)
+    finish(net, net.made(y, sizes, spread), 1)
 
 
 def pool(net: Net) -> None:
@@ -208,16 +208,16 @@ def pool(net: Net) -> None:
         spatial = [room[i] // attributes["strides"][i] + 1 for i in axes]
         if net.chance(0.4):
             attributes["ceil_mode"] = 1
-            spatial = _ceiled(x.sizes[2:], pads, room, attributes["strides"])
+            spatial = _ceil(x.sizes[2:], pads, room, attributes["strides"])
     if op == "AveragePool" and net.chance(0.5):
         attributes["count_include_pad"] = 1
     sizes = [*x.sizes[:2], *spatial]
-    _checked(net, x, sizes)
+    _check(net, x, sizes)
     y = net.node(op, x.name, kernel_shape=kernel, **attributes)
     net.end(net.made(y, sizes, x.spread, x.grid), 0.9 if op == "AveragePool" else 0.5)
 
 
-def _ceiled(
+def _ceil(
     sizes: Sequence[int], pads: Sequence[int], room: Sequence[int], strides: Sequence[int]
 ) -> list[int]:
     """Positions rounded up; the last window must begin before the padding behind the image."""
@@ -231,7 +231,7 @@ def _ceiled(
 def whole(net: Net) -> None:
     """Global pools."""
     x = net.real(4)
-    _checked(net, x, [1])
+    _check(net, x, [1])
     if x.empty:
         raise Impossible
     y = net.node(net.pick(["GlobalAveragePool", "GlobalMaxPool"]), x.name)
@@ -244,7 +244,7 @@ def resize(net: Net) -> None:
     sizes = [int(np.floor(np.float32(n) * s)) for n, s in zip(x.sizes, scales, strict=True)]
     if 0 in sizes[1:] and not x.empty:
         raise Impossible
-    _checked(net, x, sizes)
+    _check(net, x, sizes)
     attributes = {
         "mode": "nearest" if net.chance(0.8) else net.pick(["linear", "cubic"]),
         "coordinate_transformation_mode": net.pick(
@@ -272,7 +272,7 @@ def depth(net: Net) -> None:
         y, sizes = net.node("SpaceToDepth", x.name, blocksize=2), [n, 4 * c, h // 2, w // 2]
     else:
         raise Impossible
-    _checked(net, x, sizes)
+    _check(net, x, sizes)
     net.end(net.made(y, sizes, x.spread, x.grid), 0.5)
 
 
@@ -289,7 +289,7 @@ def linear(net: Net) -> None:
     if net.chance(0.6):
         operands = [y, net.floats_of((out,), spread)]
         y = net.node("Add", *(operands if net.chance(0.5) else operands[::-1]))
-    finished(net, net.made(y, [*x.sizes[:-1], out], spread), x.rank - 1)
+    finish(net, net.made(y, [*x.sizes[:-1], out], spread), x.rank - 1)
 
 
 def gemm(net: Net) -> None:
@@ -310,7 +310,7 @@ def gemm(net: Net) -> None:
     if net.chance(0.15):
         name, attributes["transA"] = net.node("Transpose", name, perm=[1, 0]), 1
     y = net.node("Gemm", name, w, *net.bias(out, x, w, spread), **attributes)
-    finished(net, net.made(y, [x.sizes[0], out], spread * 2), 1)
+    finish(net, net.made(y, [x.sizes[0], out], spread * 2), 1)
 
 
 def product(net: Net) -> None:
@@ -343,7 +343,7 @@ def product(net: Net) -> None:
             y = net.made(net.node("MatMul", weights.name, b.name), [*sizes[:-1], b.sizes[-1]], b.spread)
             net.end(y)
         return
-    finished(net, y, y.rank - 1)
+    finish(net, y, y.rank - 1)
 
 
 def heads(net: Net) -> None:

@@ -84,17 +84,17 @@ class Net(Qdq):
 
     def real(self, *ranks: int, grid: bool = False) -> Real:
         """A value of one of these ranks, the last ones more often; with `grid` one that comes as codes."""
-        found = [r for r in self.floats if (not ranks or r.rank in ranks) and (r.grid or not grid)]
-        if not found:
+        candidates = [r for r in self.floats if (not ranks or r.rank in ranks) and (r.grid or not grid)]
+        if not candidates:
             raise Impossible
-        return found[-1 - min(int(self.rng.geometric(0.5)) - 1, len(found) - 1)]
+        return candidates[-1 - min(int(self.rng.geometric(0.5)) - 1, len(candidates) - 1)]
 
     def like(self, sizes: tuple[int, ...], other: Real | None = None) -> Real:
         """A value of these sizes, not `other` where there is another one."""
-        found = [r for r in self.floats if r.sizes == sizes]
-        if not found:
+        candidates = [r for r in self.floats if r.sizes == sizes]
+        if not candidates:
             raise Impossible
-        return self.pick([r for r in found if r is not other] or found)
+        return self.pick([r for r in candidates if r is not other] or candidates)
 
     # -- nodes
 
@@ -181,11 +181,11 @@ class Net(Qdq):
         else:
             names, stored = (self.constant(scale), self.constant(points)), self.constant(codes)
         inputs = names if zero or dtype == "uint8" or self.chance(0.7) else names[:1]
-        made = str(self.node("DequantizeLinear", stored, *inputs, **along))
+        result = str(self.node("DequantizeLinear", stored, *inputs, **along))
         typical = float(np.abs(codes.astype(float) - zero).mean() if codes.size else 1.0) * float(
             np.median(scale) if scale.size else 1.0
         )
-        return made, max(typical, 1e-4)
+        return result, max(typical, 1e-4)
 
     def _codes(self, shape: Sequence[int], axis: int | None, dtype: str) -> tuple[np.ndarray, int]:
         """Codes of a weight and their zero point: random ones, and those at the ends."""

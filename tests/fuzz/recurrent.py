@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.fuzz.layers import MOST, finished
+from tests.fuzz.layers import MOST, finish
 from tests.fuzz.net import Impossible, Net
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -36,13 +36,13 @@ def recurrent(net: Net) -> None:
     if op == "GRU" and net.chance(0.5):
         more["linear_before_reset"] = 1
     r = net.floats_of((directions, rows, hidden), hidden**-0.5)
-    made = net.node(op, x.name, w, r, biases, lengths, *states, outputs=2, **more)
+    result = net.node(op, x.name, w, r, biases, lengths, *states, outputs=2, **more)
     if net.chance(0.3):
-        finished(net, net.made(made[1], (directions, batch, hidden), 1.0), 2)
+        finish(net, net.made(result[1], (directions, batch, hidden), 1.0), 2)
         return
-    y = net.node("Transpose", made[0], perm=[0, 2, 1, 3])
+    y = net.node("Transpose", result[0], perm=[0, 2, 1, 3])
     y = net.node("Reshape", y, net.ints(0, 0, directions * hidden))
-    finished(net, net.made(y, (steps, batch, directions * hidden), 1.0), 2)
+    finish(net, net.made(y, (steps, batch, directions * hidden), 1.0), 2)
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = ((0.8, recurrent),)

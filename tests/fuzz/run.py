@@ -60,7 +60,7 @@ def outcome_of(
     from tests.fuzz.graphs import make
 
     try:
-        found = check(make(seed, steps=steps, off=off), seed)
+        findings = check(make(seed, steps=steps, off=off), seed)
     except MemoryError:
         return "fault", f"more than {MEMORY >> 30} GB of memory", 0, 0, frozenset()
     except Exception as error:
@@ -69,7 +69,7 @@ def outcome_of(
             place = place.tb_next
         where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
         return "fault", f"{type(error).__name__}: {error} ({where})", 0, 0, frozenset()
-    return found.status, found.message, found.runs, found.compared, found.kinds
+    return findings.status, findings.message, findings.runs, findings.compared, findings.kinds
 
 
 def _work(pipe: Connection, off: frozenset[str]) -> None:
@@ -133,7 +133,7 @@ def fuzz(
         for i, worker in enumerate(workers):
             if i in idle:
                 continue
-            gone = _received(worker, total, say) if worker.pipe in ready else ""
+            gone = _receive(worker, total, say) if worker.pipe in ready else ""
             if not gone and time.monotonic() - worker.since > patience:
                 gone = f"hangs for more than {patience:g} s"
             if gone == "done":
@@ -145,19 +145,19 @@ def fuzz(
     return total
 
 
-def _received(worker: Worker, total: Total, say: Any) -> str:
+def _receive(worker: Worker, total: Total, say: Any) -> str:
     """Take what a worker has to say; "done", or why it is gone."""
     try:
         while worker.pipe.poll():
-            seed, found = worker.pipe.recv()
+            seed, result = worker.pipe.recv()
             worker.since = time.monotonic()
             if seed is None:
                 return "done"
             worker.at = seed
-            if found is not None:
+            if result is not None:
                 worker.left.remove(seed)
                 worker.at = None
-                total.add(seed, *found)
+                total.add(seed, *result)
                 if seed in total.failures:
                     say(f"seed {seed}: {total.failures[seed]}")
     except (EOFError, ConnectionError):
@@ -183,7 +183,7 @@ def _replace(
         idle.add(i)
 
 
-def minimized(seed: int, off: frozenset[str], patience: float) -> list[int]:
+def minimize(seed: int, off: frozenset[str], patience: float) -> list[int]:
     """The fewest steps of a seed's graph that fail in the same way, each left out once."""
     from tests.fuzz.graphs import make
 
@@ -204,8 +204,8 @@ def _apart(seed: int, steps: list[int], off: frozenset[str], patience: float) ->
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience + 10, check=False)
     except subprocess.TimeoutExpired:
         return "hangs"
-    said = done.stdout.strip().splitlines()
-    return said[-1][:24] if said and done.returncode == 0 else f"status {done.returncode}"
+    output = done.stdout.strip().splitlines()
+    return output[-1][:24] if output and done.returncode == 0 else f"status {done.returncode}"
 
 
 def keep(seed: int, steps: list[int], folder: Path, off: frozenset[str]) -> Path:
@@ -223,7 +223,7 @@ def _report(total: Total, base: int, seconds: float) -> None:
 
     kinds = ", ".join(f"{name} {n}" for name, n in total.kinds.most_common())
     print(f"graphs with steps of each kind: {kinds}")
-    chosen = [" ".join(f"{k}={v}" for k, v in one.items()) or "default" for one in variants()]
+    chosen = [" ".join(f"{k}={v}" for k, v in variant.items()) or "default" for variant in variants()]
     print(f"kernels: {'; '.join(chosen)}; and a mixture by chance; threads {', '.join(map(str, THREADS))}")
     print(
         f"{total.graphs} random graphs from seed {base} in {seconds:.0f} s: "
@@ -250,26 +250,26 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     """The exit status: 1 where a case failed."""
-    given = _arguments()
-    off = frozenset(given.off)
-    if given.one is not None:
-        steps = [int(s) for s in given.steps.split(",") if s.isdecimal()] if given.steps else None
-        status, message, *_ = outcome_of(given.one, steps, off)
+    inputs = _arguments()
+    off = frozenset(inputs.off)
+    if inputs.one is not None:
+        steps = [int(s) for s in inputs.steps.split(",") if s.isdecimal()] if inputs.steps else None
+        status, message, *_ = outcome_of(inputs.one, steps, off)
         print(f"{status}: {message}")
         return 0
-    base = secrets.randbelow(10**9) * 1000 if given.base is None else given.base
-    seconds = given.seconds or (60.0 if given.graphs is None else 1e9)
-    seeds = iter(range(base, base + (given.graphs or 10**9)))
+    base = secrets.randbelow(10**9) * 1000 if inputs.base is None else inputs.base
+    seconds = inputs.seconds or (60.0 if inputs.graphs is None else 1e9)
+    seeds = iter(range(base, base + (inputs.graphs or 10**9)))
     print(f"fuzzing from seed {base}: python -m tests.fuzz.run --base {base} does it again", flush=True)
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(text, flush=True)
 
-    total = fuzz(seeds, jobs=given.jobs, until=began + seconds, patience=given.hang, off=off, say=say)
+    total = fuzz(seeds, jobs=inputs.jobs, until=began + seconds, patience=inputs.hang, off=off, say=say)
     _report(total, base, time.monotonic() - began)
     for seed in list(total.failures)[:20]:
-        path = keep(seed, minimized(seed, off, given.hang), given.out, off)
+        path = keep(seed, minimize(seed, off, inputs.hang), inputs.out, off)
         print(
             f"kept {path}: {total.failures[seed][:200]}; again: python -m tests.fuzz.run --one {seed}",
             flush=True,

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from tests.fuzz.check import Fault, check, inputs, variants
 from tests.fuzz.graphs import FEATURES, make, read
-from tests.fuzz.run import minimized, outcome_of
+from tests.fuzz.run import minimize, outcome_of
 
 from intact.engine.engine import Engine
 
@@ -19,8 +19,8 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("seed-*.onnx"))
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_a_kept_graph(path):
-    found = check(read(path.read_bytes()), int(path.stem.removeprefix("seed-")))
-    assert found.status in ("ok", "invalid"), found.message
+    findings = check(read(path.read_bytes()), int(path.stem.removeprefix("seed-")))
+    assert findings.status in ("ok", "invalid"), findings.message
 
 
 def test_there_is_a_corpus():
@@ -65,12 +65,12 @@ class TestFaultsAreSeen:
         run = Engine.run
 
         def wrong(engine, feeds, out=None):
-            made = run(engine, feeds, out)
-            return {name: array + np.asarray(array.size > 3, array.dtype) for name, array in made.items()}
+            result = run(engine, feeds, out)
+            return {name: array + np.asarray(array.size > 3, array.dtype) for name, array in result.items()}
 
         monkeypatch.setattr(Engine, "run", wrong)
-        found = check(read(CORPUS[0].read_bytes()), 0)
-        assert found.status == "fault" and "differ from the reference" in found.message
+        findings = check(read(CORPUS[0].read_bytes()), 0)
+        assert findings.status == "fault" and "differ from the reference" in findings.message
 
     def test_what_is_no_error_of_ours(self, monkeypatch):
         def wrong(engine, feeds):
@@ -86,9 +86,9 @@ class TestFaultsAreSeen:
         evaluate = module.evaluate
 
         def wrong(plan, feeds):
-            made = evaluate(plan, feeds)
+            result = evaluate(plan, feeds)
             name = next(s.y for s in plan.steps if s.kind == "quantize")
-            return {**made, name: np.where(made[name] > 0, made[name] - 2, made[name] + 2)}
+            return {**result, name: np.where(result[name] > 0, result[name] - 2, result[name] + 2)}
 
         monkeypatch.setattr(module, "evaluate", wrong)
         model = onnx.parser.parse_model("""
@@ -96,11 +96,11 @@ class TestFaultsAreSeen:
             net (float[n, 4] x) => (float[n, 4] y) <float s = {0.05}, int8 z = {3}>
             { q = QuantizeLinear(x, s, z)  y = DequantizeLinear(q, s, z) }""")
         case = type(read(CORPUS[0].read_bytes()))(model, ({"n": 2},), True)
-        found = check(case, 0)
-        assert found.status == "fault" and "ONNX Runtime" in found.message
+        findings = check(case, 0)
+        assert findings.status == "fault" and "ONNX Runtime" in findings.message
 
     def test_inputs_are_of_the_model(self):
         case = read(CORPUS[0].read_bytes())
         feeds = inputs(case.proto, case.sizes[0], "ends", np.random.default_rng(0))
         assert feeds.keys() == {info.name for info in case.proto.graph.input}
-        assert issubclass(Fault, Exception) and callable(minimized)
+        assert issubclass(Fault, Exception) and callable(minimize)

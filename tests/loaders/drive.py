@@ -46,7 +46,7 @@ class Tally:
 
 def _work(pipe: Connection, kind: str, numbers: Sequence[int], memory: int) -> None:
     """Read these files one after the other; tell what each did."""
-    from tests.loaders.entries import one
+    from tests.loaders.entries import one as read_one
     from tests.loaders.seeds import make
 
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
@@ -59,7 +59,7 @@ def _work(pipe: Connection, kind: str, numbers: Sequence[int], memory: int) -> N
         pipe.send((number, None, 0.0))
         start, fault = time.process_time(), ""
         try:
-            one(kind, data)
+            read_one(kind, data)
         except BaseException as error:
             fault = _place(error)
         pipe.send((number, fault, time.process_time() - start))
@@ -157,23 +157,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first file")
     parser.add_argument("--new", action="store_true", help="begin at a number from the clock")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz-loaders"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    inputs = parser.parse_args()
+    inputs.out.mkdir(parents=True, exist_ok=True)
     faulthandler.disable()
-    first = int(time.time() * 1000) if given.new else given.first
-    found = 0
-    for kind in given.kinds:
+    first = int(time.time() * 1000) if inputs.new else inputs.first
+    result = 0
+    for kind in inputs.kinds:
         tally = Tally()
         good(kind)  # made once, before workers are forked
-        until = time.monotonic() + given.seconds / len(given.kinds) if given.seconds else float("inf")
-        numbers = iter(range(first, first + given.count)) if given.count else count(first)
-        run(kind, numbers, tally, given.out, until)
+        until = time.monotonic() + inputs.seconds / len(inputs.kinds) if inputs.seconds else float("inf")
+        numbers = iter(range(first, first + inputs.count)) if inputs.count else count(first)
+        run(kind, numbers, tally, inputs.out, until)
         print(f"{kind}: {tally.files:,} files from number {first} in {tally.seconds:.0f} s, "
               f"slowest {tally.slowest:.1f} s, {sum(tally.faults.values())} faults", flush=True)  # fmt: skip
         for fault, times in tally.faults.most_common():
             print(f"  {times} x {fault}", flush=True)
-        found += len(tally.faults)
-    return 1 if found else 0
+        result += len(tally.faults)
+    return 1 if result else 0
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"intact-fuzz-{os.getpid()}-"))
 
 
-def written(name: str, data: bytes) -> Path:
+def write(name: str, data: bytes) -> Path:
     """A file of these bytes."""
     path = folder() / name
     path.write_bytes(data)
@@ -69,7 +69,7 @@ def plan(data: bytes) -> None:
     """load, explain, and run on ones."""
     from intact.placement import explain
 
-    path = written("given.plan", data)
+    path = write("given.plan", data)
     from intact.engine.files import plan_files as files
 
     _ours(lambda: explain(files.load(path).plan))
@@ -95,16 +95,16 @@ def calib(data: bytes) -> None:
     from intact.calib import METHODS, Calibration
     from intact.spec import QuantSpec
 
-    path = written("given.calib", data)
+    path = write("given.calib", data)
     try:
-        found = Calibration.load(path)
+        model = Calibration.load(path)
     except IntactError:
         return
     for method in METHODS:
         for symmetric in (True, False):
-            _ours(lambda m=method, s=symmetric: found.ranges(QuantSpec("int8", symmetric=s), method=m))
-    _ours(lambda: found.merge(Calibration.load(path)))
-    found.save(folder() / "again.calib")
+            _ours(lambda m=method, s=symmetric: model.ranges(QuantSpec("int8", symmetric=s), method=m))
+    _ours(lambda: model.merge(Calibration.load(path)))
+    model.save(folder() / "again.calib")
     Calibration.load(folder() / "again.calib")
 
 
@@ -113,21 +113,21 @@ def trt(data: bytes) -> None:
     from intact.calib import TrtCache
 
     try:
-        found = TrtCache.load(written("given.cache", data))
+        model = TrtCache.load(write("given.cache", data))
     except IntactError:
         return
-    assert TrtCache.parse(found.to_text()).to_text() == found.to_text()
-    _ours(lambda: found.to_calibration())
+    assert TrtCache.parse(model.to_text()).to_text() == model.to_text()
+    _ours(lambda: model.to_calibration())
 
 
 def npz(data: bytes) -> None:
     """Arrays as calibration data."""
-    _feed(written("given.npz", data))
+    _feed(write("given.npz", data))
 
 
 def npy(data: bytes) -> None:
     """One array as calibration data."""
-    _feed(written("given.npy", data))
+    _feed(write("given.npy", data))
 
 
 def image(data: bytes) -> None:
@@ -144,16 +144,16 @@ def overrides(data: bytes) -> None:
     from intact.ptq.scope.settings import LayerSettings, with_override
 
     try:
-        found = read_overrides(written("given.yaml", data))
+        result = read_overrides(write("given.yaml", data))
     except IntactError:
         return
-    for pattern, wanted in (found or {}).items():
-        _ours(lambda p=pattern, w=wanted: with_override(LayerSettings(), p, w))
+    for pattern, expected in (result or {}).items():
+        _ours(lambda p=pattern, w=expected: with_override(LayerSettings(), p, w))
 
 
 def _feed(path: Path) -> None:
     from intact.ptq.data.batches import open_data
-    from intact.ptq.data.inputs import Input
+    from intact.ptq.data.model_inputs import Input
 
     inputs = [Input("x", np.dtype(np.float32), ("n", 3, 8, 8))]
 

@@ -52,29 +52,29 @@ def main() -> None:
     parser.add_argument("kind", choices=list(ENTRIES))
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--corpus", type=Path, default=Path("build/fuzz-guided"))
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     with atheris.instrument_imports(include=[ROOM]):
         import intact.calib
         import intact.engine.lower
         import intact.placement  # noqa: F401
     from tests.loaders import entries, seeds
 
-    place = given.corpus / given.kind
+    place = inputs.corpus / inputs.kind
     place.mkdir(parents=True, exist_ok=True)
-    good: list[Any] = seeds.good(given.kind)
+    good: list[Any] = seeds.good(inputs.kind)
 
     def one(data: bytes) -> None:
         dice = Dice(data)
-        made = seeds.change(given.kind, dice, dice.choice(good))
+        result = seeds.change(inputs.kind, dice, dice.choice(good))
         try:
-            entries.one(given.kind, made)
+            entries.one(inputs.kind, result)
         except Exception:
-            fault = given.corpus / f"{given.kind}-{int(time.time())}"
-            fault.write_bytes(made)
-            print(f"FAULT {given.kind} -> {fault}", file=sys.stderr)
+            fault = inputs.corpus / f"{inputs.kind}-{int(time.time())}"
+            fault.write_bytes(result)
+            print(f"FAULT {inputs.kind} -> {fault}", file=sys.stderr)
             raise
 
-    limits = [f"-max_total_time={given.seconds}", "-timeout=10", "-rss_limit_mb=4096", "-max_len=512"]
+    limits = [f"-max_total_time={inputs.seconds}", "-timeout=10", "-rss_limit_mb=4096", "-max_len=512"]
     atheris.Setup([sys.argv[0], *limits, str(place)], one)
     atheris.Fuzz()
 

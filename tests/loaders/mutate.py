@@ -172,39 +172,39 @@ OPERATORS = (
 )
 
 
-def data(dice: random.Random, given: bytes) -> bytes:
+def data(dice: random.Random, inputs: bytes) -> bytes:
     """Bytes cut, changed, doubled or moved."""
-    found = bytearray(given)
+    result = bytearray(inputs)
     if dice.random() < 0.15:
-        return bytes(found[: dice.randrange(len(found) + 1)])
+        return bytes(result[: dice.randrange(len(result) + 1)])
     for _ in range(dice.choice((1, 1, 1, 2, 4, 16))):
-        if not found:
+        if not result:
             break
-        at = dice.randrange(len(found))
+        at = dice.randrange(len(result))
         act = dice.randrange(6)
         if act == 0:
-            found[at] ^= 1 << dice.randrange(8)
+            result[at] ^= 1 << dice.randrange(8)
         elif act == 1:
-            found[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
+            result[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
         elif act == 2:
             width = dice.choice((2, 4, 8))
             number = dice.choice(INTEGERS) % (1 << (8 * width))
-            found[at : at + width] = number.to_bytes(width, dice.choice(("little", "big")))
+            result[at : at + width] = number.to_bytes(width, dice.choice(("little", "big")))
         elif act == 3:
-            del found[at : at + dice.choice((1, 2, 4, 16))]
+            del result[at : at + dice.choice((1, 2, 4, 16))]
         elif act == 4:
-            found[at:at] = found[at : at + dice.choice((1, 4, 16))]
+            result[at:at] = result[at : at + dice.choice((1, 4, 16))]
         else:
-            other = dice.randrange(len(found))
-            found[at : at + 8], found[other : other + 8] = found[other : other + 8], found[at : at + 8]
-    return bytes(found)
+            other = dice.randrange(len(result))
+            result[at : at + 8], result[other : other + 8] = result[other : other + 8], result[at : at + 8]
+    return bytes(result)
 
 
-def text(dice: random.Random, given: bytes, tokens: tuple[str, ...]) -> bytes:
+def text(dice: random.Random, inputs: bytes, tokens: tuple[str, ...]) -> bytes:
     """Lines changed: tokens put in, lines doubled, moved, left out; or bytes."""
     if dice.random() < 0.3:
-        return data(dice, given)
-    lines = given.split(b"\n")
+        return data(dice, inputs)
+    lines = inputs.split(b"\n")
     for _ in range(dice.choice((1, 1, 2, 5))):
         at = dice.randrange(len(lines))
         act = dice.randrange(5)
@@ -229,10 +229,10 @@ def json_places(value: Any) -> list[tuple[Any, Any]]:
     places: list[tuple[Any, Any]] = []
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        items = one.items() if isinstance(one, dict) else enumerate(one) if isinstance(one, list) else ()
+        item = waiting.pop()
+        items = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
         for key, inner in items:
-            places.append((one, key))
+            places.append((item, key))
             waiting.append(inner)
     return places
 
@@ -279,47 +279,47 @@ def _other(dice: random.Random, old: Any, places: list[tuple[Any, Any]]) -> Any:
     return dice.choice((*INTEGERS, *REALS)) if old is None else {}
 
 
-def message(dice: random.Random, given: Message) -> None:
+def message(dice: random.Random, inputs: Message) -> None:
     """Change fields somewhere in a protobuf message, in place."""
     for _ in range(dice.choice((1, 1, 1, 2, 3, 6))):
-        messages = _messages(given)
-        one = dice.choice(messages)
-        field = dice.choice(one.DESCRIPTOR.fields)
-        if dice.random() < 0.7 and (there := [found for found, _ in one.ListFields()]):
+        messages = _messages(inputs)
+        item = dice.choice(messages)
+        field = dice.choice(item.DESCRIPTOR.fields)
+        if dice.random() < 0.7 and (there := [result for result, _ in item.ListFields()]):
             field = dice.choice(there)
         try:
-            _change(dice, one, field, messages)
+            _change(dice, item, field, messages)
         except (ValueError, TypeError, UnicodeError):
-            one.ClearField(field.name)
+            item.ClearField(field.name)
 
 
 def _messages(top: Message) -> list[Message]:
-    found, waiting = [], [top]
+    result, waiting = [], [top]
     while waiting:
-        one = waiting.pop()
-        found.append(one)
-        for field, value in one.ListFields():
+        item = waiting.pop()
+        result.append(item)
+        for field, value in item.ListFields():
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 waiting.extend(value if _many(field) else [value])
-    return found
+    return result
 
 
 def _many(field: FieldDescriptor) -> bool:
     return bool(field.is_repeated)
 
 
-def _change(dice: random.Random, one: Message, field: FieldDescriptor, messages: list[Message]) -> None:
+def _change(dice: random.Random, item: Message, field: FieldDescriptor, messages: list[Message]) -> None:
     act = dice.random()
     if act < 0.12:
-        one.ClearField(field.name)
+        item.ClearField(field.name)
         return
-    value = getattr(one, field.name)
+    value = getattr(item, field.name)
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         _graft(dice, value, field, messages)
     elif _many(field):
         _list(dice, value, field)
     else:
-        setattr(one, field.name, _scalar(dice, field, value))
+        setattr(item, field.name, _scalar(dice, field, value))
 
 
 def _graft(dice: random.Random, value: Any, field: FieldDescriptor, messages: list[Message]) -> None:

@@ -34,8 +34,8 @@ _A = onnx.defs.OpSchema.AttrType
 @cache
 def schemas() -> list[Any]:
     """Every form of every operator, in an order of its own."""
-    found = onnx.defs.get_all_schemas_with_history()
-    return sorted(found, key=lambda schema: (schema.domain, schema.name, schema.since_version))
+    result = onnx.defs.get_all_schemas_with_history()
+    return sorted(result, key=lambda schema: (schema.domain, schema.name, schema.since_version))
 
 
 def model(dice: random.Random) -> bytes:
@@ -61,8 +61,8 @@ class _Model:
             outputs.append(outputs[0])
         graph = helper.make_graph(self._nodes, "g", self._inputs, outputs, self._constants)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._opsets.items()]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=dice.choice((4, 7, 9, 10, 11)))
-        return bytes(made.SerializeToString())
+        result = helper.make_model(graph, opset_imports=opsets, ir_version=dice.choice((4, 7, 9, 10, 11)))
+        return bytes(result.SerializeToString())
 
     def _add(self, schema: Any) -> None:
         dice = self._dice
@@ -92,8 +92,8 @@ class _Model:
             ("axis", 1),
         ):
             if dice.random() < 0.5:
-                given = value if dice.random() < 0.7 else dice.choice(INTEGERS)
-                node.attribute.append(helper.make_attribute(name, given))
+                inputs = value if dice.random() < 0.7 else dice.choice(INTEGERS)
+                node.attribute.append(helper.make_attribute(name, inputs))
 
     def _node(self, name: str, domain: str, inputs: list[str], outputs: int) -> onnx.NodeProto:
         dice = self._dice
@@ -101,11 +101,11 @@ class _Model:
             inputs = inputs[: dice.randrange(len(inputs) + 1)]
         if dice.random() < 0.04:
             inputs = [*inputs, self._input([])]
-        made = [f"o{len(self._nodes)}_{i}" for i in range(outputs)]
-        if made and dice.random() < 0.04:
-            made[dice.randrange(len(made))] = dice.choice(("", made[0]))
-        self._nodes.append(helper.make_node(name, inputs, made, domain=domain))
-        self._values += made
+        result = [f"o{len(self._nodes)}_{i}" for i in range(outputs)]
+        if result and dice.random() < 0.04:
+            result[dice.randrange(len(result))] = dice.choice(("", result[0]))
+        self._nodes.append(helper.make_node(name, inputs, result, domain=domain))
+        self._values += result
         return self._nodes[-1]
 
     def _input(self, types: list[str]) -> str:
@@ -138,29 +138,29 @@ class _Model:
         dice = self._dice
         integers = _SMALL_INTEGERS if dice.random() < 0.85 else INTEGERS
         many = range(dice.choice((0, 1, 2, 2, 3, 4, 6, 8)))
-        wanted: Any
+        expected: Any
         if kind == _A.INT:
-            wanted = dice.choice(integers)
+            expected = dice.choice(integers)
         elif kind == _A.INTS:
-            wanted = [dice.choice(integers) for _ in many]
+            expected = [dice.choice(integers) for _ in many]
         elif kind == _A.FLOAT:
-            wanted = dice.choice(REALS[:-7]) if dice.random() < 0.8 else dice.choice(REALS[-3:])
+            expected = dice.choice(REALS[:-7]) if dice.random() < 0.8 else dice.choice(REALS[-3:])
         elif kind == _A.FLOATS:
-            wanted = [dice.choice(REALS[:12]) for _ in many]
+            expected = [dice.choice(REALS[:12]) for _ in many]
         elif kind == _A.STRING:
-            wanted = dice.choice(WORDS).encode(errors="replace")
+            expected = dice.choice(WORDS).encode(errors="replace")
         elif kind == _A.STRINGS:
-            wanted = [dice.choice(WORDS).encode(errors="replace") for _ in many]
+            expected = [dice.choice(WORDS).encode(errors="replace") for _ in many]
         elif kind == _A.TENSOR:
-            wanted = tensor(dice, "t", dice.choice(_USUAL))
+            expected = tensor(dice, "t", dice.choice(_USUAL))
         elif kind == _A.GRAPH:
-            wanted = self._body()
+            expected = self._body()
         else:
             return
-        if isinstance(wanted, list) and not wanted:
+        if isinstance(expected, list) and not expected:
             node.attribute.append(onnx.AttributeProto(name=name, type=int(kind)))
         else:
-            node.attribute.append(helper.make_attribute(name, wanted))
+            node.attribute.append(helper.make_attribute(name, expected))
 
     def _body(self) -> onnx.GraphProto:
         dice = self._dice
@@ -198,10 +198,10 @@ def tensor(dice: random.Random, name: str, dtype: int) -> onnx.TensorProto:
         return helper.make_tensor(name, dtype, sizes, reals)
     if dtype == TensorProto.STRING:
         return helper.make_tensor(name, dtype, sizes, [b"a"] * count)
-    made = onnx.TensorProto(name=name, data_type=dtype, dims=sizes)
+    result = onnx.TensorProto(name=name, data_type=dtype, dims=sizes)
     width = _BITS.get(dtype, 8)
-    made.raw_data = bytes(dice.choice((0, 1, 0x3C, 0x80, 0xFF)) for _ in range((count * width + 7) // 8))
-    return made
+    result.raw_data = bytes(dice.choice((0, 1, 0x3C, 0x80, 0xFF)) for _ in range((count * width + 7) // 8))
+    return result
 
 
 _BITS = {
@@ -212,9 +212,9 @@ _BITS = {
 """Of an element, where it is not a byte."""
 
 
-def disturb(dice: random.Random, given: onnx.ModelProto) -> None:
+def disturb(dice: random.Random, inputs: onnx.ModelProto) -> None:
     """Take names from a good model's nodes, repeat them, and give values other types, in place."""
-    nodes = [node for node in given.graph.node if node.input or node.output]
+    nodes = [node for node in inputs.graph.node if node.input or node.output]
     for _ in range(dice.choice((1, 1, 2, 3))):
         act = dice.randrange(5)
         node = dice.choice(nodes) if nodes else None
@@ -225,9 +225,9 @@ def disturb(dice: random.Random, given: onnx.ModelProto) -> None:
             node.output[dice.randrange(len(node.output))] = dice.choice(("", *ports))
         elif act == 2 and node is not None and node.output:
             node.output.append(dice.choice(("", f"{node.output[0]}.more", node.output[0])))
-        elif act == 3 and given.graph.output:
-            given.graph.output.add().CopyFrom(dice.choice(given.graph.output))
+        elif act == 3 and inputs.graph.output:
+            inputs.graph.output.add().CopyFrom(dice.choice(inputs.graph.output))
         else:
-            infos = [*given.graph.input, *given.graph.output, *given.graph.value_info]
+            infos = [*inputs.graph.input, *inputs.graph.output, *inputs.graph.value_info]
             if infos:
                 dice.choice(infos).type.tensor_type.elem_type = dice.choice(_TYPES)

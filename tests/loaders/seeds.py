@@ -59,8 +59,8 @@ def _images() -> onnx.ModelProto:
     y = net.pair(net.conv(y, 4, 4, group=4))
     pooled = net.pair(net.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]))
     up = net.pair(net.node("ConvTranspose", pooled, net.weight(4, 4, 2, 2, axis=1), strides=[2, 2]))
-    both = net.pair(net.node("Concat", y, up, axis=1))
-    mean = net.pair(net.node("GlobalAveragePool", both))
+    pair = net.pair(net.node("Concat", y, up, axis=1))
+    mean = net.pair(net.node("GlobalAveragePool", pair))
     flat = net.pair(net.node("Flatten", mean))
     return net.proto(net.node("Gemm", flat, net.weight(5, 8), transB=1))
 
@@ -150,12 +150,12 @@ def _change_onnx(dice: random.Random, data: bytes) -> bytes:
 def _plans() -> list[bytes]:
     import intact
 
-    made = []
+    result = []
     for model in (_images(), _tokens(), _moves(), _fallback(), few_bits(), labels()):
         path = folder() / "seed.plan"
         intact.compile(model.SerializeToString(), threads=1).save(path)
-        made.append(path.read_bytes())
-    return made
+        result.append(path.read_bytes())
+    return result
 
 
 def plan_parts(data: bytes) -> tuple[Any, dict[str, bytes]]:
@@ -174,8 +174,8 @@ def plan_file(content: Any, arrays: dict[str, bytes]) -> bytes:
         name = record.get("name") if "kernel" not in record else None
         key = f"constant/{name}" if name else f"packed/{record.get('kernel')}/{record.get('constant')}"
         by_name[key] = record
-        if key in arrays and isinstance(size := _size(record), int) and name not in _made(content, "stored"):
-            record["crc32"] = zlib.crc32(_joined(content, name, arrays) or arrays[key][:size])
+        if key in arrays and isinstance(size := _size(record), int) and name not in _make(content, "stored"):
+            record["crc32"] = zlib.crc32(_join(content, name, arrays) or arrays[key][:size])
     text = json.dumps(content)
     header: dict[str, Any] = {
         "__metadata__": {"intact.plan": text, "intact.plan.crc32": f"{zlib.crc32(text.encode()):08x}"}
@@ -189,16 +189,16 @@ def plan_file(content: Any, arrays: dict[str, bytes]) -> bytes:
     return struct.pack("<Q", len(head)) + head + b"".join(arrays.values())
 
 
-def _made(content: Any, field: str) -> dict[Any, Any]:
+def _make(content: Any, field: str) -> dict[Any, Any]:
     """What a plan says of constants that the file holds otherwise, by constant."""
     entries = content.get(field) if isinstance(content, dict) else None
     named = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
     return {str(entry.get("constant")): entry for entry in named}
 
 
-def _joined(content: Any, name: Any, arrays: dict[str, bytes]) -> bytes:
+def _join(content: Any, name: Any, arrays: dict[str, bytes]) -> bytes:
     """The bytes of a model in pieces, as far as they are there."""
-    pieces = _made(content, "joined").get(name, {}).get("pieces")
+    pieces = _make(content, "joined").get(name, {}).get("pieces")
     try:
         return b"".join(arrays[p["array"]][p["begin"] : p["end"]] for p in pieces)
     except (KeyError, TypeError, MemoryError):
@@ -207,7 +207,7 @@ def _joined(content: Any, name: Any, arrays: dict[str, bytes]) -> bytes:
 
 def _records(content: Any) -> list[dict[str, Any]]:
     lists = [content.get(key) for key in ("constants", "packed")] if isinstance(content, dict) else []
-    return [entry for one in lists if isinstance(one, list) for entry in one if isinstance(entry, dict)]
+    return [entry for item in lists if isinstance(item, list) for entry in item if isinstance(entry, dict)]
 
 
 def _size(record: dict[str, Any]) -> int | None:
@@ -217,14 +217,14 @@ def _size(record: dict[str, Any]) -> int | None:
         return None
 
 
-def _resized(content: Any, arrays: dict[str, bytes]) -> None:
+def _resize(content: Any, arrays: dict[str, bytes]) -> None:
     """As many bytes as the records ask for, so that sizes are not all that is refused."""
     for record in _records(content):
         name = f"constant/{record.get('name')}"
         size = _size(record)
         if "kernel" not in record and name in arrays and size is not None and 0 <= size < 2**22:
-            wanted = -(-size // 64) * 64 + 64
-            arrays[name] = (arrays[name] * (wanted // max(len(arrays[name]), 1) + 1))[:wanted]
+            expected = -(-size // 64) * 64 + 64
+            arrays[name] = (arrays[name] * (expected // max(len(arrays[name]), 1) + 1))[:expected]
 
 
 def _change_plan(dice: random.Random, data: bytes) -> bytes:
@@ -241,7 +241,7 @@ def _change_plan(dice: random.Random, data: bytes) -> bytes:
         body = mutate.data(dice, arrays[name][:-64])
         arrays[name] = body[: len(arrays[name]) - 64].ljust(len(arrays[name]), b"\0")
     if dice.random() < 0.5:
-        _resized(content, arrays)
+        _resize(content, arrays)
     return plan_file(content, arrays)
 
 
@@ -252,16 +252,16 @@ def _calib() -> list[bytes]:
     from intact.calib import Calibration, Range
 
     rng = np.random.default_rng(0)
-    found = Calibration()
+    result = Calibration()
     for name in ("x", "conv.out"):
-        found.collect(name, rng.normal(size=500).astype(np.float32))
-    found.collect("w", rng.normal(size=(3, 50)).astype(np.float32), axis=0)
+        result.collect(name, rng.normal(size=500).astype(np.float32))
+    result.collect("w", rng.normal(size=(3, 50)).astype(np.float32), axis=0)
     ends = Range((0, 1))
     ends.collect(rng.normal(size=(2, 3, 4)).astype(np.float32))
-    found["ends"] = ends
-    found.record(source="seed", batches=2, samples=16)
+    result["ends"] = ends
+    result.record(source="seed", batches=2, samples=16)
     path = folder() / "seed.calib"
-    found.save(path)
+    result.save(path)
     small = Calibration({"ends": ends})
     small.save(folder() / "small.calib")
     return [path.read_bytes(), (folder() / "small.calib").read_bytes()]
@@ -333,12 +333,12 @@ def _trt() -> list[bytes]:
 
 def _npz() -> list[bytes]:
     x = np.random.default_rng(0).normal(size=(4, 3, 8, 8)).astype(np.float32)
-    made = []
+    result = []
     for write, arrays in ((np.savez, {"x": x}), (np.savez_compressed, {"x": x, "other": np.arange(9)})):
         file = io.BytesIO()
         write(file, **arrays)
-        made.append(file.getvalue())
-    return made
+        result.append(file.getvalue())
+    return result
 
 
 def _change_npz(dice: random.Random, data: bytes) -> bytes:
@@ -362,7 +362,7 @@ def _change_npz(dice: random.Random, data: bytes) -> bytes:
 
 
 def _npy() -> list[bytes]:
-    made = []
+    result = []
     for array in (
         np.zeros((4, 3, 8, 8), np.float32),
         np.zeros((2, 3, 8, 8), np.float16),
@@ -370,8 +370,8 @@ def _npy() -> list[bytes]:
     ):
         file = io.BytesIO()
         np.save(file, array)
-        made.append(file.getvalue())
-    return made
+        result.append(file.getvalue())
+    return result
 
 
 def _npy_change(dice: random.Random, data: bytes) -> bytes:
@@ -382,7 +382,7 @@ def _npy_change(dice: random.Random, data: bytes) -> bytes:
 def _image() -> list[bytes]:
     from PIL import Image
 
-    made = []
+    result = []
     pixels = np.random.default_rng(0).integers(0, 256, (12, 10, 3), np.uint8)
     for form, picture in (
         ("PNG", pixels),
@@ -397,8 +397,8 @@ def _image() -> list[bytes]:
     ):
         file = io.BytesIO()
         Image.fromarray(picture).save(file, form)
-        made.append(file.getvalue())
-    return made
+        result.append(file.getvalue())
+    return result
 
 
 _YAML = (

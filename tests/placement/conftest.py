@@ -42,11 +42,11 @@ class Net:
 
     def node(self, op_type: str, *inputs: str, name: str = "", outputs: int = 1, **attributes: Any) -> Any:
         name = name or f"{op_type.lower()}{len(self.nodes)}"
-        made = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
-        for output in made:
+        result = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, list(inputs), result, name=name, **attributes))
+        for output in result:
             self._channels[output] = self._channels.get(inputs[0], 0) if inputs else 0
-        return made[0] if outputs == 1 else made
+        return result[0] if outputs == 1 else result
 
     def conv(self, x: str, channels: int, kernel: int = 3, *, name: str, act: str = "", bn: bool = False,
              stride: int = 1, group: int = 1) -> str:  # fmt: skip
@@ -110,8 +110,8 @@ class Seen(Placement):
 
     def layer(self, name: str) -> tuple[str, str]:
         """precision and fused of the layer that `name` is in."""
-        found = next(x for x in self.layers if name in x.nodes)
-        return found.precision, found.fused
+        result = next(x for x in self.layers if name in x.nodes)
+        return result.precision, result.fused
 
     def reason(self, name: str) -> str:
         return next(x.reason for x in self.layers if name in x.nodes)

@@ -52,7 +52,7 @@ class Pairs:
 Write = Callable[[Any, Pairs], str]
 
 
-def found(net: Callable[..., Any], write: Write, opset: int = 21) -> list[Finding]:
+def findings_of(net: Callable[..., Any], write: Write, opset: int = 21) -> list[Finding]:
     n = net(opset)
     output = write(n, Pairs(n))
     graph = helper.make_graph(
@@ -207,7 +207,7 @@ PARSER_CASES: dict[str, tuple[Write, str, str]] = {
 @pytest.mark.parametrize("case", list(PARSER_CASES))
 def test_the_parsers_message_is_given_as_an_error(case: str, net: Callable[..., Any]) -> None:
     write, rule, message = PARSER_CASES[case]
-    hits = [f for f in found(net, write) if f.rule == rule]
+    hits = [f for f in findings_of(net, write) if f.rule == rule]
     assert {(f.severity, f.message) for f in hits} == {("error", message)}
     assert all(f.fix and f.node.startswith("p") for f in hits)
 
@@ -226,7 +226,7 @@ DIALECT_CASES: dict[str, tuple[Write, str, str]] = {
 @pytest.mark.parametrize("case", list(DIALECT_CASES))
 def test_another_reading_than_onnx_is_a_warning(case: str, net: Callable[..., Any]) -> None:
     write, rule, message = DIALECT_CASES[case]
-    hits = [f for f in found(net, write) if f.rule == rule]
+    hits = [f for f in findings_of(net, write) if f.rule == rule]
     assert {(f.severity, f.message) for f in hits} == {("warning", message)}
 
 
@@ -410,7 +410,7 @@ STRUCTURE_CASES: dict[str, tuple[Write, str, str, str, str]] = {
 @pytest.mark.parametrize("case", list(STRUCTURE_CASES))
 def test_structure_around_pairs(case: str, net: Callable[..., Any]) -> None:
     write, severity, node, rule, message = STRUCTURE_CASES[case]
-    hits = [f for f in found(net, write) if f.rule == rule]
+    hits = [f for f in findings_of(net, write) if f.rule == rule]
     assert [(f.severity, f.node, f.message) for f in hits] == [(severity, node, message)]
     assert all(f.fix for f in hits)
 
@@ -425,7 +425,7 @@ def test_errors_come_before_warnings(net: Callable[..., Any]) -> None:
     def write(n: Any, p: Pairs) -> str:
         return str(n.node("Relu", p.pair(twice(n, p), "z", 0.0), name="relu"))
 
-    severities = [f.severity for f in found(net, write)]
+    severities = [f.severity for f in findings_of(net, write)]
     assert severities == sorted(severities) and set(severities) == {"error", "warning"}
 
 
@@ -436,7 +436,7 @@ def test_a_well_placed_block_passes(net: Callable[..., Any]) -> None:
         n._channels[y] = 16
         return p.conv(p.pair(y, "y.p"), "next")
 
-    assert found(net, write) == []
+    assert findings_of(net, write) == []
 
 
 def test_a_target_that_nobody_knows_is_refused(net: Callable[..., Any]) -> None:

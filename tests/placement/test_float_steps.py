@@ -21,38 +21,38 @@ from intact.placement import (
 F32 = TensorProto.FLOAT
 
 
-def quantized(nodes: list[str]) -> onnx.ModelProto:
+def quantize_net(nodes: list[str]) -> onnx.ModelProto:
     """A model of lines such as "y = Relu(x)" on float x [2, 4, 8]; Pair and Codes stand for Q/DQ."""
     constants = {
         "s": np.float32(0.0625), "z": np.int8(0), "w": np.full((8, 8), 3, np.int8), "two": np.float32(2.0),
         "g": np.ones(8, np.float32), "yes": np.array(True), "axes": np.array([-1], np.int64),
     }  # fmt: skip
-    made = []
+    result = []
     for line in nodes:
         output, _, call = line.partition(" = ")
         op_type, _, inputs = call.rstrip(")").partition("(")
         names = [name.strip() for name in inputs.split(",")]
         if op_type == "Pair":
-            made.append(
+            result.append(
                 helper.make_node("QuantizeLinear", [names[0], "s", "z"], [f"{output}.q"], f"{output}.Q")
             )
-            made.append(
+            result.append(
                 helper.make_node("DequantizeLinear", [f"{output}.q", "s", "z"], [output], f"{output}.D")
             )
         elif op_type == "Codes":
-            made.append(helper.make_node("DequantizeLinear", [names[0], "s", "z"], [output], output))
+            result.append(helper.make_node("DequantizeLinear", [names[0], "s", "z"], [output], output))
         else:
-            made.append(helper.make_node(op_type, names, [output], output))
+            result.append(helper.make_node(op_type, names, [output], output))
     graph = helper.make_graph(
-        made, "g", [helper.make_tensor_value_info("x", F32, [2, 4, 8])],
+        result, "g", [helper.make_tensor_value_info("x", F32, [2, 4, 8])],
         [helper.make_tensor_value_info(nodes[-1].partition(" = ")[0], F32, None)],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def counted(nodes: list[str]) -> dict[str, int]:
-    model = load(quantized(nodes))
+def count_steps(nodes: list[str]) -> dict[str, int]:
+    model = load(quantize_net(nodes))
     return float_steps(model, read_placement(model))
 
 
@@ -60,7 +60,7 @@ PRODUCT = ["a = Pair(x)", "v = Codes(w)", "y = MatMul(a, v)", "b = Pair(y)"]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"),
+    ("nodes", "expected"),
     [
         (PRODUCT, {}),
         ([*PRODUCT, "r = Relu(b)", "c = Pair(r)"], {}),
@@ -76,9 +76,9 @@ PRODUCT = ["a = Pair(x)", "v = Codes(w)", "y = MatMul(a, v)", "b = Pair(y)"]
     ],
 )  # fmt: skip
 def test_norms_functions_and_sums_of_floats_count_and_nothing_else(
-    nodes: list[str], wanted: dict[str, int]
+    nodes: list[str], expected: dict[str, int]
 ) -> None:
-    assert counted(nodes) == wanted
+    assert count_steps(nodes) == expected
 
 
 def test_whole_numbers_have_no_rounding() -> None:
@@ -133,7 +133,7 @@ def test_nothing_is_claimed_of_parts_in_onnx_runtime(parts: int | None, aside: s
 
 
 def test_the_sentence_travels_in_the_file(tmp_path) -> None:
-    model = load(quantized([*PRODUCT, "o = Softmax(b)"]))
+    model = load(quantize_net([*PRODUCT, "o = Softmax(b)"]))
     record_agreement(model, read_placement(model))
     save(model, tmp_path / "m.onnx")
     (entry,) = onnx.load(tmp_path / "m.onnx").metadata_props

@@ -64,7 +64,7 @@ def u_net(n: Any) -> list[str]:
     return [n.act(n.conv(y, 1, 1, name="head"), "Sigmoid", "mask")]
 
 
-def inverted_residual(n: Any) -> list[str]:
+def build_inverted_residual(n: Any) -> list[str]:
     """MobileNetV2: depthwise, Relu6, a linear bottleneck, and the mean as ReduceMean."""
     x = n.conv(n.input("x", [1, 16, 8, 8]), 24, 1, name="in")
     y = n.conv(x, 96, 1, name="expand", act="Relu6")
@@ -97,7 +97,7 @@ def erf_gelu(n: Any, x: str, name: str) -> str:
     return str(n.node("Mul", y, scalar("half", 0.5), name=f"{name}.half"))
 
 
-def decomposed_norm(n: Any, x: str, width: int, name: str) -> str:
+def build_decomposed_norm(n: Any, x: str, width: int, name: str) -> str:
     """LayerNormalization as exporters wrote it before opset 17."""
     d = n.node("Sub", x, n.node("ReduceMean", x, name=f"{name}.mean", axes=[-1]), name=f"{name}.centre")
     two, small = (n.weight(f"{name}.{k}", np.array(v, np.float32)) for k, v in (("two", 2.0), ("eps", 1e-5)))
@@ -136,7 +136,7 @@ def encoder(n: Any, modern: bool) -> list[str]:
 
 def norm(n: Any, x: str, width: int, name: str, modern: bool) -> str:
     if not modern:
-        return decomposed_norm(n, x, width, name)
+        return build_decomposed_norm(n, x, width, name)
     weights = n.random(f"{name}.w", width), n.random(f"{name}.b", width)
     return str(n.node("LayerNormalization", x, *weights, name=name))
 
@@ -209,7 +209,7 @@ NETS: dict[str, tuple[Callable[[Any], list[str]], int]] = {
     "bottleneck": (bottleneck, 17),
     "inception": (inception, 13),
     "u_net": (u_net, 17),
-    "inverted_residual": (inverted_residual, 13),
+    "inverted_residual": (build_inverted_residual, 13),
     "squeeze_excite": (squeeze_excite, 17),
     "encoder_older": (lambda n: encoder(n, modern=False), 13),
     "encoder_dynamo": (lambda n: encoder(n, modern=True), 20),
@@ -229,7 +229,7 @@ def proto(request: pytest.FixtureRequest, net: Callable[..., Any]) -> onnx.Model
     return result
 
 
-def emitted(proto: onnx.ModelProto, placement: Placement) -> ir.Model:
+def emit(proto: onnx.ModelProto, placement: Placement) -> ir.Model:
     """The graph with a pair on every site; a range for each group."""
     model = load(proto)
     shapes = {v.name: v.shape for v in model.graph.initializers.values()}
@@ -251,7 +251,7 @@ def essence(placement: Placement) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("profile", list(PROFILES))
 def test_what_is_emitted_reads_back_as_it_was_placed(proto: onnx.ModelProto, profile: str) -> None:
     placed = place(load(proto), profile)
-    assert essence(read_placement(emitted(proto, placed), profile)) == essence(placed)
+    assert essence(read_placement(emit(proto, placed), profile)) == essence(placed)
 
 
 def activation_sites(placement: Placement) -> list[tuple[object, ...]]:
@@ -267,13 +267,13 @@ def activation_sites(placement: Placement) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("profile", list(PROFILES))
 def test_pairs_read_back_as_the_sites_that_asked_for_them(proto: onnx.ModelProto, profile: str) -> None:
     placed = place(load(proto), profile)
-    read = read_placement(emitted(proto, placed), profile)
+    read = read_placement(emit(proto, placed), profile)
     assert activation_sites(read) == activation_sites(placed)
     assert sum(s.role == "weight" for s in read.sites) == sum(s.role == "weight" for s in placed.sites)
 
 
 def test_what_is_placed_gives_no_cause_for_remarks(proto: onnx.ModelProto) -> None:
-    view = View(emitted(proto, place(load(proto))))
+    view = View(emit(proto, place(load(proto))))
     assert remarks_on(view, PROFILES["intact"]) == []
 
 
@@ -289,4 +289,4 @@ def test_the_same_graph_is_placed_the_same(proto: onnx.ModelProto) -> None:
 
 
 def test_what_is_placed_passes_the_check(proto: onnx.ModelProto) -> None:
-    assert check(emitted(proto, place(load(proto), "tensorrt")), "tensorrt") == []
+    assert check(emit(proto, place(load(proto), "tensorrt")), "tensorrt") == []

@@ -55,8 +55,8 @@ def read(w: Writer, *outputs: str) -> Placement:
 
 
 def layer(p: Placement, name: str) -> tuple[str, str]:
-    found = next(x for x in p.layers if name in x.nodes)
-    return found.precision, found.fused
+    result = next(x for x in p.layers if name in x.nodes)
+    return result.precision, result.fused
 
 
 def reason(p: Placement, name: str) -> str:
@@ -85,7 +85,7 @@ def test_16_bits_are_floats_on_a_grid(w: Writer) -> None:
     y = n.node("MatMul", w.pair(y, "q"), weights[1], name="second")
     y = n.node("MatMul", w.pair(y, "r"), weights[2], name="third")
     p = read(w, n.node("Relu", w.pair(y, "s", dtype="uint16"), name="last"))
-    reasons = {found.name: (found.precision, found.reason) for found in p.layers}
+    reasons = {result.name: (result.precision, result.reason) for result in p.layers}
     assert reasons["first"][0] == "float" and reasons["turn"][0] == "float"
     assert reasons["second"] == (
         "float", "its input 1 ('w1') comes in uint16, and integer kernels take 8 bits"
@@ -103,12 +103,12 @@ def test_codes_of_16_bits_times_weights_of_8_are_integers(w: Writer, dtype: str)
         "MatMul", w.pair(n.node("MatMul", x, weights[0], name="a"), "q", dtype=dtype), weights[1], name="b"
     )
     p = read(w, n.node("MatMul", w.pair(y, "r"), w.pair(n.node("Relu", x), "s", dtype=dtype), name="c"))
-    found = {one.name: (one.precision, one.reason) for one in p.layers}
-    assert found["a"] == (
+    result = {item.name: (item.precision, item.reason) for item in p.layers}
+    assert result["a"] == (
         "int8",
         "it multiplies codes of 16 bits by int8 weights, in integers; it writes float",
     )
-    assert found["b"][0] == found["c"][0] == "float"
+    assert result["b"][0] == result["c"][0] == "float"
 
 
 def test_an_output_may_stay_in_float(w: Writer) -> None:
@@ -227,14 +227,14 @@ def test_codes_that_are_floats_are_floats_where_no_kernel_multiplies_them(
     n = w.net
     weight = w.pair(n.random("w", 32, 32), "w.p", dtype="float8_e4m3fn")
     y = n.node("MatMul", w.pair(n.input("x", [4, 32]), "p", dtype="float8_e4m3fn"), weight, name="a")
-    (found,) = read_placement(load(w.net.proto(y)), profile).layers
-    assert found.precision == precision
-    assert ("comes in float8e4m3fn, and integer kernels take int8" in found.reason) == (precision == "float")
+    (layers,) = read_placement(load(w.net.proto(y)), profile).layers
+    assert layers.precision == precision
+    assert ("comes in float8e4m3fn, and integer kernels take int8" in layers.reason) == (precision == "float")
 
 
 def test_a_weight_in_blocks_is_multiplied_in_floats(w: Writer) -> None:
     n = w.net
     codes, scales = n.weight("w", np.ones((32, 4), np.int8)), n.weight("s", np.ones((2, 4), np.float32))
     weight = n.node("DequantizeLinear", codes, scales, axis=0, block_size=16)
-    (found,) = read(w, n.node("MatMul", w.pair(n.input("x", [4, 32]), "p"), weight, name="a")).layers
-    assert found.precision == "float" and "has a scale for each block" in found.reason
+    (layers,) = read(w, n.node("MatMul", w.pair(n.input("x", [4, 32]), "p"), weight, name="a")).layers
+    assert layers.precision == "float" and "has a scale for each block" in layers.reason

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 
-def _layer(n, x, op_type="LSTM", inputs=32, *, name="layer", **said):
+def _layer(n, x, op_type="LSTM", inputs=32, *, name="layer", **output):
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op_type]
     w, r = n.random(f"{name}.w", 1, gates * 16, inputs), n.random(f"{name}.r", 1, gates * 16, 16)
-    return n.node(op_type, x, w, r, name=name, outputs=2, hidden_size=16, **said)[0]
+    return n.node(op_type, x, w, r, name=name, outputs=2, hidden_size=16, **output)[0]
 
 
 @pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
@@ -38,12 +38,12 @@ def test_what_is_added_behind_it_is_no_part_of_its_layer(net):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said", "why"),
+    ("inputs", "output", "why"),
     [(8, {}, "K = 8, below 16"), (32, {"clip": 1.0}, "it clips what goes into its gates")],
 )
-def test_small_and_rare_ones_stay_in_float(net, inputs, said, why):
+def test_small_and_rare_ones_stay_in_float(net, inputs, output, why):
     n = net()
-    placed = n.placed(_layer(n, n.input("x", ["t", 1, inputs]), inputs=inputs, **said))
+    placed = n.placed(_layer(n, n.input("x", ["t", 1, inputs]), inputs=inputs, **output))
     assert not placed.edges() and why in placed.reason("layer")
 
 

@@ -77,9 +77,9 @@ def integers(n: Any) -> str:
 
 def spectrum(n: Any, last: str = "Log") -> str:
     """A spectrogram by sums of products, in bands; `last` of its energies."""
-    both = n.conv(image(n, 1), 64, name="op")
+    pair = n.conv(image(n, 1), 64, name="op")
     bands = n.node(
-        "MatMul", n.node("Mul", both, both, name="squared"), n.weight("bands", np.ones((8, 16), np.float32))
+        "MatMul", n.node("Mul", pair, pair, name="squared"), n.weight("bands", np.ones((8, 16), np.float32))
     )
     return str(n.node(last, n.node("Add", bands, n.weight("least", np.array(1e-6, np.float32)))))
 
@@ -113,12 +113,10 @@ def test_only_a_logarithm_keeps_what_stands_before_it_in_float(net: Callable[...
     assert ("op", 0) in n.placed(spectrum(n, "Sqrt")).edges()
 
 
-@pytest.mark.parametrize("between", ["Relu", "Sigmoid", "Exp"])
-def test_a_logarithm_behind_an_activation_keeps_nothing_in_float(
-    between: str, net: Callable[..., Any]
-) -> None:
+@pytest.mark.parametrize("inner", ["Relu", "Sigmoid", "Exp"])
+def test_a_logarithm_behind_an_activation_keeps_nothing_in_float(inner: str, net: Callable[..., Any]) -> None:
     n = net()
-    y = n.node(between, n.conv(image(n), 16, name="op"), name="act")
+    y = n.node(inner, n.conv(image(n), 16, name="op"), name="act")
     assert ("op", 0) in n.placed(n.node("Log", y, name="log")).edges()
 
 
@@ -431,10 +429,10 @@ def test_what_two_concats_read_keeps_its_grid_and_one_that_reads_twice_shares_it
 ) -> None:
     n = net()
     a, b, c = (n.conv(image(n, name=f"x{i}"), 16, name=i, act="Relu") for i in "abc")
-    one = n.node("Concat", a, b, name="one", axis=1)
+    item = n.node("Concat", a, b, name="one", axis=1)
     two = n.node("Concat", a, c, c, name="two", axis=1)
     n._channels.update(one=32, two=48)
-    groups = _groups(n.placed(n.conv(one, 16, name="next"), n.conv(two, 16, name="other")))
+    groups = _groups(n.placed(n.conv(item, 16, name="next"), n.conv(two, 16, name="other")))
     assert groups["one"] == groups["b.act"] and groups["two"] == groups["c.act"]
     assert len({groups["a.act"], groups["b.act"], groups["c.act"]}) == 3
 

@@ -29,8 +29,8 @@ net (float[n, 1, 8, 8] x) => (float[n, 1, 8, 8] y, float[n, 16] z)
 
 
 def test_pairs_moved_codes_and_two_scales_of_one_tensor() -> None:
-    found = tensor_scales(load(onnx.parser.parse_model(TEXT)))
-    assert {name: sorted(float(q.scale) for q in quantized) for name, quantized in found.items()} == {
+    result = tensor_scales(load(onnx.parser.parse_model(TEXT)))
+    assert {name: sorted(float(q.scale) for q in quantized) for name, quantized in result.items()} == {
         "x": [0.25, 0.5],  # its two readers quantize it differently
         "c": [0.25],
         "p": [0.25],  # a MaxPool hands codes on

@@ -30,13 +30,13 @@ def _build(
     **weights: np.ndarray,
 ) -> onnx.ModelProto:
     """A model of nodes (op_type, inputs, output, attributes?), named by their outputs."""
-    made = [
+    node_protos = [
         helper.make_node(op, ins.split(), [out], name=f"n_{out}", **(rest[0] if rest else {}))
         for op, ins, out, *rest in nodes
     ]
     kinds = types or {}
     graph = helper.make_graph(
-        made,
+        node_protos,
         "g",
         [helper.make_tensor_value_info(n, kinds.get(n, dtype), shape) for n, shape in inputs.items()],
         [helper.make_tensor_value_info(n, kinds.get(n, dtype), shape) for n, shape in outputs.items()],

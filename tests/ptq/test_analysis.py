@@ -19,9 +19,9 @@ from intact.graph import Session, load
 from intact.kernels import fake_quantize
 from intact.numerics import scale_from_amax
 from intact.ptq import calibrate, quantize
-from intact.ptq.analysis import SensitivityAnalysis, analyze, sweep
-from intact.ptq.analysis.segments import segments_of
-from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.ptq.analysis import SensitivityAnalysis, analyze, sensitivity_trials
+from intact.ptq.analysis.model_segments import segments_of
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.spec import QuantSpec
 
 PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "rounding": False,
@@ -33,8 +33,8 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
     return float(((got - want) ** 2).sum() / (want**2).sum())
 
 
-def by_name(found: SensitivityAnalysis) -> dict[str, tuple[float, float]]:
-    return {one.name: (one.alone, one.without) for one in found.parts}
+def by_name(result: SensitivityAnalysis) -> dict[str, tuple[float, float]]:
+    return {part.name: (part.alone, part.without) for part in result.parts}
 
 
 @pytest.mark.parametrize("order", ["p b", "b p"])
@@ -58,7 +58,7 @@ def test_a_single_product_is_what_numpy_says(build) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 32), (32, 16)))
     model = build([("MatMul", "x w", "y")], {"x": ["N", 32]}, {"y": ["N", 16]}, w=w)
-    found = analyze(model, x, activations="int8", scale_bits=None, **PLAIN)
+    analysis = analyze(model, x, activations="int8", scale_bits=None, **PLAIN)
 
     def rounded(a: np.ndarray, axis: int | None) -> np.ndarray:
         spec = QuantSpec("int8", axis=axis)
@@ -70,43 +70,43 @@ def test_a_single_product_is_what_numpy_says(build) -> None:
         "x": (error(only_x, x @ w), error(only_w, x @ w)),
         "w": (error(only_w, x @ w), error(only_x, x @ w)),
     }
-    for name, figures in by_name(found).items():
+    for name, figures in by_name(analysis).items():
         assert figures == pytest.approx(want[name], rel=1e-4)
-    assert found.error == pytest.approx(error(rounded(x, None) @ rounded(w, 1), x @ w), rel=1e-4)
-    local = {one.name: one.local for one in found.parts}
+    assert analysis.error == pytest.approx(error(rounded(x, None) @ rounded(w, 1), x @ w), rel=1e-4)
+    local = {part.name: part.local for part in analysis.parts}
     assert local == pytest.approx({"x": error(rounded(x, None), x), "w": error(rounded(w, 1), w)}, rel=1e-5)
-    shares = [one.share for one in found.parts]
+    shares = [part.share for part in analysis.parts]
     assert sum(shares) == pytest.approx(1)
-    assert shares[0] / shares[1] == pytest.approx(found.parts[0].alone / found.parts[1].alone)
-    assert [(one.kind, one.formats, one.layers) for one in found.parts] == [
+    assert shares[0] / shares[1] == pytest.approx(analysis.parts[0].alone / analysis.parts[1].alone)
+    assert [(part.kind, part.formats, part.layers) for part in analysis.parts] == [
         ("activation", "int8", ("n_y",)), ("weight", "int8", ("n_y",)),
     ]  # fmt: skip
 
 
 def test_the_whole_is_what_quantize_measures(cnn, images) -> None:
-    found, made = analyze(cnn, images, progress=False), quantize(cnn, images, progress=False)
-    assert made.corrected, "corrected biases are among what is analyzed"
-    assert found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.01)
-    assert found.segments > 1 and all(one.measured for one in found.parts)
-    assert found.trials == 2 * len(found.parts)
+    result, built = analyze(cnn, images, progress=False), quantize(cnn, images, progress=False)
+    assert built.corrected, "corrected biases are among what is analyzed"
+    assert result.sqnr["y"] == pytest.approx(built.sqnr["y"], abs=0.01)
+    assert result.segments > 1 and all(part.measured for part in result.parts)
+    assert result.trials == 2 * len(result.parts)
 
 
 def test_a_layer_alone_is_a_model_in_which_all_others_are_excluded(cnn, images) -> None:
-    found = analyze(cnn, images, by="layer", **PLAIN)
-    names = [one.name for one in found.parts]
+    analysis = analyze(cnn, images, by="layer", **PLAIN)
+    names = [part.name for part in analysis.parts]
     assert names == ["n_c1", "n_c2", "n_c3", "n_pool", "n_flat", "n_y"]
     for layer in ("n_c1", "n_c2"):
         alone = quantize(cnn, images, exclude=[name for name in names if name != layer], **PLAIN)
         floats, codes = (Session(model) for model in (load(cnn), alone.model))
         want = error(codes.run({"x": images})["y"], floats.run({"x": images})["y"])
-        (one,) = (one for one in found.parts if one.name == layer)
-        assert one.alone == pytest.approx(want, rel=1e-2) and one.formats == "int8 + uint8"
+        (item,) = (part for part in analysis.parts if part.name == layer)
+        assert item.alone == pytest.approx(want, rel=1e-2) and item.formats == "int8 + uint8"
 
 
 @pytest.mark.parametrize("by", ["tensor", "layer"])
 def test_cutting_the_model_changes_nothing(cnn, images, by, monkeypatch) -> None:
     cut = analyze(cnn, images, by=by, progress=False)
-    monkeypatch.setattr(sweep, "segments_of", partial(segments_of, most=1))
+    monkeypatch.setattr(sensitivity_trials, "segments_of", partial(segments_of, most=1))
     whole = analyze(cnn, images, by=by, progress=False)
     assert (cut.segments, whole.segments) == (3, 1)
     for name, figures in by_name(cut).items():
@@ -119,11 +119,11 @@ def test_a_chain_of_segments_is_the_model(cnn, images) -> None:
     reads = [(node.name, 0) for node in model.graph]
     segments = segments_of(model, reads, most=3)
     assert len(segments) == 3
-    assert set().union(*(one.reads for one in segments)) == set(reads)
-    assert sum(len(one.reads) for one in segments) == len(reads)
+    assert set().union(*(segment.reads for segment in segments)) == set(reads)
+    assert sum(len(segment.reads) for segment in segments) == len(reads)
     values = {"x": images}
-    for one in segments:
-        values |= Session(one.model).run({name: values[name] for name in one.inputs})
+    for segment in segments:
+        values |= Session(segment.model).run({name: values[name] for name in segment.inputs})
     np.testing.assert_allclose(values["y"], Session(model).run({"x": images})["y"], rtol=1e-5, atol=1e-6)
     for before, after in pairwise(segments):
         assert set(after.inputs) == set(before.outputs) and len(after.inputs) <= 2
@@ -131,10 +131,10 @@ def test_a_chain_of_segments_is_the_model(cnn, images) -> None:
 
 def test_a_model_with_subgraphs_is_one_segment(build) -> None:
     def branch(name: str, factor: float) -> onnx.GraphProto:
-        made = build([("Mul", f"h k_{name}", f"o_{name}")], {"h": [1, 32]}, {f"o_{name}": [1, 32]},
+        result = build([("Mul", f"h k_{name}", f"o_{name}")], {"h": [1, 32]}, {f"o_{name}": [1, 32]},
                      **{f"k_{name}": np.float32([factor])})  # fmt: skip
-        del made.graph.input[:]
-        return made.graph
+        del result.graph.input[:]
+        return result.graph
 
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((32, 32)).astype(np.float32) for name in ("w1", "w2")}
@@ -148,8 +148,8 @@ def test_a_model_with_subgraphs_is_one_segment(build) -> None:
         {"x": rng.standard_normal((1, 32)).astype(np.float32), "which": np.array(i % 2 == 0)}
         for i in range(8)
     ]
-    found = analyze(model, data, progress=False)
-    assert found.segments == 1 and {"x", "w1", "w2"} <= {one.name for one in found.parts}
+    analysis = analyze(model, data, progress=False)
+    assert analysis.segments == 1 and {"x", "w1", "w2"} <= {part.name for part in analysis.parts}
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
@@ -173,35 +173,35 @@ def test_shares_are_close_to_those_of_all_subsets(build, profile) -> None:
         patch.setattr(
             Sweep, "measure", lambda self, *rest, old=Sweep.measure: swept.append(self) or old(self, *rest)
         )
-        found = analyze(model, x, profile=profile, **PLAIN)
+        analysis = analyze(model, x, profile=profile, **PLAIN)
     reads = [frozenset([(f"n_{layer}", i)]) for layer in "acy" for i in (0, 1)]
     subsets = [s for k in range(7) for s in combinations(range(6), k)]
     trials = [Trial(frozenset().union(*(reads[i] for i in s))) for s in subsets]
     errors = dict(zip(subsets, swept[0].measure(trials), strict=True))
     whole = errors[tuple(range(6))]
-    assert errors[()] < 1e-9 * whole and whole == pytest.approx(found.error)
+    assert errors[()] < 1e-9 * whole and whole == pytest.approx(analysis.error)
     shapley = np.zeros(6)
     for s, i in ((s, i) for s in subsets for i in range(6) if i not in s):
         chance = math.factorial(len(s)) * math.factorial(5 - len(s)) / math.factorial(6)
         shapley[i] += chance * (errors[tuple(sorted((*s, i)))] - errors[s]) / whole
-    assert [one.name for one in found.parts] == ["x", "w0", "b", "w1", "d", "w2"]
-    shares = np.array([one.share for one in found.parts])
-    assert 0.8 < found.added < 1.25
+    assert [part.name for part in analysis.parts] == ["x", "w0", "b", "w1", "d", "w2"]
+    shares = np.array([part.share for part in analysis.parts])
+    assert 0.8 < analysis.added < 1.25
     assert np.abs(shares - shapley).max() < 0.06
     assert spearman(shares, shapley) > 0.8
 
 
 def test_a_small_budget_measures_groups_and_keeps_their_sum(cnn, images) -> None:
     every, few = (analyze(cnn, images, budget=budget, **PLAIN) for budget in (100, 5))
-    assert few.trials < every.trials and not all(one.measured for one in few.parts)
-    assert [one.name for one in few.parts] == [one.name for one in every.parts]
+    assert few.trials < every.trials and not all(part.measured for part in few.parts)
+    assert [part.name for part in few.parts] == [part.name for part in every.parts]
     assert few.added == pytest.approx(every.added, rel=0.2)
     figures = by_name(every)
-    for one in few.parts:
-        if one.measured:
-            assert (one.alone, one.without) == pytest.approx(figures[one.name])
+    for part in few.parts:
+        if part.measured:
+            assert (part.alone, part.without) == pytest.approx(figures[part.name])
         else:
-            assert one.without == pytest.approx(max(few.error - one.alone, 0))
+            assert part.without == pytest.approx(max(few.error - part.alone, 0))
 
 
 def test_equal_inputs_give_equal_files(cnn, images, tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_equal_inputs_give_equal_files(cnn, images, tmp_path: Path) -> None:
     for file in files:
         intact.analyze(cnn, images, progress=False).save(file)
     assert files[0].read_bytes() == files[1].read_bytes()
-    said = json.loads(files[0].read_text())
-    assert said["version"] == 1 and len(said["parts"]) == 9 and said["sqnr_db"]["y"] > 40
-    one = said["parts"][0]
-    assert one["name"] == "x" and one["sqnr_db_alone"] == pytest.approx(-10 * math.log10(one["alone"]))
+    output = json.loads(files[0].read_text())
+    assert output["version"] == 1 and len(output["parts"]) == 9 and output["sqnr_db"]["y"] > 40
+    item = output["parts"][0]
+    assert item["name"] == "x" and item["sqnr_db_alone"] == pytest.approx(-10 * math.log10(item["alone"]))
 
 
 def test_fewer_runs_are_the_first_of_those_that_are_held(build) -> None:
@@ -226,28 +226,29 @@ def test_fewer_runs_are_the_first_of_those_that_are_held(build) -> None:
 
 
 def test_every_setting_of_quantize_is_one_of_analyze(cnn, images) -> None:
-    found = analyze(
+    analysis = analyze(
         cnn, images, profile="tensorrt", weights="int8", per_channel=False, rounding=True, method="mse",
         exclude=["n_y"], overrides={"r2": {"activations": "int16"}}, progress=False,
     )  # fmt: skip
-    formats = {one.name: one.formats for one in found.parts}
+    formats = {part.name: part.formats for part in analysis.parts}
     assert formats["r2"] == "int16" and "w4" not in formats and formats["x"] == "int8"
-    assert found.settings["profile"] == "tensorrt" and found.settings["method"] == "mse"
-    made = quantize(
+    assert analysis.settings["profile"] == "tensorrt" and analysis.settings["method"] == "mse"
+    result = quantize(
         cnn, images, profile="tensorrt", per_channel=False, rounding=True, method="mse", exclude=["n_y"],
         overrides={"r2": {"activations": "int16"}}, progress=False,
     )  # fmt: skip
-    assert found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.05)
+    assert analysis.sqnr["y"] == pytest.approx(result.sqnr["y"], abs=0.05)
 
 
 def test_tensors_of_16_bits_are_analyzed_as_such(cnn, images) -> None:
     options = {"bits16": ["pool", "n_y"], "progress": False}
-    found, made = analyze(cnn, images, **options), quantize(cnn, images, **options)
-    assert made.bits16 and found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.01)
-    formats = {one.name: one.formats for one in found.parts}
-    assert all(formats[name].endswith("int16") for name in made.bits16)
+    result, built = analyze(cnn, images, **options), quantize(cnn, images, **options)
+    assert built.bits16 and result.sqnr["y"] == pytest.approx(built.sqnr["y"], abs=0.01)
+    formats = {part.name: part.formats for part in result.parts}
+    assert all(formats[name].endswith("int16") for name in built.bits16)
     assert not any(
-        "--bits16" in one.advice for one in analyze(cnn, images, profile="tensorrt", progress=False).findings
+        "--bits16" in finding.advice
+        for finding in analyze(cnn, images, profile="tensorrt", progress=False).findings
     )
 
 

@@ -16,10 +16,19 @@ from intact.errors import QuantValueError
 from intact.graph import load
 from intact.placement import explain, place, read_placement
 from intact.ptq import POOR_DB, QuantizedModel, quantize
+from intact.ptq.mixed.precision_search import (
+    Cost,
+    Form,
+    PrecisionStep,
+    UnitGroup,
+    UnitTrials,
+    count_worthwhile,
+    greedy_steps,
+    is_hopeless,
+)
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
-from intact.ptq.mixed.unit_groups import Cost, Form, Raise, UnitGroup, UnitTrials, is_hopeless, raises, worth
 from intact.ptq.scope.settings import FLOAT_BUDGET, Settings
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.stages.int16_activations import Unit
 
 
 def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
@@ -32,7 +41,7 @@ def images() -> np.ndarray:
 
 
 @pytest.fixture
-def spoiled(build: Any) -> onnx.ModelProto:
+def spoil(build: Any) -> onnx.ModelProto:
     """Channels of sizes from 0.001 to 100 in front of a small layer that brings them to one size.
 
     Behind it a Clip with a negative bound, and two large layers.
@@ -73,9 +82,9 @@ def test_what_spoils_an_output_stays_in_float(spoiled: onnx.ModelProto, images: 
     assert result.least_sqnr > plain.least_sqnr + 3.0
     assert list(result.in_float) == ["wider"]
     assert "with 8 bits an output has" in result.in_float["wider"]
-    found = layers(result)
-    assert found["even"] == "float" and found["a"] == found["y"] == "int8"
-    (row,) = [one for one in result.explain() if "more time" in one["reason"]]
+    results = layers(result)
+    assert results["even"] == "float" and results["a"] == results["y"] == "int8"
+    (row,) = [item for item in result.explain() if "more time" in item["reason"]]
     assert row["precision"] == "float"
     assert "tensors left in float" in repr(result)
     assert "wider" not in result.ranges and "wider" in plain.ranges
@@ -162,24 +171,24 @@ def group(name: str, error: float, time: float) -> UnitGroup:
     return UnitGroup((Unit((0, name, True), (name,), ()),), error, {"float": Cost(0.0, time)})
 
 
-def taken(budget: float, groups: list[UnitGroup]) -> list[UnitGroup]:
-    steps = raises(groups, budget)
-    return [one.group for one in steps[: worth(steps, sum(group.error for group in groups))]]
+def take(budget: float, groups: list[UnitGroup]) -> list[UnitGroup]:
+    steps = greedy_steps(groups, budget)
+    return [step.group for step in steps[: count_worthwhile(steps, sum(group.error for group in groups))]]
 
 
 def test_each_tenth_of_the_time_must_halve_the_error() -> None:
     cheap, little = group("a", 0.6, 0.05), group("b", 0.01, 0.05)
     groups = [group("c", 0.1, 0.6), little, cheap, group("d", 0.29, 0.9)]
-    assert taken(1.0, groups) == [cheap]
-    assert taken(0.04, groups) == []
-    assert taken(1.0, []) == []
+    assert take(1.0, groups) == [cheap]
+    assert take(0.04, groups) == []
+    assert take(1.0, []) == []
 
 
 def test_layers_that_help_together_are_taken_together() -> None:
     """None of eight equal ones halves the error for its time; all of them take nearly all of it."""
     equal = [group(str(i), 0.125, 0.04) for i in range(8)]
-    assert taken(1.0, equal) == equal
-    assert taken(0.1, equal) == []
+    assert take(1.0, equal) == equal
+    assert take(0.1, equal) == []
 
 
 class _EvenTrials(UnitTrials):
@@ -204,16 +213,16 @@ def test_16_bits_are_not_tried_where_they_could_not_pay(time: float, hopeless: b
     """Errors spread evenly over units that cost a fifth of the time each: half of them cannot go."""
     units = [Unit((0, f"t{i}", True), (f"n{i}",), ()) for i in range(8)]
     trials = _EvenTrials(time)
-    groups = trials.measured(units, budget=0.4)
+    groups = trials.measure(units, budget=0.4)
     assert (groups == []) == hopeless and (False in trials.asked) != hopeless
-    assert len(_EvenTrials(time).measured(units)) == 8, "without a budget all is measured"
+    assert len(_EvenTrials(time).measure(units)) == 8, "without a budget all is measured"
 
 
 @pytest.mark.parametrize("gain, hopeless", [(0.2, True), (0.3, False)])
 def test_a_proposal_that_leaves_three_quarters_is_not_finished(gain: float, hopeless: bool) -> None:
-    one = group("a", 1.0, 0.1)
-    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)]) == hopeless
-    assert is_hopeless([one], [Raise(one, "float", gain, 0.1)], error=2.0), "there are others"
+    item = group("a", 1.0, 0.1)
+    assert is_hopeless([item], [PrecisionStep(item, "float", gain, 0.1)]) == hopeless
+    assert is_hopeless([item], [PrecisionStep(item, "float", gain, 0.1)], error=2.0), "there are others"
 
 
 def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
@@ -224,8 +233,8 @@ def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images:
     predicted = PredictedTime(model, placed, shapes)
     nodes = {node.outputs[0].name: node.name or "" for node in model.graph}
 
-    def added(*made: str) -> float:
-        return predicted.added([Unit((0, name, True), (name,), (nodes[name],)) for name in made])
+    def added(*result: str) -> float:
+        return predicted.added_time([Unit((0, name, True), (name,), (nodes[name],)) for name in result])
 
     # Products alone: [outputs, inputs * taps] for each of 144 places.
     products = {"wide": 8 * 72 * 144, "even": 8 * 8 * 144, "a": 64 * 72 * 144, "y": 8 * 576 * 144}
@@ -249,12 +258,12 @@ def test_a_saved_file_and_its_plan_say_that_the_budget_did_it(
         explain(read_placement(model)),
         explain(intact.compile(tmp_path / "m.onnx").plan),
     ):
-        (row,) = [one for one in rows if name in one["nodes"]]
+        (row,) = [row for row in rows if name in row["nodes"]]
         assert row["precision"] == "float"
         assert str(row["reason"]).startswith(
             "in float: chosen by the float budget: with 8 bits an output has"
         )
-        others = [one for one in rows if not {name, "n_bounded"}.intersection(one["nodes"])]  # its Clip
-        assert others and not any("budget" in str(one["reason"]) for one in others)
+        rest = [row for row in rows if not {name, "n_bounded"}.intersection(row["nodes"])]  # its Clip
+        assert rest and not any("budget" in str(other["reason"]) for other in rest)
     again = quantize(tmp_path / "m.onnx", images, progress=False, float_budget=0)
     assert not any("budget" in str(row["reason"]) for row in explain(read_placement(again.model)))

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 import intact
 from intact import graph
 from intact.ptq.analysis import analyze
-from intact.ptq.measure.evaluator import WantedOutput
-from intact.ptq.measure.matched_rows import with_rows_of
-from intact.ptq.measure.measured_outputs import measured_outputs
+from intact.ptq.measure.match_rows import align_rows
+from intact.ptq.measure.measured_outputs import outputs_to_measure
+from intact.ptq.measure.output_errors import OutputReference
 
 _INT = TensorProto.INT64
 _TYPES = {"sel": _INT, "where": _INT, "order": _INT}
@@ -43,15 +43,15 @@ def _detector(
         ("Split", "raw four", "left right", {"axis": 1}),
         ("Transpose", "left", "boxes", {"perm": [0, 2, 1]}), ("Sigmoid", "right", "scores"),
     ]  # fmt: skip
-    nodes = [_node(*one) for one in body + tail]
-    told = [
+    nodes = [_node(*item) for item in body + tail]
+    output_infos = [
         helper.make_tensor_value_info(n, _TYPES.get(n, TensorProto.FLOAT), shape)
         for n, shape in outputs.items()
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
     inits = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    made = helper.make_graph(nodes, "g", [x], told, inits)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    result = helper.make_graph(nodes, "g", [x], output_infos, inits)
+    return helper.make_model(result, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def _node(op: str, ins: str, outs: str, attributes: dict[str, Any] | None = None) -> onnx.NodeProto:
@@ -107,28 +107,28 @@ _TAILS = {
 @pytest.mark.parametrize("kind", _TAILS)
 def test_what_enters_a_selection_is_measured_in_place_of_what_leaves_it(kind):
     tail, _ = _TAILS[kind]
-    found = measured_outputs(graph.load(_detector(tail, {"dets": None})))  # type: ignore[dict-item]
-    assert "dets" in found.replaced and "dets" not in found.names and not found.unordered
-    assert set(found.names) <= {"head", "raw", "left", "right", "scores", "boxes", "plain", "flat"}
-    assert len(found.names) >= (1 if kind == "labels as floats" else 2)
+    result = outputs_to_measure(graph.load(_detector(tail, {"dets": None})))  # type: ignore[dict-item]
+    assert "dets" in result.replaced and "dets" not in result.names and not result.unordered
+    assert set(result.names) <= {"head", "raw", "left", "right", "scores", "boxes", "plain", "flat"}
+    assert len(result.names) >= (1 if kind == "labels as floats" else 2)
 
 
 def test_selected_indices_alone_are_measured_by_what_enters_too():
-    found = measured_outputs(graph.load(_detector(_FOUND[:3], {"where": ["a", "k"]})))
-    assert found.names == ("scores",)
+    result = outputs_to_measure(graph.load(_detector(_FOUND[:3], {"where": ["a", "k"]})))
+    assert result.names == ("scores",)
 
 
 def test_a_selection_by_inputs_is_exact_and_outputs_behind_it_are_measured_themselves():
     masked = [("ReduceMax", "x", "largest"), ("Greater", "x largest", "m"), ("NonZero", "m", "where")]
-    found = measured_outputs(graph.load(_detector(masked, {"where": ["a", "k"], "boxes": [1, 64, 4]})))
-    assert found.names == ("where", "boxes") and not found.replaced
+    result = outputs_to_measure(graph.load(_detector(masked, {"where": ["a", "k"], "boxes": [1, 64, 4]})))
+    assert result.names == ("where", "boxes") and not result.replaced
 
 
 def test_layers_behind_a_selection_are_measured_with_rows_in_any_order():
     w2 = np.random.default_rng(1).standard_normal((4, 7)).astype(np.float32)
     model = _detector([*_TOP, ("MatMul", "dets w2", "second")], {"second": [1, 20, 7]}, w2=w2)
-    found = measured_outputs(graph.load(model))
-    assert found.names == ("second",) and found.unordered == {"second"}
+    result = outputs_to_measure(graph.load(model))
+    assert result.names == ("second",) and result.unordered == {"second"}
 
 
 def test_a_second_selection_is_measured_by_what_layers_behind_the_first_give_it():
@@ -138,8 +138,8 @@ def test_a_second_selection_is_measured_by_what_layers_behind_the_first_give_it(
         ("TopK", "again few", "final place"),
     ]  # fmt: skip
     model = _detector(tail, {"final": [1, 5]}, w2=w2, few=np.array([5]))
-    found = measured_outputs(graph.load(model))
-    assert found.unordered and "final" in found.replaced and found.names == ("again",)
+    result = outputs_to_measure(graph.load(model))
+    assert result.unordered and "final" in result.replaced and result.names == ("again",)
 
 
 def test_rows_that_scatter_puts_back_are_compared_place_by_place():
@@ -147,8 +147,8 @@ def test_rows_that_scatter_puts_back_are_compared_place_by_place():
         *_FOUND[:4], ("Squeeze", "boxes first", "plain"), ("GatherND", "plain index", "dets"),
         ("Relu", "dets", "changed"), ("ScatterND", "plain index changed", "whole"),
     ]  # fmt: skip
-    found = measured_outputs(graph.load(_detector(tail, {"whole": [64, 4]})))
-    assert found.names == ("whole",) and not found.unordered
+    result = outputs_to_measure(graph.load(_detector(tail, {"whole": [64, 4]})))
+    assert result.names == ("whole",) and not result.unordered
 
 
 @pytest.mark.parametrize("tail", [_NMS, _TOP, _FOUND, _COMPRESSED])
@@ -156,50 +156,50 @@ def test_rows_that_scatter_puts_back_are_compared_place_by_place():
 def test_layers_in_int8_do_not_depend_on_the_selection_behind_them(tail, seed):
     x = np.random.default_rng(7).random((24, 3, 8, 8)).astype(np.float32)
     head = ["n_head", "n_raw", "n_left", "n_boxes", "n_scores"]
-    both = [
+    results = [
         intact.quantize(
             _detector(behind, outputs, seed=seed), x, progress=False,
-            exclude=[*head, *(f"n_{one[2].split()[0]}" for one in behind)],
+            exclude=[*head, *(f"n_{item[2].split()[0]}" for item in behind)],
         )
         for behind, outputs in ((tail, {"dets": None}), ([], {"boxes": [1, 64, 4], "scores": [1, 1, 64]}))
     ]  # fmt: skip
-    int8 = [{r["layer"] for r in one.explain() if r["precision"] == "int8"} for one in both]
+    int8 = [{r["layer"] for r in item.explain() if r["precision"] == "int8"} for item in results]
     assert int8[0] == int8[1] and {"n_c0", "n_c1"} <= int8[0]
-    assert "dets" not in both[0].sqnr and min(both[0].sqnr.values()) > 20
-    assert any("output 'dets'" in note for note in both[0].notes)
+    assert "dets" not in results[0].sqnr and min(results[0].sqnr.values()) > 20
+    assert any("output 'dets'" in note for note in results[0].notes)
 
 
 def test_analysis_measures_what_enters_a_selection():
     x = np.random.default_rng(7).random((8, 3, 8, 8)).astype(np.float32)
-    found = analyze(_detector(_NMS, {"dets": None}), x, progress=False)  # type: ignore[dict-item]
-    assert "dets" not in found.sqnr and min(found.sqnr.values()) > 20
+    analysis = analyze(_detector(_NMS, {"dets": None}), x, progress=False)  # type: ignore[dict-item]
+    assert "dets" not in analysis.sqnr and min(analysis.sqnr.values()) > 20
 
 
 def test_a_row_more_is_not_a_loss_of_all_rows():
     want = np.array([[1, 2], [30, 4]], np.float32)
     got = np.array([[9, 9], [30, 5], [1, 2]], np.float32)
-    errors, squares = WantedOutput.of(want, None).errors_of(got)
+    errors, squares = OutputReference.of(want, None).errors_of(got)
     assert errors.sum() == 1 and squares.sum() == 1 + 4 + 900 + 16
 
 
 def test_a_row_that_has_no_counterpart_is_lost_alone():
     want = np.array([[1, 2], [30, 4]], np.float32)
-    errors, _ = WantedOutput.of(want, None).errors_of(np.array([[30, 4]], np.float32))
+    errors, _ = OutputReference.of(want, None).errors_of(np.array([[30, 4]], np.float32))
     assert errors.sum() == 5
 
 
 def test_equal_sizes_are_compared_in_any_order_only_where_values_order_them():
     want = np.arange(6, dtype=np.float32).reshape(3, 2)
-    assert WantedOutput.of(want, None).errors_of(want[::-1])[0].sum() > 0
-    assert WantedOutput.of(want, None, True).errors_of(want[::-1])[0].sum() == 0
+    assert OutputReference.of(want, None).errors_of(want[::-1])[0].sum() > 0
+    assert OutputReference.of(want, None, True).errors_of(want[::-1])[0].sum() == 0
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (0, 2), (1, 2, 2)])
 def test_rows_are_matched_or_all_is_lost_in_any_shape(shape):
     want = np.ones((3, 2), np.float32)
-    errors, squares = WantedOutput.of(want, None).errors_of(np.zeros(shape, np.float32))
+    errors, squares = OutputReference.of(want, None).errors_of(np.zeros(shape, np.float32))
     assert errors.sum() == squares.sum() == 6
 
 
 def test_no_rows_match_no_rows():
-    assert with_rows_of(np.ones((3, 2)), np.zeros((0, 2))).shape == (0, 2)  # type: ignore[union-attr]
+    assert align_rows(np.ones((3, 2)), np.zeros((0, 2))).shape == (0, 2)  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError
 from intact.ptq import Images, open_data, quantize
-from intact.ptq.data.inputs import Feeds, Input
+from intact.ptq.data.model_inputs import Feeds, Input
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 IMAGE = [Input("x", F32, ("N", 3, 4, 6))]
@@ -61,8 +61,8 @@ def test_an_npz_file_has_an_array_per_input(tmp_path: Path) -> None:
 def test_several_inputs_by_position(tmp_path: Path) -> None:
     ids, mask = np.arange(6).reshape(3, 2), np.array([[1, 1], [1, 0], [0, 1]])
     np.savez(tmp_path / "two.npz", ids, mask)
-    made = "np.arange(6).reshape(3, 2), np.eye(3, 2, dtype=int)"
-    script = f"import numpy as np\ndef load_data():\n    return {made}\n"
+    result = "np.arange(6).reshape(3, 2), np.eye(3, 2, dtype=int)"
+    script = f"import numpy as np\ndef load_data():\n    return {result}\n"
     (tmp_path / "two.py").write_text(script)
     for data in ((ids, mask), [ids, mask], [(ids, mask)], tmp_path / "two.npz", tmp_path / "two.py"):
         (batch,) = read(data, TEXT)
@@ -73,10 +73,10 @@ def test_several_inputs_by_position(tmp_path: Path) -> None:
 
 def test_sequences_of_unlike_lengths_are_a_batch_each() -> None:
     ids = [np.arange(length) for length in (3, 5, 2)]
-    masks = [one > 0 for one in ids]
+    masks = [item > 0 for item in ids]
     batches = read({"ids": ids, "mask": masks}, TEXT)
     assert [batch["ids"].shape for batch in batches] == [(1, 3), (1, 5), (1, 2)]
-    whole = [{"ids": one[None], "mask": mask[None]} for one, mask in zip(ids, masks, strict=True)]
+    whole = [{"ids": item[None], "mask": mask[None]} for item, mask in zip(ids, masks, strict=True)]
     for other in (whole, {name: [batch[name] for batch in whole] for name in ("ids", "mask")}):
         for ours, theirs in zip(batches, read(other, TEXT), strict=True):
             assert np.array_equal(ours["ids"], theirs["ids"]) and np.array_equal(ours["mask"], theirs["mask"])
@@ -85,11 +85,11 @@ def test_sequences_of_unlike_lengths_are_a_batch_each() -> None:
 def test_masks_are_0_and_1_of_any_type() -> None:
     mask, ids = np.array([[True, False]]), np.zeros((1, 2), np.int64)
     for dtype in (np.int32, np.float32, np.bool_):
-        for given in (mask, mask.astype(np.int64)):
-            if dtype is np.float32 and given.dtype != np.bool_:
+        for values in (mask, mask.astype(np.int64)):
+            if dtype is np.float32 and values.dtype != np.bool_:
                 continue
             inputs = [TEXT[0], Input("mask", np.dtype(dtype), ("N", "T"))]
-            (batch,) = read([(ids, given)], inputs)
+            (batch,) = read([(ids, values)], inputs)
             assert batch["mask"].dtype == dtype and batch["mask"].tolist() == [[1, 0]]
     with pytest.raises(QuantValueError, match="got dtype int64, want bool"):
         read([(ids, ids + 2)], [TEXT[0], Input("mask", np.dtype(np.bool_), ("N", "T"))])
@@ -217,8 +217,8 @@ def test_an_input_may_be_empty_beside_others() -> None:
         Input("past", np.dtype(np.float32), ("N", 2, "P", 4)),
     ]
     feeds = {"ids": np.ones((3, 5), np.int64), "past": np.zeros((3, 2, 0, 4), np.float32)}
-    (found,) = read([feeds], inputs)
-    assert found["past"].shape == (3, 2, 0, 4)
+    (result,) = read([feeds], inputs)
+    assert result["past"].shape == (3, 2, 0, 4)
     with pytest.raises(QuantValueError, match=r"batch 0 of data: input 'ids'.* want at least one element"):
         read([{"ids": np.ones((3, 0), np.int64), "past": feeds["past"]}], inputs)
 
@@ -279,8 +279,8 @@ def test_presets_prepare_images_and_say_how(tmp_path: Path, name: str, value: fl
     images = Images.preset(tmp_path, name)
     (batch,) = read(images, IMAGE)
     assert batch["x"][0, 0, 0, 0] == pytest.approx(value, abs=1e-4)
-    said = images.described(IMAGE)
-    assert words in said and said.startswith("4x6 (the centre of") and said.endswith("NCHW")
+    output = images.described(IMAGE)
+    assert words in output and output.startswith("4x6 (the centre of") and output.endswith("NCHW")
     assert Images.preset(tmp_path, name, std=(2,)).std == (2,)
     with pytest.raises(QuantValueError, match="preset: got 'resnet', want one of imagenet, inception"):
         Images.preset(tmp_path, "resnet")
@@ -303,8 +303,8 @@ def test_a_model_that_reads_strings_is_quantized_from_arrays_of_them(tmp_path) -
     words, x = np.array(["a", "c", "b"]), weight[:3]
     np.savez(tmp_path / "data.npz", words=words, x=x)
     ways = ([{"words": words.astype(object), "x": x}], [{"words": words, "x": x}], tmp_path / "data.npz")
-    found = [quantize(model, data, progress=False).ranges for data in ways]
-    assert found[0] and found[0] == found[1] == found[2]
+    ranges = [quantize(model, data, progress=False).ranges for data in ways]
+    assert ranges[0] and ranges[0] == ranges[1] == ranges[2]
     with pytest.raises(
         QuantValueError, match="batch 0 of data: input 'words': got dtype float32, want an array of"
     ):

@@ -19,7 +19,7 @@ from PIL import Image
 
 from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError
 from intact.ptq import Images, calibrate, open_data
-from intact.ptq.data.inputs import Feeds, Input
+from intact.ptq.data.model_inputs import Feeds, Input
 
 F32 = np.dtype(np.float32)
 IMAGE = [Input("x", F32, ("N", 3, 4, 6))]
@@ -186,7 +186,7 @@ def png(width: int, height: int, bits: int = 8, colour: int = 0, data: bytes = b
     )
 
 
-def saved(image: Any, kind: str, **options: Any) -> bytes:
+def save(image: Any, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
@@ -194,17 +194,17 @@ def saved(image: Any, kind: str, **options: Any) -> bytes:
 
 BAD_IMAGES: dict[str, tuple[Callable[[], bytes], str]] = {
     "1 x 60000, PNG": (
-        lambda: saved(Image.new("1", (1, 60000)), "PNG"),
+        lambda: save(Image.new("1", (1, 60000)), "PNG"),
         "resized to 256 x 15360000: got 3,932",
     ),
-    "1 x 65000, JPEG": (lambda: saved(Image.new("L", (1, 65000)), "JPEG"), "INTACT_LIMIT_IMAGE_PIXELS"),
+    "1 x 65000, JPEG": (lambda: save(Image.new("L", (1, 65000)), "JPEG"), "INTACT_LIMIT_IMAGE_PIXELS"),
     "30000 x 30000 declared": (lambda: png(30000, 30000), "got 900,000,000 pixels"),
     "2^31 x 2^31 declared": (lambda: png(2**31 - 1, 2**31 - 1), "pixels|cannot identify"),
     "10000 x 10000 declared, no data": (lambda: png(10000, 10000), "an image that Pillow can read"),
-    "cut off": (lambda: saved(Image.new("RGB", (64, 64)), "JPEG")[:300], "an image that Pillow can read"),
+    "cut off": (lambda: save(Image.new("RGB", (64, 64)), "JPEG")[:300], "an image that Pillow can read"),
     "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "cannot identify"),
-    "float_steps": (lambda: saved(Image.fromarray(np.float32([[0, 0.5]])), "TIFF"), "got floats per pixel"),
-    "32-bit numbers": (lambda: saved(Image.fromarray(np.int32([[0, 9]])), "TIFF"), "got 32-bit numbers"),
+    "float_steps": (lambda: save(Image.fromarray(np.float32([[0, 0.5]])), "TIFF"), "got floats per pixel"),
+    "32-bit numbers": (lambda: save(Image.fromarray(np.int32([[0, 9]])), "TIFF"), "got 32-bit numbers"),
     "text": (lambda: b"no image", "cannot identify"),
     "nothing": (lambda: b"", "cannot identify"),
 }
@@ -227,7 +227,7 @@ def raw(folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
 def test_16_bit_greys_are_scaled_and_not_cut_off(tmp_path: Path, kind: str) -> None:
-    (tmp_path / "a.png").write_bytes(saved(Image.fromarray(GREYS), kind))
+    (tmp_path / "a.png").write_bytes(save(Image.fromarray(GREYS), kind))
     assert np.array_equal(raw(tmp_path), IN_8_BITS)
 
 
@@ -243,7 +243,7 @@ def test_other_modes_are_read_as_colours(tmp_path: Path, mode: str) -> None:
     image = Image.new("RGB", (6, 4), (255, 255, 255)).convert(mode)
     options = {"transparency": bytes(range(256))} if mode == "P" else {}
     kind = "PNG" if mode in ("1", "L", "P", "LA", "RGB", "RGBA") else "JPEG"
-    (tmp_path / "a.png").write_bytes(saved(image, kind, **options))
+    (tmp_path / "a.png").write_bytes(save(image, kind, **options))
     pixels = read(tmp_path, [Input("x", np.dtype(np.uint8), ("N", 3, 4, 6))])[0]["x"]
     assert (pixels > 250).all()
 
@@ -251,7 +251,7 @@ def test_other_modes_are_read_as_colours(tmp_path: Path, mode: str) -> None:
 def test_the_first_of_moving_pictures_is_read(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (6, 4), colour) for colour in ("white", "black")]
     for kind in ("GIF", "PNG", "WEBP"):
-        (tmp_path / "a.gif").write_bytes(saved(frames[0], kind, save_all=True, append_images=frames[1:]))
+        (tmp_path / "a.gif").write_bytes(save(frames[0], kind, save_all=True, append_images=frames[1:]))
         assert (read(tmp_path, [Input("x", np.dtype(np.uint8), ("N", 3, 4, 6))])[0]["x"] > 250).all()
 
 

@@ -70,8 +70,8 @@ def test_layers_with_unlike_formats_get_their_own_pairs(heads: onnx.ModelProto, 
             readers.setdefault(int(view.codes.dtype or 0), set()).add(f"{node.name} <- {view.source.name}")
     assert readers == {TensorProto.UINT8: {"n_y <- f"}, TensorProto.INT8: {"n_z <- f"}}
     assert {site.value for site in result.placement.sites if site.role == "activation"} == {"x", "f"}
-    told = reasons(result)
-    assert told["n_t"] == told["n_f"] == (
+    messages = reasons(result)
+    assert messages["n_t"] == messages["n_f"] == (
         "float", "overrides give the layers behind it other formats: their pairs stand behind it"
     )  # fmt: skip
     assert min(result.sqnr.values()) > 30
@@ -86,9 +86,9 @@ def test_a_method_for_one_of_two_layers_is_that_of_their_tensor(
 
 def test_explain_says_what_overrides_made_of_a_layer(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     result = quiet(cnn, images, overrides={"n_y": {"format": "int4"}, "n_c2": {"format": "float"}})
-    told = reasons(result)
-    assert told["n_y"] == ("float", "weights alone are quantized (int4), so that it computes in float")
-    assert told["n_c2"] == ("float", "kept in float: the settings for it say so")
+    messages = reasons(result)
+    assert messages["n_y"] == ("float", "weights alone are quantized (int4), so that it computes in float")
+    assert messages["n_c2"] == ("float", "kept in float: the settings for it say so")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,16 @@ def test_explain_says_of_other_formats_what_the_file_says(
 ) -> None:
     result = quiet(heads, images, **options)
     written = {
-        one.name: (one.precision, one.reason) for one in read_placement(graph.load(result.proto)).layers
+        layer.name: (layer.precision, layer.reason)
+        for layer in read_placement(graph.load(result.proto)).layers
     }
-    for name, said in reasons(result).items():  # what stays in float says why the settings want it
-        assert said == written[name] or said[0] == written[name][0] == "float"
+    for name, output in reasons(result).items():  # what stays in float says why the settings want it
+        assert output == written[name] or output[0] == written[name][0] == "float"
     plan = lower(result.proto)
-    precisions = {one.name: one.precision for one in plan.layers}
-    assert all(precisions[name] == said for name, (said, _) in reasons(result).items() if name in precisions)
+    precisions = {layer.name: layer.precision for layer in plan.layers}
+    assert all(
+        precisions[name] == reason for name, (reason, _) in reasons(result).items() if name in precisions
+    )
     wide = [name for name, (_, reason) in reasons(result).items() if "16" in reason]
     assert bool(wide) == ("int16" in str(options)) == bool(result.bits16)
     assert ("tensors with 16 bits" in repr(result)) == bool(wide)

@@ -16,8 +16,8 @@ from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
-from intact.ptq.measure.evaluator import Errors, Evaluator, parts_of, relative, sqnr
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.output_errors import Errors, Evaluator, parts_of, relative_error, sqnr
 
 
 def run(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:
@@ -32,7 +32,7 @@ def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
     return quantize(model, data, progress=False, **options)
 
 
-def saved(result: QuantizedModel, folder: Path, name: str) -> bytes:
+def save(result: QuantizedModel, folder: Path, name: str) -> bytes:
     result.save(folder / name)
     return (folder / name).read_bytes()
 
@@ -80,10 +80,10 @@ def test_the_float_model_is_left_alone(cnn: onnx.ModelProto, images: np.ndarray,
 def test_the_file_does_not_depend_on_batches_or_their_order(
     cnn: onnx.ModelProto, images: np.ndarray, tmp_path: Path, method: str
 ) -> None:
-    whole = saved(quiet(cnn, images, method=method), tmp_path, "a.onnx")
+    whole = save(quiet(cnn, images, method=method), tmp_path, "a.onnx")
     shuffled = images[np.random.default_rng(5).permutation(len(images))]
     pieces = [shuffled[:1], shuffled[1:11], shuffled[11:]]
-    assert saved(quiet(cnn, pieces, method=method), tmp_path, "b.onnx") == whole
+    assert save(quiet(cnn, pieces, method=method), tmp_path, "b.onnx") == whole
 
 
 def test_a_path_bytes_and_proto_give_the_same_file(
@@ -92,7 +92,7 @@ def test_a_path_bytes_and_proto_give_the_same_file(
     path = tmp_path / "float.onnx"
     onnx.save(cnn, path)
     files = {
-        saved(quiet(m, images[:16]), tmp_path, "q.onnx") for m in (cnn, path, str(path), path.read_bytes())
+        save(quiet(m, images[:16]), tmp_path, "q.onnx") for m in (cnn, path, str(path), path.read_bytes())
     }
     assert len(files) == 1
 
@@ -111,66 +111,66 @@ def test_auto_takes_whole_ranges_unless_others_halve_the_error(
 def test_a_candidate_must_halve_the_error(monkeypatch: pytest.MonkeyPatch, error: float, chosen: str) -> None:
     monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", (None,) * 8))
     monkeypatch.setattr(
-        Evaluator, "_each", lambda self, one, runs: (Errors({"y": (one["s"], np.ones(1))}) for _ in runs)
+        Evaluator, "_each", lambda self, item, runs: (Errors({"y": (item["s"], np.ones(1))}) for _ in runs)
     )
-    given = {
+    inputs = {
         "max": {"s": np.array([1.0])},
         "mse": {"s": np.array([error])},
         "entropy": {"s": np.ones(1)},
     }
-    assert Evaluator().best(given, unless_halved="max")[0] == chosen
+    assert Evaluator().best(inputs, unless_halved="max")[0] == chosen
 
 
 def test_whole_ranges_are_measured_on_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs that they are bad for do not rule them out: over all eight nothing halves their error."""
     by_run = {"max": [4.5, 4.5, *[0.0] * 6], "mse": [0.75] * 8, "entropy": [0.8] * 8}
 
-    def each(self: Evaluator, one: Any, runs: Any) -> Any:
-        name = list(by_run)[int(one["s"][0])]
+    def each(self: Evaluator, item: Any, runs: Any) -> Any:
+        name = list(by_run)[int(item["s"][0])]
         return (Errors({"y": (np.array([by_run[name][i]]), np.ones(1))}) for i in runs)
 
     monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(8))))
     monkeypatch.setattr(Evaluator, "_each", each)
-    given = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
-    assert Evaluator().best(given, unless_halved="max")[0] == "max"
-    assert Evaluator().best(given)[0] == "mse"
+    inputs = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
+    assert Evaluator().best(inputs, unless_halved="max")[0] == "max"
+    assert Evaluator().best(inputs)[0] == "mse"
 
 
 def test_boxes_do_not_hide_scores(build: Any) -> None:
     """An output that is a Concat counts part by part."""
     join = ("Concat", "boxes scores", "y", {"axis": 1})
     nodes = [("Mul", "x k", "boxes"), ("Sigmoid", "x", "scores"), join]
-    made = build(nodes, {"x": ["N", 4, 6]}, {"y": ["N", 8, 6]}, k=np.array([1000], np.float32))
-    model = graph.load(made)
+    result = build(nodes, {"x": ["N", 4, 6]}, {"y": ["N", 8, 6]}, k=np.array([1000], np.float32))
+    model = graph.load(result)
     assert parts_of(model) == {"y": (1, (4, 4))}
     x = np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.float32)
     y = graph.Session(model).run({"x": x})["y"]
     y[:, 4:] *= 2
-    errors = Evaluator(model, [Held(b"", {"x": x}, {"y": y})]).errors()
-    assert relative(errors) == pytest.approx(0.25 / 2)
+    errors = Evaluator(model, [HoldoutSample(b"", {"x": x}, {"y": y})]).errors()
+    assert relative_error(errors) == pytest.approx(0.25 / 2)
     assert sqnr(errors)["y"] > 60
 
 
 def test_the_largest_score_of_a_row_is_compared_with_floats(build: Any) -> None:
     """Ties in float are as good as each other; rows and outputs that say nothing do not count."""
     nodes = [("Identity", "x", "y"), ("Slice", "x s e a", "one"), ("Unsqueeze", "x a", "cube")]
-    made = build(
+    result = build(
         nodes, {"x": ["N", 3]}, {"y": ["N", 3], "one": ["N", 1], "cube": ["N", 1, 3]},
         s=np.array([0]), e=np.array([1]), a=np.array([1]),
     )  # fmt: skip
     got = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, np.nan, 3]], np.float32)
     want = np.array([[0, 0, 1], [0, 1, 0], [5, 4, 5], [0, 0, np.inf], [0, 0, 1]], np.float32)
     outputs = {"y": want, "one": want[:, :1], "cube": want[:, None]}
-    held = [Held(b"", {"x": got}, outputs), Held(b"", {"x": got[:1]}, {"y": want[:1]})]
-    model = graph.load(made)
+    held = [HoldoutSample(b"", {"x": got}, outputs), HoldoutSample(b"", {"x": got[:1]}, {"y": want[:1]})]
+    model = graph.load(result)
 
-    def kept(*runs: Held) -> dict[str, tuple[int, int]]:
-        found = Evaluator(model, runs).errors().answers
-        return {name: (one.same, one.rows) for name, one in found.items()}
+    def kept(*runs: HoldoutSample) -> dict[str, tuple[int, int]]:
+        answers = Evaluator(model, runs).errors().answers
+        return {name: (item.same, item.rows) for name, item in answers.items()}
 
     assert kept(*held) == {"y": (3, 5)}
-    assert kept(Held(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
-    assert kept(Held(b"", {"x": got}, {"one": want[:, :1]})) == {}
+    assert kept(HoldoutSample(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
+    assert kept(HoldoutSample(b"", {"x": got}, {"one": want[:, :1]})) == {}
 
 
 def test_statistics_serve_every_method_without_data(
@@ -178,11 +178,11 @@ def test_statistics_serve_every_method_without_data(
 ) -> None:
     calibration = calibrate(cnn, images, progress=False)
     calibration.save(tmp_path / "stats.calib")
-    for given in (calibration, tmp_path / "stats.calib"):
+    for inputs in (calibration, tmp_path / "stats.calib"):
         for method in ("max", "entropy"):
             direct = quiet(cnn, images, method=method, bias_correction=False, rounding=False)
-            stored = quiet(cnn, given, method=method)
-            assert saved(stored, tmp_path, "a.onnx") == saved(direct, tmp_path, "b.onnx")
+            stored = quiet(cnn, inputs, method=method)
+            assert save(stored, tmp_path, "a.onnx") == save(direct, tmp_path, "b.onnx")
             assert stored.errors == {}
     assert set(quiet(cnn, calibration).methods.values()) <= set(METHODS)
 
@@ -465,8 +465,8 @@ def test_a_model_that_is_quantized_while_it_runs_is_told_from_one_without_layers
     codes = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
     reals = onnx.helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)
     infos = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, images.shape) for name in "xy"]
-    made = onnx.helper.make_graph([codes, reals], "g", infos[:1], infos[1:])
-    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    result = onnx.helper.make_graph([codes, reals], "g", infos[:1], infos[1:])
+    model = onnx.helper.make_model(result, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     with pytest.raises(QuantValueError, match=r"quantized already \(DynamicQuantizeLinear"):
         quiet(model, images)
 

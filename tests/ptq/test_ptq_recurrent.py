@@ -14,11 +14,11 @@ import intact
 from intact.graph import Session, load
 from intact.placement import place
 from intact.ptq import POOR_DB, QuantizedModel, quantize
-from intact.ptq.measure.sample import Held
+from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.mixed.predicted_time import PredictedTime, shapes_of
-from intact.ptq.scope.ranges import QuantizedWeight, weight_ends
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_ends
 from intact.ptq.stages.bias_correction import mean_errors
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.stages.int16_activations import Unit
 from intact.spec import Format, QuantSpec
 
 STEPS, IN, HIDDEN = 12, 48, 96
@@ -37,21 +37,21 @@ def layer(build: Any, cell: str, loud: float, *, directions: int = 1, bias: bool
     if bias:
         weights["b"] = normal(directions, 2 * rows)
     direction = "bidirectional" if directions == 2 else "forward"
-    said = {"hidden_size": HIDDEN, "direction": direction}
+    output = {"hidden_size": HIDDEN, "direction": direction}
     return build(
-        [(cell, "x w r b" if bias else "x w r", "y", said)],
+        [(cell, "x w r b" if bias else "x w r", "y", output)],
         {"x": [STEPS, 1, IN]}, {"y": [STEPS, directions, 1, HIDDEN]}, **weights,
     )  # fmt: skip
 
 
 def batches(loud: float, mean: float = 0.0) -> list[dict[str, NDArray[np.float32]]]:
     rng = np.random.default_rng(1)
-    found = []
+    result = []
     for _ in range(16):
         x = rng.standard_normal((STEPS, 1, IN)).astype(np.float32) + np.float32(mean)
         x[:, :, 0] *= loud
-        found.append({"x": x})
-    return found
+        result.append({"x": x})
+    return result
 
 
 def quiet(model: onnx.ModelProto, data: Any, **options: Any) -> QuantizedModel:
@@ -65,7 +65,7 @@ def test_outputs_that_are_fair_get_better_inputs_of_recurrent_layers(build: Any,
     assert plain.least_sqnr > POOR_DB, "else any layer would get them"
     assert result.least_sqnr > plain.least_sqnr + 3
     assert list(result.bits16) == ["x"]
-    (row,) = [one for one in result.explain() if one["op_type"] == cell]
+    (row,) = [item for item in result.explain() if item["op_type"] == cell]
     assert row["precision"] == "int8" and "more time" in str(row["reason"])
     got, exact = (
         intact.compile(result.proto, backend=backend).run(data[0])["y"] for backend in ("cpu", "reference")
@@ -95,14 +95,14 @@ def test_the_mean_error_of_the_weights_goes_into_the_bias_of_the_inputs(
     assert tensor is not None
     array, spec = tensor.numpy(), QuantSpec(Format.parse("int4"), axis=1)
     weight = QuantizedWeight(((node.name or "", 1),), array, spec, weight_ends(array, spec))
-    runs = [Held(bytes([i]), feeds, {}) for i, feeds in enumerate(data)]
-    (found,) = mean_errors(model, [weight], runs)
+    runs = [HoldoutSample(bytes([i]), feeds, {}) for i, feeds in enumerate(data)]
+    (result,) = mean_errors(model, [weight], runs)
     mean = np.mean([feeds["x"] for feeds in data], axis=(0, 1, 2), dtype=np.float64)
     rows = GATES[cell] * HIDDEN
-    shape = model.graph.initializers[found.bias].const_value
-    assert shape is not None and tuple(shape.shape) == (directions, 2 * rows) and found.added is not bias
-    error = found.error.reshape(directions, 2, rows)
-    np.testing.assert_allclose(error[:, 0], weight.lost @ mean, atol=1e-5)
+    shape = model.graph.initializers[result.bias].const_value
+    assert shape is not None and tuple(shape.shape) == (directions, 2 * rows) and result.added is not bias
+    error = result.error.reshape(directions, 2, rows)
+    np.testing.assert_allclose(error[:, 0], weight.rounding_error @ mean, atol=1e-5)
     assert not error[:, 1].any()
 
 
@@ -119,7 +119,7 @@ def test_a_bias_that_was_added_goes_again_in_front_of_other_inputs(build: Any) -
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, HIDDEN), np.float32), "h"))
     data = batches(1.0)
     on, off = (quiet(model, data, bias_correction=switch) for switch in (True, False))
-    biases = [next(n for n in one.proto.graph.node if n.op_type == "LSTM").input[3] for one in (on, off)]
+    biases = [next(n for n in item.proto.graph.node if n.op_type == "LSTM").input[3] for item in (on, off)]
     assert biases[0] and not biases[1]
     session = Session(off.proto.SerializeToString())
     assert session.run(data[0])["y"].shape == (STEPS, 1, 1, HIDDEN)
@@ -136,8 +136,10 @@ def test_products_of_states_count_in_any_form(build: Any) -> None:
         inputs, states = (STEPS * directions * 4 * HIDDEN * size for size in (IN, HIDDEN))
         elements = STEPS * (IN + directions * HIDDEN)
         assert predicted.total == inputs + 45 * states + 140 * elements
-        more = predicted.added([Unit((0, "x", True, None), ("x",), (node.name or "",))]) * predicted.total
+        more = (
+            predicted.added_time([Unit((0, "x", True, None), ("x",), (node.name or "",))]) * predicted.total
+        )
         assert more == pytest.approx(17 * inputs + 20 * elements)
-        floats = replace(placed, layers=tuple(replace(one, precision="float") for one in placed.layers))
+        floats = replace(placed, layers=tuple(replace(item, precision="float") for item in placed.layers))
         totals.append(PredictedTime(model, floats, shapes_of(model, data)).total)
     assert totals[1] > 1.8 * totals[0]

@@ -41,8 +41,8 @@ def patched(text: str, diff: str, where: str) -> str:
     for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE):
         lines = hunk.splitlines()
         before, after = (
-            "".join(f"{line[1:]}\n" for line in lines if line[:1] in kept)
-            for kept in ((" ", "-"), (" ", "+"))
+            "".join(f"{line[1:]}\n" for line in lines if line[:1] in remaining)
+            for remaining in ((" ", "-"), (" ", "+"))
         )
         assert {line[:1] for line in lines} <= {" ", "+", "-"}, f"{where}: {hunk}"
         assert text.count(before) == 1, f"{where} has {text.count(before)} places like\n{before}"

@@ -99,7 +99,7 @@ def test_the_kernel_gives_the_bits_of_the_others(tree: Path) -> None:
         assert built.returncode == 0, built.stderr
     program = str(tree / "driver")
     subprocess.run([compiler, *objects, "-o", program], check=True)
-    features = [name for name, has in cpu_features().items() if has]
+    features = [name for name, is_present in cpu_features().items() if is_present]
     done = subprocess.run([program, *features], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "transpose_avx2: 0 differ" in done.stdout or "avx2" not in features
@@ -108,9 +108,9 @@ def test_the_kernel_gives_the_bits_of_the_others(tree: Path) -> None:
 
 def _flags(cmake: str) -> dict[str, list[str]]:
     """What the build gives the files of an instruction set, by their name."""
-    found = {}
+    result = {}
     for isa in ("AVX2", "AVX512"):
         flags = re.search(rf"set\({isa}_FLAGS (-[^)]*)\)", cmake)
         assert flags
-        found[f"x86_{isa.lower()}"] = flags[1].split()
-    return found
+        result[f"x86_{isa.lower()}"] = flags[1].split()
+    return result

@@ -14,7 +14,7 @@ from rich.console import Console
 from intact.calib import Histogram
 from intact.errors import MissingExtraError
 from intact.report import Cell, Page, Panel, ReportTable, panel, to_rich, write_page
-from intact.report.page import render
+from intact.report.html_page import render
 from intact.spec import QuantSpec
 
 TABLE = ReportTable(

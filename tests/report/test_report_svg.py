@@ -11,7 +11,7 @@ import pytest
 from intact.report.svg import HEIGHT, WIDTH, bar, histogram
 
 
-def drawn(counts: list[int], left: list[float], **ranges: tuple[float, float]) -> ElementTree.Element:
+def draw(counts: list[int], left: list[float], **ranges: tuple[float, float]) -> ElementTree.Element:
     width = left[1] - left[0] if len(left) > 1 else 1.0
     return ElementTree.fromstring(
         histogram(
@@ -21,18 +21,18 @@ def drawn(counts: list[int], left: list[float], **ranges: tuple[float, float]) -
 
 
 def path(svg: ElementTree.Element, kind: str) -> str:
-    (found,) = (one.attrib["d"] for one in svg.iter("path") if one.attrib["class"].split()[0] == kind)
-    return found
+    (path,) = (item.attrib["d"] for item in svg.iter("path") if item.attrib["class"].split()[0] == kind)
+    return path
 
 
 def test_it_is_well_formed_and_says_what_it_shows() -> None:
-    svg = drawn([3, 5], [0.0, 1.0], kept=(0.0, 1.5))
+    svg = draw([3, 5], [0.0, 1.0], kept=(0.0, 1.5))
     assert (svg.tag, svg.attrib["aria-label"], svg.attrib["role"]) == ("svg", "a & <b>", "img")
     assert svg.attrib["viewBox"] == f"0 0 {WIDTH} {HEIGHT}"
 
 
 def test_bars_stand_on_the_axis_and_equal_neighbours_are_one_step() -> None:
-    outline = path(drawn([10, 10, 0, 100], [0.0, 1.0, 2.0, 3.0]), "bars")
+    outline = path(draw([10, 10, 0, 100], [0.0, 1.0, 2.0, 3.0]), "bars")
     heights = [int(y) for y in re.findall(r"V(\d+)", outline)]
     base = HEIGHT - 20
     ten, none, hundred, end = heights
@@ -41,30 +41,30 @@ def test_bars_stand_on_the_axis_and_equal_neighbours_are_one_step() -> None:
 
 
 def test_heights_are_logarithms() -> None:
-    outline = path(drawn([1, 10, 100, 1000], [0.0, 1.0, 2.0, 3.0]), "bars")
-    one, ten, hundred, thousand, _ = (int(y) for y in re.findall(r"V(\d+)", outline))
-    steps = [one - ten, ten - hundred, hundred - thousand]
+    outline = path(draw([1, 10, 100, 1000], [0.0, 1.0, 2.0, 3.0]), "bars")
+    ints, ten, hundred, thousand, _ = (int(y) for y in re.findall(r"V(\d+)", outline))
+    steps = [ints - ten, ten - hundred, hundred - thousand]
     assert max(steps) - min(steps) <= 1 and min(steps) > 20
 
 
 def test_a_range_is_a_line_at_each_end_but_for_zero() -> None:
-    svg = drawn([4, 4], [-1.0, 0.0], kept=(-0.5, 0.5))
+    svg = draw([4, 4], [-1.0, 0.0], kept=(-0.5, 0.5))
     left, right = (int(x) for x in re.findall(r"M(\d+)", path(svg, "line")))
     bars = [int(x) for x in re.findall(r"[MH](\d+)", path(svg, "bars"))]
     middle = (bars[0] + bars[-1]) / 2
     assert left < middle < right and abs((middle - left) - (right - middle)) <= 2
-    assert path(drawn([4, 4], [0.0, 1.0], kept=(0.0, 1.5)), "line").count("M") == 1
+    assert path(draw([4, 4], [0.0, 1.0], kept=(0.0, 1.5)), "line").count("M") == 1
 
 
 def test_empty_bins_at_the_ends_take_no_room() -> None:
-    bare, framed = drawn([4, 9], [3.0, 4.0]), drawn([0, 4, 9, 0, 0], [2.0, 3.0, 4.0, 5.0, 6.0])
+    bare, framed = draw([4, 9], [3.0, 4.0]), draw([0, 4, 9, 0, 0], [2.0, 3.0, 4.0, 5.0, 6.0])
     assert path(bare, "bars") == path(framed, "bars")
-    one_sided = drawn([0, 0, 4, 9], [-2.0, -1.0, 0.0, 1.0], kept=(-2.0, 2.0))
+    one_sided = draw([0, 0, 4, 9], [-2.0, -1.0, 0.0, 1.0], kept=(-2.0, 2.0))
     assert path(one_sided, "bars").startswith("M34 ") and path(one_sided, "line").count("M") == 1
 
 
 def test_a_range_beyond_all_values_is_still_in_the_drawing() -> None:
-    x = int(re.findall(r"M(\d+)", path(drawn([4], [0.0], kept=(-9.0, 9.0)), "line"))[-1])
+    x = int(re.findall(r"M(\d+)", path(draw([4], [0.0], kept=(-9.0, 9.0)), "line"))[-1])
     assert 400 < x <= WIDTH
 
 
@@ -72,7 +72,7 @@ def test_a_range_beyond_all_values_is_still_in_the_drawing() -> None:
     ("counts", "left"), [([], []), ([0], [0.0]), ([7], [0.0]), ([5, 2**62], [0.0, 1e-30])]
 )
 def test_whatever_was_counted_can_be_drawn(counts: list[int], left: list[float]) -> None:
-    numbers = [float(n) for n in re.findall(r"-?[\d.]+", path(drawn(counts, left), "bars"))]
+    numbers = [float(n) for n in re.findall(r"-?[\d.]+", path(draw(counts, left), "bars"))]
     assert all(0 <= n <= WIDTH for n in numbers)
 
 

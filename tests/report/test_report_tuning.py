@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from intact.report.page import render
+from intact.report.html_page import render
 from intact.report.svg import Point, scatter
-from intact.report.tuning import tuning_page
+from intact.report.tuning_page import tuning_page
 from intact.tuning import TunedLayer, TuneResult, TuneTrial
 
 TRIALS = (

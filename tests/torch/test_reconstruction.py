@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import intact
 import intact.torch
 from intact.errors import FileFormatError, QuantValueError
-from intact.pool import InProcess
+from intact.job_pool import InProcess
 from intact.torch.nn import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.reconstruction import learn

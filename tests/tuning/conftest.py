@@ -22,10 +22,10 @@ def net() -> onnx.ModelProto:
         if layer == 1:
             weight[0] /= 60
         weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        made = "y" if layer == LAYERS - 1 else f"h{layer}"
-        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [made], name=f"/fc{layer}"))
-        if made != "y":
-            nodes.append(helper.make_node("Relu", [made], [f"r{layer}"], name=f"/relu{layer}"))
+        result = "y" if layer == LAYERS - 1 else f"h{layer}"
+        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [result], name=f"/fc{layer}"))
+        if result != "y":
+            nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
         value = f"r{layer}"
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", WIDTH]) for name in "xy")
     graph = helper.make_graph(nodes, "net", [x], [y], weights)

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from intact.tuning.program import FormatProgram, cheapest, front
+from intact.tuning.integer_program import FormatProgram, cheapest, front
 
 
 def random_program(seed: int, layers: int = 5, formats: int = 3) -> FormatProgram:
@@ -27,20 +27,20 @@ def random_program(seed: int, layers: int = 5, formats: int = 3) -> FormatProgra
 
 def every(program: FormatProgram) -> list[tuple[int, ...]]:
     layers, formats = program.errors.shape
-    found = product(range(formats), repeat=layers)
-    return [one for one in found if all(np.isfinite(program.seconds[i, f]) for i, f in enumerate(one))]
+    result = product(range(formats), repeat=layers)
+    return [item for item in result if all(np.isfinite(program.seconds[i, f]) for i, f in enumerate(item))]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_cheapest_choice_is_the_cheapest_of_all(seed: int) -> None:
     program = random_program(seed)
     choices = every(program)
-    for most in np.quantile([program.error(one) for one in choices], [0, 0.1, 0.5, 0.9, 1]):
-        within = [program.time(one) for one in choices if program.error(one) <= most]
-        found = cheapest(program, most * (1 + 1e-9))
-        assert found is not None
-        assert program.error(found) <= most * (1 + 1e-6)
-        assert program.time(found) == pytest.approx(min(within), abs=1e-12)
+    for most in np.quantile([program.error(choice) for choice in choices], [0, 0.1, 0.5, 0.9, 1]):
+        within = [program.time(choice) for choice in choices if program.error(choice) <= most]
+        result = cheapest(program, most * (1 + 1e-9))
+        assert result is not None
+        assert program.error(result) <= most * (1 + 1e-6)
+        assert program.time(result) == pytest.approx(min(within), abs=1e-12)
 
 
 def test_nothing_fits_below_the_least_error() -> None:
@@ -53,8 +53,8 @@ def test_nothing_fits_below_the_least_error() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_no_choice_of_a_front_is_beaten(seed: int) -> None:
     program = random_program(seed)
-    found, choices = front(program), every(program)
-    figures = [(program.time(one), program.error(one)) for one in found]
+    result, choices = front(program), every(program)
+    figures = [(program.time(item), program.error(item)) for item in result]
     assert figures == sorted(figures)
     assert [error for _, error in figures] == sorted((error for _, error in figures), reverse=True)
     assert figures[0][0] == pytest.approx(min(map(program.time, choices)), abs=1e-12)

@@ -29,26 +29,26 @@ PLAIN = {
 }
 
 
-def tuned(net: onnx.ModelProto, data: np.ndarray, **options: object) -> TuneResult:
+def tune_net(net: onnx.ModelProto, data: np.ndarray, **options: object) -> TuneResult:
     return intact.tune(net, data, **(PLAIN | options))
 
 
 def test_a_loose_target_keeps_everything_in_int8(net, data) -> None:
-    found = tuned(net, data, max_drop=100.0)
-    assert found.met
-    assert not found.best.formats
-    assert found.best.seconds == pytest.approx(steady(found.proto))
-    assert found.best.seconds < found.float_seconds
+    result = tune_net(net, data, max_drop=100.0)
+    assert result.met
+    assert not result.best.formats
+    assert result.best.seconds == pytest.approx(steady(result.proto))
+    assert result.best.seconds < result.float_seconds
 
 
 def test_no_loss_at_all_is_the_float_model(net, data) -> None:
-    found = tuned(
+    result = tune_net(
         net, data, max_drop=0.0, formats=["float"], evaluate=lambda engine: -lost(engine, net, data)
     )
-    assert found.met
-    assert set(found.best.formats.values()) == {"float"}
-    assert len(found.best.formats) == LAYERS
-    assert not any(node.op_type == "QuantizeLinear" for node in found.proto.graph.node)
+    assert result.met
+    assert set(result.best.formats.values()) == {"float"}
+    assert len(result.best.formats) == LAYERS
+    assert not any(node.op_type == "QuantizeLinear" for node in result.proto.graph.node)
 
 
 def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
@@ -59,49 +59,51 @@ def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
 
 
 def test_the_layer_that_loses_most_is_the_first_in_float(net, data) -> None:
-    int8 = tuned(net, data, max_drop=1e9, evaluate=lambda engine: -lost(engine, net, data), formats=["float"])
+    int8 = tune_net(
+        net, data, max_drop=1e9, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+    )
     worst = max(int8.layers, key=lambda layer: layer.errors["uint8"])
     assert worst.name == "/fc1"  # it reads the outlier
     target = -0.5 * int8.best.score
-    found = tuned(
+    result = tune_net(
         net, data, max_drop=target, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
     )
-    assert found.met
-    assert found.best.formats == {"/fc1": "float"}
-    assert {layer.name: layer.chosen for layer in found.layers}["/fc1"] == "float"
+    assert result.met
+    assert result.best.formats == {"/fc1": "float"}
+    assert {layer.name: layer.chosen for layer in result.layers}["/fc1"] == "float"
 
 
 def test_overrides_make_the_answer_again(net, data) -> None:
-    found = tuned(
+    result = tune_net(
         net, data, max_drop=100.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
     )
     options = {name: value for name, value in PLAIN.items() if name != "clock"}
-    again = quantize(net, data, overrides=found.overrides, **options)
-    assert again.proto.SerializeToString(deterministic=True) == found.proto.SerializeToString(
+    again = quantize(net, data, overrides=result.overrides, **options)
+    assert again.proto.SerializeToString(deterministic=True) == result.proto.SerializeToString(
         deterministic=True
     )
 
 
 def test_costs_are_what_the_clock_says(net, data) -> None:
-    found = tuned(net, data, max_drop=100.0, formats=["float"])
-    base = steady(found.proto)
-    for layer in found.layers:
+    result = tune_net(net, data, max_drop=100.0, formats=["float"])
+    base = steady(result.proto)
+    for layer in result.layers:
         options = {name: value for name, value in PLAIN.items() if name != "clock"}
-        one = quantize(net, data, overrides={layer.name: {"format": "float"}}, float_budget=0, **options)
-        assert base + layer.seconds["float"] == pytest.approx(max(steady(one.proto), base), rel=1e-6)
+        item = quantize(net, data, overrides={layer.name: {"format": "float"}}, float_budget=0, **options)
+        assert base + layer.seconds["float"] == pytest.approx(max(steady(item.proto), base), rel=1e-6)
 
 
 def test_predictions_of_additive_costs_are_exact(net, data) -> None:
-    found = tuned(
+    result = tune_net(
         net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
     )
-    few = [one for one in found.trials if 0 < len(one.formats) < 3]
-    for one in few:
-        assert one.predicted_seconds == pytest.approx(one.seconds, rel=0.1)
+    few = [trial for trial in result.trials if 0 < len(trial.formats) < 3]
+    for item in few:
+        assert item.predicted_seconds == pytest.approx(item.seconds, rel=0.1)
 
 
 def test_twice_the_same(net, data) -> None:
-    first, second = (tuned(net, data, max_drop=0.01) for _ in range(2))
+    first, second = (tune_net(net, data, max_drop=0.01) for _ in range(2))
     assert first.to_json() == second.to_json()
     assert first.proto.SerializeToString(deterministic=True) == second.proto.SerializeToString(
         deterministic=True
@@ -110,13 +112,13 @@ def test_twice_the_same(net, data) -> None:
 
 def test_a_record_spares_every_measurement(net, data, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
-    first = tuned(net, data, max_drop=0.01, record=file)
+    first = tune_net(net, data, max_drop=0.01, record=file)
 
     def stopped(model: onnx.ModelProto) -> float:
         raise AssertionError("the record knows this")
 
     stopped.key = steady.key
-    again = tuned(net, data, max_drop=0.01, record=file, clock=stopped)
+    again = tune_net(net, data, max_drop=0.01, record=file, clock=stopped)
     assert again.to_json() == first.to_json()
 
 
@@ -131,11 +133,11 @@ def test_an_interrupted_run_goes_on(net, data, tmp_path: Path) -> None:
 
     stops.key = steady.key
     with pytest.raises(KeyboardInterrupt):
-        tuned(net, data, max_drop=0.01, record=file, clock=stops)
-    kept = json.loads(file.read_text())
-    assert sum(len(table) for table in kept["latencies"].values()) == 3
-    found = tuned(net, data, max_drop=0.01, record=file)
-    assert found.to_json() == tuned(net, data, max_drop=0.01).to_json()
+        tune_net(net, data, max_drop=0.01, record=file, clock=stops)
+    remaining = json.loads(file.read_text())
+    assert sum(len(table) for table in remaining["latencies"].values()) == 3
+    result = tune_net(net, data, max_drop=0.01, record=file)
+    assert result.to_json() == tune_net(net, data, max_drop=0.01).to_json()
 
 
 def test_a_metric_that_nobody_names_is_measured_again(net, data, tmp_path: Path) -> None:
@@ -145,17 +147,17 @@ def test_a_metric_that_nobody_names_is_measured_again(net, data, tmp_path: Path)
         calls.append(engine)
         return -lost(engine, net, data)
 
-    first = tuned(net, data, max_drop=10.0, record=file, evaluate=evaluate)
+    first = tune_net(net, data, max_drop=10.0, record=file, evaluate=evaluate)
     once = len(calls)
-    assert tuned(net, data, max_drop=10.0, record=file, evaluate=evaluate).to_json() == first.to_json()
+    assert tune_net(net, data, max_drop=10.0, record=file, evaluate=evaluate).to_json() == first.to_json()
     assert len(calls) == 2 * once
-    assert tuned(net, data, record=file).float_score == pytest.approx(100)
+    assert tune_net(net, data, record=file).float_score == pytest.approx(100)
 
 
 def test_other_data_are_another_study(net, data, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
-    tuned(net, data, record=file)
-    tuned(net, 2 * data, record=file)
+    tune_net(net, data, record=file)
+    tune_net(net, 2 * data, record=file)
     assert len(json.loads(file.read_text())["studies"]) == 2
 
 
@@ -167,7 +169,7 @@ def test_a_record_that_is_none_is_refused(net, data, tmp_path: Path, content: st
     file = tmp_path / "record.json"
     file.write_text(content)
     with pytest.raises(FileFormatError, match="record"):
-        tuned(net, data, record=file)
+        tune_net(net, data, record=file)
     assert file.read_text() == content
 
 
@@ -178,27 +180,31 @@ def test_a_record_that_is_none_is_refused(net, data, tmp_path: Path, content: st
 ])  # fmt: skip
 def test_what_is_wrong_is_said(net, data, wrong: dict[str, object]) -> None:
     with pytest.raises(QuantValueError):
-        tuned(net, data, **wrong)
+        tune_net(net, data, **wrong)
 
 
 def test_rounding_is_tried_first_because_it_costs_no_time(net, data) -> None:
     def evaluate(engine) -> float:
         return -lost(engine, net, data)
 
-    plain, free = (tuned(net, data, max_drop=1e9, evaluate=evaluate, rounding=how) for how in (False, "auto"))
+    plain, free = (
+        tune_net(net, data, max_drop=1e9, evaluate=evaluate, rounding=how) for how in (False, "auto")
+    )
     assert free.best.score > plain.best.score
     assert free.best.seconds == plain.best.seconds
     assert free.settings["rounding"].startswith("fitted")
     assert (
-        tuned(net, data, max_drop=1e9, evaluate=lambda engine: 1.0, rounding="auto").settings["rounding"]
+        tune_net(net, data, max_drop=1e9, evaluate=lambda engine: 1.0, rounding="auto").settings["rounding"]
         == "fitted in layers of few weights"
     )
 
 
 def test_a_target_out_of_reach_is_said(net, data) -> None:
-    found = tuned(net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["int8"])
-    assert not found.met
-    assert found.best.score == max(one.score for one in found.trials)
+    result = tune_net(
+        net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["int8"]
+    )
+    assert not result.met
+    assert result.best.score == max(trial.score for trial in result.trials)
 
 
 def test_the_float_model_is_judged_once(net, data) -> None:
@@ -208,19 +214,19 @@ def test_the_float_model_is_judged_once(net, data) -> None:
         judged.append(engine)
         return -lost(engine, net, data)
 
-    found = tuned(net, data, max_drop=1e9, evaluate=evaluate, rounding="auto")
-    assert len(found.trials) <= 2
-    assert len(judged) == 1 + 2 + len(found.trials) - 1
+    result = tune_net(net, data, max_drop=1e9, evaluate=evaluate, rounding="auto")
+    assert len(result.trials) <= 2
+    assert len(judged) == 1 + 2 + len(result.trials) - 1
 
 
 def test_no_data_are_said(net) -> None:
     with pytest.raises(IntactError, match="data"):
-        tuned(net, np.zeros((0, 32), np.float32), clock=None)
+        tune_net(net, np.zeros((0, 32), np.float32), clock=None)
 
 
 def test_statistics_are_no_data(net, data) -> None:
     with pytest.raises(QuantValueError, match="statistics"):
-        tuned(net, intact.calibrate(net, data, progress=False))
+        tune_net(net, intact.calibrate(net, data, progress=False))
 
 
 def test_modules_are_told_to_be_exported(data) -> None:
@@ -231,13 +237,13 @@ def test_modules_are_told_to_be_exported(data) -> None:
 
 def of_signed(model: onnx.ModelProto) -> float:
     """A clock that likes int8 activations: all layers get them, none is in float."""
-    zeros = [one for one in model.graph.initializer if one.name.endswith("zero_point")]
-    return 1.0 - 0.01 * sum(one.data_type == onnx.TensorProto.INT8 for one in zeros)
+    zeros = [item for item in model.graph.initializer if item.name.endswith("zero_point")]
+    return 1.0 - 0.01 * sum(zero.data_type == onnx.TensorProto.INT8 for zero in zeros)
 
 
 def test_nodes_that_are_fused_behind_a_product_are_not_named(net, data) -> None:
     """An override of such a node changes nothing, which is an error where no layer is in float."""
-    found = tuned(net, data, max_drop=100.0, formats=["int8"], clock=of_signed)
-    assert found.met and set(found.best.formats.values()) == {"int8"}
+    result = tune_net(net, data, max_drop=100.0, formats=["int8"], clock=of_signed)
+    assert result.met and set(result.best.formats.values()) == {"int8"}
     options = {name: value for name, value in PLAIN.items() if name != "clock"}
-    quantize(net, data, overrides=found.overrides, **options)
+    quantize(net, data, overrides=result.overrides, **options)

@@ -1,4 +1,4 @@
-"""Calibration: the statistics of a model's tensors by name, where they came from, and their files."""
+"""Holds the statistics of a model's tensors by name, with their provenance, and saves them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact._version import __version__
-from intact.calib import files
-from intact.calib.amax import Stats, range_of
+from intact.calib import calib_files
+from intact.calib.choose_amax import Stats, range_of
 from intact.calib.histogram import Histogram
 from intact.calib.range import Range
 from intact.errors import CalibrationError, IntactError
@@ -27,7 +27,7 @@ class ZeroRangeWarning(UserWarning):
 
 
 class Calibration(MutableMapping[str, Stats]):
-    """Statistics by tensor name, in the order in which they were added, with their provenance.
+    """Maps tensor names to statistics, in the order in which they were added, with their provenance.
 
     Args:
         stats: What to start with; not copied.
@@ -110,7 +110,7 @@ class Calibration(MutableMapping[str, Stats]):
     def ranges(
         self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
     ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """(rmin, rmax) of every tensor by `range_of`.
+        """Return (rmin, rmax) of every tensor by `range_of`.
 
         Args:
             spec: One for all, or by name; with a mapping the tensors that it lacks are left out.
@@ -125,13 +125,15 @@ class Calibration(MutableMapping[str, Stats]):
     def amax(
         self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
     ) -> dict[str, NDArray[np.float32]]:
-        """amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids only."""
+        """Return amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids
+        only.
+        """
         specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
-        for name, one in specs.items():
-            if not one.symmetric:
+        for name, spec_of_tensor in specs.items():
+            if not spec_of_tensor.symmetric:
                 where = f"tensor '{name}': spec"
                 raise CalibrationError(
-                    where, str(one), "a symmetric grid", "use ranges for an asymmetric one"
+                    where, str(spec_of_tensor), "a symmetric grid", "use ranges for an asymmetric one"
                 )
         return {name: high for name, (_, high) in self._ranges(specs, method, options).items()}
 
@@ -140,11 +142,11 @@ class Calibration(MutableMapping[str, Stats]):
     ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
         result = {}
         for name, stats in self.items():
-            one = spec if isinstance(spec, QuantSpec) else spec.get(name)
-            if one is None:
+            spec_of_tensor = spec if isinstance(spec, QuantSpec) else spec.get(name)
+            if spec_of_tensor is None:
                 continue
             try:
-                low, high = range_of(stats, one, method, **options)
+                low, high = range_of(stats, spec_of_tensor, method, **options)
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
             idle = int((np.maximum(-low, high) <= ZERO_RANGE).sum())
@@ -157,7 +159,7 @@ class Calibration(MutableMapping[str, Stats]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.calib` file; an older one of that name is replaced only by a whole one."""
-        files.write(path, self._stats, self.provenance)
+        calib_files.write(path, self._stats, self.provenance)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -167,7 +169,7 @@ class Calibration(MutableMapping[str, Stats]):
             FileFormatError: The file is damaged, of another kind or version.
             FileAccessError: The file cannot be read.
         """
-        return cls(*files.read(path))
+        return cls(*calib_files.read(path))
 
     def __getitem__(self, name: str) -> Stats:
         return self._stats[name]

@@ -1,4 +1,4 @@
-"""The entropy method: the threshold whose quantized distribution tells most about the real one."""
+"""The entropy method: finds the threshold whose quantized distribution is closest to the real one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SURE = 1e-9  # nats above the best: what lies there is neither the best nor its
 def entropy_edge(
     counts: NDArray[np.int64], levels: int, variant: str, start_bin: int, stride: int
 ) -> int | None:
-    """Index i of the edge at which clipping loses least: the arg-min of KL(P || Q). NORMATIVE.
+    """Return the index of the edge at which clipping loses least: the arg-min of KL(P || Q). NORMATIVE.
 
     P is the first i bins, the counts beyond them added to the last; Q spreads the counts of each of
     `levels` equal parts of the first i bins over those of its bins that are not empty. Bin j belongs to
@@ -40,13 +40,13 @@ def entropy_edge(
         bins[0] = bins[1]
     if levels >= len(bins) or start_bin > len(bins) or not bins.any():
         return None
-    found = _divergences(bins, levels, start_bin, stride)
-    best = np.flatnonzero(found <= found.min() + _TIE)[0 if variant == "gtc2017" else -1]
+    divergences = _divergences(bins, levels, start_bin, stride)
+    best = np.flatnonzero(divergences <= divergences.min() + _TIE)[0 if variant == "gtc2017" else -1]
     return start_bin + stride * int(best)
 
 
 def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int) -> NDArray[np.float64]:
-    """KL(P || Q) of the candidates; inf for those of which a bound says that they are not the best.
+    """Return KL(P || Q) of the candidates; inf for those that a bound rules out.
 
     With p the share of a bin, m and n the mass and the number of non-empty bins of a part, s the mass of
     all parts and o what lies beyond them (s + o = 1), Q is m / n / s in the non-empty bins of a part, and
@@ -56,12 +56,12 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     mass = _prefix(bins)  # whole numbers, so that differences are exact and an empty part has mass 0
     filled = _prefix((bins > 0).astype(np.float64))
     candidates = np.arange(start, len(bins) + 1, stride, dtype=np.int64)
-    bounds, found = _bounds(bins, mass, filled, levels, candidates), np.empty(len(candidates))
+    bounds, divergences = _bounds(bins, mass, filled, levels, candidates), np.empty(len(candidates))
     order = np.argsort(bounds, kind="stable")
-    found[order] = kernels.entropy_divergences(
+    divergences[order] = kernels.entropy_divergences(
         bins, mass, filled, levels, candidates[order], bounds[order], _SURE
     )
-    return found
+    return divergences
 
 
 def _bounds(
@@ -71,7 +71,7 @@ def _bounds(
     levels: int,
     candidates: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """What KL(P || Q) of each candidate is at least: it never grows where bins are thrown together.
+    """Return a lower bound of KL(P || Q) for each candidate: merging bins never increases it.
 
     All parts but the last, the last without its last bin, and this bin are left: P is (a, b, c + o) there
     and Q (a, (b + c) (1 - 1/n), (b + c) / n) / s, of masses a, b, c and what lies beyond, o.

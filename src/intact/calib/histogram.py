@@ -1,4 +1,4 @@
-"""Histogram: counts of magnitudes in bins whose edges nest, so that any two of them merge exactly."""
+"""Histograms of magnitudes whose bin edges nest, so that any two of them merge exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact import kernels
-from intact.calib.bounds import (
+from intact.calib.exact_bounds import (
     Bounds,
     NonFinite,
     as_real,
@@ -29,7 +29,7 @@ needs them there (a range at or below 2**-24 has scale 1), and 2**100 stays a fl
 
 
 class Histogram:
-    """Counts of |x|, negative and other values apart, in 4096 bins whose width is a power of two.
+    """Counts |x| in 4096 bins whose width is a power of two, negative and other values apart.
 
     The width is the power of two that puts the largest magnitude seen so far into the upper half of the
     bins. When a larger value comes, neighbouring bins are added in pairs and the width doubles, as often
@@ -74,16 +74,16 @@ class Histogram:
             axis: Any = resolve_axes(self.axis, array.ndim)
             channels = array.shape[axis]
             self._require_channels(channels, f"shape {array.shape}")
-            self.merge(self._counted(array, axis, channels, threads))
+            self.merge(self._histogram_of(array, axis, channels, threads))
 
     def _count_in_place(self, x: NDArray, threads: int) -> None:
-        """`collect` of a whole tensor: as merging a histogram of `x` alone, without making one."""
+        """Count a whole tensor without a second histogram; the result equals a merge."""
         halves = self._negative[0], self._positive[0]
         exponent = int(self._exponent[0])
         self._bounds.require_room(x.size)
-        found = kernels.collect_pow2(x, exponent, *halves, threads=threads)
-        refused = found.nonfinite > 0 and self._policy == "raise"
-        needed = _exponent(max(-found.min, found.max, 0.0))
+        collected = kernels.collect_pow2(x, exponent, *halves, threads=threads)
+        refused = collected.nonfinite > 0 and self._policy == "raise"
+        needed = _exponent(max(-collected.min, collected.max, 0.0))
         if refused or needed > exponent:  # rare: the same counts are taken back
             counted = np.zeros((2, BINS), np.int64)
             kernels.count_pow2(x, exponent, *counted, threads=threads)
@@ -94,10 +94,10 @@ class Histogram:
         if needed > exponent:
             self._widen(np.array([needed]))
             kernels.count_pow2(x, needed, self._negative[0], self._positive[0], threads=threads)
-        self._bounds.add(found.min, found.max, x.size, found.nonfinite)
+        self._bounds.add(collected.min, collected.max, x.size, collected.nonfinite)
 
-    def _counted(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
-        """A histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
+    def _histogram_of(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
+        """Return a histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
         batch = Histogram(axis)
         batch._allocate(channels)
         if self.channels:
@@ -106,14 +106,14 @@ class Histogram:
         for channel, values in enumerate(np.moveaxis(x, axis, 0)):
             bins = batch._negative[channel], batch._positive[channel]
             exponent = int(batch._exponent[channel])
-            found = kernels.collect_pow2(values, exponent, *bins, threads=threads)
-            needed = _exponent(max(-found.min, found.max, 0.0))
+            collected = kernels.collect_pow2(values, exponent, *bins, threads=threads)
+            needed = _exponent(max(-collected.min, collected.max, 0.0))
             if needed > exponent:
                 for row in bins:
                     row[:] = 0
                 kernels.count_pow2(values, needed, *bins, threads=threads)
                 batch._exponent[channel] = needed
-            bounds.set(channel, found.min, found.max, values.size, found.nonfinite)
+            bounds.set(channel, collected.min, collected.max, values.size, collected.nonfinite)
         if self._policy == "raise" and bounds.nonfinite.any():
             refuse_nonfinite(x)
         return batch
@@ -141,12 +141,12 @@ class Histogram:
         self._bounds.merge(other._bounds)
         self._widen(np.maximum(self._exponent, other._exponent))
         shift = self._exponent - other._exponent
-        self._negative += _coarsened(other._negative, shift) if shift.any() else other._negative
-        self._positive += _coarsened(other._positive, shift) if shift.any() else other._positive
+        self._negative += _coarsen(other._negative, shift) if shift.any() else other._negative
+        self._positive += _coarsen(other._positive, shift) if shift.any() else other._positive
         return self
 
     def per_tensor(self) -> Histogram:
-        """One histogram of all channels together: what collecting with axis=None would have given."""
+        """Return the histogram of all channels together, as collecting with axis=None would give it."""
         whole = Histogram(nonfinite=self._policy)
         for channel in range(self.channels):
             whole.merge(self._channel(channel))
@@ -170,8 +170,8 @@ class Histogram:
     def _widen(self, exponent: NDArray[np.int64]) -> None:
         shift = exponent - self._exponent
         if shift.any():
-            self._negative = _coarsened(self._negative, shift)
-            self._positive = _coarsened(self._positive, shift)
+            self._negative = _coarsen(self._negative, shift)
+            self._positive = _coarsen(self._positive, shift)
             self._exponent = exponent
 
     @property
@@ -229,7 +229,7 @@ class Histogram:
         return np.array(rows[0] if self.axis is None else rows)
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """The whole content as arrays with a leading channel axis: for files and other processes."""
+        """Return the whole content as arrays with a leading channel axis: for files and other processes."""
         return {
             "negative": self._negative,
             "positive": self._positive,
@@ -239,7 +239,7 @@ class Histogram:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: int | None = None) -> Self:
-        """The histogram that `to_arrays` took apart.
+        """Return the histogram that `to_arrays` took apart.
 
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one
@@ -289,19 +289,19 @@ class Histogram:
 
 
 def _exponent(amax: float) -> int:
-    """`_exponent_of` of one number."""
+    """Return `_exponent_of` for one number."""
     return max(math.frexp(amax)[1] - (BINS.bit_length() - 1), MIN_EXPONENT) if amax > 0 else MIN_EXPONENT
 
 
 def _exponent_of(amax: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The bin width, as a power of two, that puts `amax` into the upper half of the bins."""
+    """Return the bin width, as a power of two, that puts `amax` into the upper half of the bins."""
     _, exponent = np.frexp(amax)  # amax < 2**exponent <= 2 * amax
     fitting = np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)
     return np.where(amax > 0, fitting, MIN_EXPONENT)
 
 
-def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts in bins 2**shift times as wide, one shift per row; a copy."""
+def _coarsen(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the counts in bins 2**shift times as wide, one shift per row; a copy."""
     result = np.zeros_like(rows)
     for step in set(shift.tolist()):  # `np.unique` imports NumPy's masked arrays
         merged = min(BINS, 1 << min(step, 63))

@@ -1,4 +1,4 @@
-"""What a range costs: the squared error that quantization with it makes on the collected values."""
+"""Computes the squared error that quantization with a range makes on collected values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intact import kernels
-from intact.calib.amax import checked, fitted
+from intact.calib.choose_amax import check_method, match_granularity
 from intact.calib.histogram import Histogram
 from intact.numerics import affine_from_range, scale_from_amax
 from intact.spec import QuantSpec
 
 
 def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-    """Mean squared error that quantization with this range makes on the collected values.
+    """Return the mean squared error that quantization with this range makes on the collected values.
 
     Every bin counts with its middle (the first one with 0), quantized by `kernels.fake_quantize`.
 
@@ -26,28 +26,28 @@ def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Ar
     Raises:
         CalibrationError: Nothing was collected, or the statistic does not fit.
     """
-    return QuantizationError(stats, spec).expected(amax)
+    return QuantizationError(stats, spec).mean_square(amax)
 
 
 def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-    """Signal to quantization noise ratio in dB: 10 log10(E x^2 / E err^2); inf where nothing is lost."""
-    found = QuantizationError(stats, spec)
-    error, signal = found.expected(amax), found.signal
+    """Return the signal to quantization noise ratio in dB, 10 log10(E x^2 / E err^2); inf without error."""
+    quantization_error = QuantizationError(stats, spec)
+    error, signal = quantization_error.mean_square(amax), quantization_error.signal
     if error == 0:
         return float("inf")
     return 10 * float(np.log10(signal / error)) if signal > 0 else float("-inf")
 
 
 class QuantizationError:
-    """What several ranges cost on the same values.
+    """Computes the errors of several ranges on the same values.
 
     Args:
         stats, spec: As for `expected_error`, which has the errors, too.
     """
 
     def __init__(self, stats: Histogram, spec: QuantSpec) -> None:
-        checked(stats, spec, "mse", {})
-        rows = fitted(stats, spec)
+        check_method(stats, spec, "mse", {})
+        rows = match_granularity(stats, spec)
         assert isinstance(rows, Histogram)
         positive, negative = rows.positive, rows.negative
         middles = np.arange(positive.shape[-1]) + 0.5
@@ -63,11 +63,11 @@ class QuantizationError:
 
     @property
     def signal(self) -> float:
-        """Mean of the squared values."""
+        """The mean of the squared values."""
         return sum(float((counts * self._x**2).sum()) for counts, _ in self._halves) / self._total
 
-    def expected(self, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-        """Mean of the squared error."""
+    def mean_square(self, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
+        """Return the mean squared error of a range; `amax` as for `expected_error`."""
         scale, zero_point = self._grid(amax)
         error = 0.0
         for counts, real in self._halves:

@@ -1,4 +1,4 @@
-"""Range: exact ends of a tensor without a histogram."""
+"""Exact ends of a tensor, without a histogram."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intact.calib.bounds import (
+from intact.calib.exact_bounds import (
     Axis,
     Bounds,
     NonFinite,
@@ -22,7 +22,7 @@ from intact.errors import CalibrationError
 
 
 class Range:
-    """Exact smallest and largest value: all that the method "max" needs, for any granularity.
+    """Holds the exact smallest and largest value, which suffice for the method "max" at any granularity.
 
     Merges as a Histogram does, with the same independence from batches, order and split.
 
@@ -74,12 +74,12 @@ class Range:
         return self
 
     def per_tensor(self) -> Range:
-        """One range of all granules together."""
-        whole, known = Range(nonfinite=self._policy), self._known
-        if known.count.any():
-            low, high = np.asarray(known.low.min()), np.asarray(known.high.max())
+        """Return one range of all granules together."""
+        whole, bounds = Range(nonfinite=self._policy), self._own_bounds
+        if bounds.count.any():
+            low, high = np.asarray(bounds.low.min()), np.asarray(bounds.high.max())
             whole._bounds = Bounds(
-                low, high, np.asarray(known.count.sum()), np.asarray(known.nonfinite.sum())
+                low, high, np.asarray(bounds.count.sum()), np.asarray(bounds.nonfinite.sum())
             )
         return whole
 
@@ -97,52 +97,52 @@ class Range:
         self._bounds.merge(bounds)
 
     @property
-    def _known(self) -> Bounds:
+    def _own_bounds(self) -> Bounds:
         return Bounds.empty((0,)) if self._bounds is None else self._bounds
 
     @property
     def min(self) -> NDArray[np.float32]:
         """Smallest finite value; inf before the first."""
-        return self._known.low
+        return self._own_bounds.low
 
     @property
     def max(self) -> NDArray[np.float32]:
         """Largest finite value; -inf before the first."""
-        return self._known.high
+        return self._own_bounds.high
 
     @property
     def amax(self) -> NDArray[np.float32]:
         """Largest finite magnitude; 0 before the first value."""
-        return self._known.amax
+        return self._own_bounds.amax
 
     @property
     def count(self) -> NDArray[np.int64]:
         """Number of finite values."""
-        return self._known.count
+        return self._own_bounds.count
 
     @property
     def nonfinite(self) -> NDArray[np.int64]:
         """Number of NaN and infinities that were left out."""
-        return self._known.nonfinite
+        return self._own_bounds.nonfinite
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """The whole content as arrays: for files and other processes."""
-        return self._known.to_arrays()
+        """Return the whole content as arrays: for files and other processes."""
+        return self._own_bounds.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: Axis = None) -> Self:
-        """The range that `to_arrays` took apart.
+        """Return the range that `to_arrays` took apart.
 
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one.
         """
-        made = cls(axis)
+        restored = cls(axis)
         require("min" in arrays, "min", "nothing", "an array")
         shape = arrays["min"].shape
-        kept = 0 if axis is None else 1 if isinstance(axis, int) else len(axis)
-        require(len(shape) == kept, "min", f"shape {shape}", f"{kept} dimensions, for axis {axis}")
-        made._bounds = Bounds.from_arrays(arrays, shape)
-        return made
+        rank = 0 if axis is None else 1 if isinstance(axis, int) else len(axis)
+        require(len(shape) == rank, "min", f"shape {shape}", f"{rank} dimensions, for axis {axis}")
+        restored._bounds = Bounds.from_arrays(arrays, shape)
+        return restored
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Range):

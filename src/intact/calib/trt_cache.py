@@ -1,4 +1,4 @@
-"""TensorRT's calibration cache: the text file that its calibrators wrote, both ways.
+"""Reads and writes TensorRT's calibration cache, the text file of its calibrators.
 
     TRT-8601-EntropyCalibration2
     images: 3c010a14
@@ -42,7 +42,7 @@ _LINE_FIX = "restore the cache from its source, or correct this line"
 
 @dataclass(frozen=True)
 class TrtCache:
-    """The content of a TensorRT calibration cache. A `CalibrationError` refuses what no file could hold.
+    """Holds the content of a TensorRT calibration cache; values that no file could hold are refused.
 
     Attributes:
         scales: Scale of each tensor by its name, in the order of the file; finite, >= 0. 0 means that the
@@ -51,7 +51,7 @@ class TrtCache:
         version: TensorRT's version as the file spells it: "8601", "100300".
 
     Example:
-        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\\nimages: 3c010204\\n")
+        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\nimages: 3c010204\n")
         >>> float(cache.scales["images"]) == float(np.float32(1 / 127))
         True
         >>> print(cache.to_text(), end="")
@@ -74,7 +74,7 @@ class TrtCache:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The cache that `text` holds.
+        """Return the cache that `text` holds.
 
         Raises:
             FileFormatError: A line is not as described above, or a name stands twice; names the line.
@@ -101,7 +101,7 @@ class TrtCache:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The cache in the file at `path`.
+        """Return the cache in the file at `path`.
 
         Raises:
             FileFormatError: As for `parse`, or the file is no text; names the file.
@@ -114,7 +114,7 @@ class TrtCache:
             raise error.at(f"file '{os.fspath(path)}'") from error
 
     def to_text(self) -> str:
-        """The file that TensorRT would read."""
+        """Return the file that TensorRT would read."""
         lines = (f"{name}: {_bits(scale):08x}\n" for name, scale in self.scales.items())
         return f"{self._header}\n{''.join(lines)}"
 
@@ -124,7 +124,7 @@ class TrtCache:
             new.write(self.to_text().encode())
 
     def to_calibration(self) -> Calibration:
-        """Every tensor as the `Range` [-127 scale, 127 scale], in float32.
+        """Return every tensor as the `Range` [-127 scale, 127 scale], in float32.
 
         The scale of such a range is the cache's, or its neighbour in float32: dividing by 127 does not
         reach every number.

@@ -1,4 +1,4 @@
-"""The table of verbs and what is common to them: help, version."""
+"""Builds the command line from the table of verbs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
 
 
 def build() -> typer.Typer:
-    """The whole command line, to be called with the list of arguments."""
+    """Build the whole command line, to be called with the list of arguments."""
     app = _table(VERBS)
     app.callback()(_common)
     for name, (says, verbs) in GROUPS.items():
@@ -71,8 +71,8 @@ def _table(verbs: dict[str, Callable[..., None]]) -> typer.Typer:
     return table
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"intact {intact.__version__}")
         raise typer.Exit
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.dlpack import without_bfloat16
+from intact.bfloat16_tensors import without_bfloat16
 from intact.errors import QuantValueError
 from intact.string_arrays import as_strings
 

@@ -144,7 +144,7 @@ class Fuser:
         return reader
 
     def _wide(self, reader: Reader) -> str:
-        """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md), or
+        """The format of a pair on an edge that is one of floats (docs/decisions/0029-int16-pairs.md), or
         whose codes are floats that the engine has no kernels for."""
         mark = self._view.marks.get(reader)
         if mark is None:

@@ -1,4 +1,4 @@
-"""A Q/DQ model whose scales are those of a TensorRT calibration cache, bit for bit."""
+"""Builds a Q/DQ model with the scales of a TensorRT calibration cache, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
 from intact.ptq.quantize import quantize
 from intact.ptq.result import QuantizedModel
-from intact.ptq.stages.prepare import nothing_to_quantize
+from intact.ptq.stages.prepare_model import nothing_to_quantize
 
 
 @dataclass(frozen=True)
 class FromCache:
-    """What became of a cache.
+    """Holds the model that a cache gave, and the names that did not match.
 
     Attributes:
         result: The quantized model.
@@ -48,7 +48,7 @@ def quantize_from_cache(
     exclude: Sequence[str] = (),
     opset: int | None = None,
 ) -> FromCache:
-    """Pairs where `profile` wants them, each with the cache's own scale; weights quantized per channel.
+    """Insert pairs where `profile` wants them, with the scales of the cache; quantize weights per channel.
 
     What reads a tensor that the cache lacks stays in float, as in TensorRT.
 
@@ -81,7 +81,7 @@ def quantize_from_cache(
 
 
 class _Plan:
-    """Which names of a cache and of a model find each other, and what stays in float for lack of a scale."""
+    """Matches the names of a cache with those of a model, and lists what must stay in float."""
 
     def __init__(
         self, source: graph.Source, profile: str | Profile, include: Sequence[str], exclude: Sequence[str],
@@ -109,7 +109,7 @@ class _Plan:
 
 
 def _pin(result: QuantizedModel, scales: Mapping[str, np.float32]) -> int:
-    """Give every pair the cache's own scale; how many there are.
+    """Give every pair the scale of the cache, and return the number of pairs.
 
     Dividing a range by 127 does not reach every float32, so that some scales are one step off. Tensors that
     share a scale get the widest of theirs, and those of scale 0 keep 1.
@@ -118,15 +118,17 @@ def _pin(result: QuantizedModel, scales: Mapping[str, np.float32]) -> int:
     widest: dict[int, np.float32] = {}
     for site in sites:
         widest[site.group] = max(widest.get(site.group, np.float32(0)), scales[site.value])
-    wanted = {site.value: widest[site.group] for site in sites}
-    for name, found in tensor_scales(result.model).items():
-        node = found[0].value.producer()
-        if wanted.get(name) and node is not None and node.inputs[1] is not None:
-            graph.set_initializer(result.model, node.inputs[1].name or "", np.asarray(wanted[name]))
-    return len(wanted)
+    pair_scales = {site.value: widest[site.group] for site in sites}
+    for name, pairs in tensor_scales(result.model).items():
+        node = pairs[0].value.producer()
+        if pair_scales.get(name) and node is not None and node.inputs[1] is not None:
+            graph.set_initializer(result.model, node.inputs[1].name or "", np.asarray(pair_scales[name]))
+    return len(pair_scales)
 
 
 def tensor_names(model: graph.Model) -> dict[str, None]:
-    """Every tensor that TensorRT would ask a scale for, in the graph's order."""
-    made = [value.name for node in model.graph for value in node.outputs]
-    return dict.fromkeys(name for name in (*(value.name for value in model.graph.inputs), *made) if name)
+    """Return every tensor that TensorRT would ask a scale for, in the graph's order."""
+    output_names = [value.name for node in model.graph for value in node.outputs]
+    return dict.fromkeys(
+        name for name in (*(value.name for value in model.graph.inputs), *output_names) if name
+    )

@@ -1,4 +1,4 @@
-"""`quantize`: a float ONNX model and data in, a model with Q/DQ pairs out; `calibrate`: its first half."""
+"""`quantize` turns a float ONNX model and data into a Q/DQ model; `calibrate` is its first half."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
-from intact.calib.choice import Ranged
-from intact.collector import looking_at_new_objects
+from intact.calib.range_candidates import ChosenRange
 from intact.errors import QuantValueError
+from intact.gc_freeze import gc_frozen
+from intact.job_pool import JobPool
 from intact.numerics import SHORT_BITS, ZERO_RANGE
-from intact.pool import JobPool
 from intact.progress import waiting
-from intact.ptq.branches import Handed, kept
-from intact.ptq.measure.evaluator import relative, sqnr, worst
-from intact.ptq.measure.measured_outputs import measured_outputs
-from intact.ptq.measure.state import State
-from intact.ptq.mixed.budget import quantized
+from intact.ptq.branch_data import BranchRouting, keep_if_read_once
+from intact.ptq.measure.measured_outputs import outputs_to_measure
+from intact.ptq.measure.output_errors import lowest_sqnr, relative_error, sqnr
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.float_budget import quantize_within_budget
 from intact.ptq.result import QuantizedModel
 from intact.ptq.scope.settings import Bits16, Overrides, Settings, Switch
-from intact.ptq.stages.choose import label
-from intact.ptq.stages.collect import calibrated
-from intact.ptq.stages.prepare import nothing_to_quantize, prepared
-from intact.ptq.stages.sixteen import asked_of
+from intact.ptq.stages.choose_ranges import label
+from intact.ptq.stages.collect_statistics import with_statistics
+from intact.ptq.stages.int16_activations import patterns_about
+from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state
 
 
 def quantize(
@@ -68,9 +68,9 @@ def quantize(
         data: Calibration data, see `intact.ptq.open_data`; or what `calibrate` collected, or its file: then
             ranges are chosen without data.
         method: One of `intact.calib.METHODS` ("max", "percentile", ...), or "auto": for each tensor the least
-            expected error, and then the best of that and each method by the outputs of a few held runs.
-        profile: The engine to place for: a name of `intact.placement.PROFILES`.
-        activations: A format; "float" leaves them. An unsigned grid gets a zero point for tensors with
+            expected error, and then the best of that and each method by the outputs of a few hold-out
+        samples. profile: The engine to place for: a name of `intact.placement.PROFILES`. activations: A
+        format; "float" leaves them. An unsigned grid gets a zero point for tensors with
             negative values. None: the profile's, uint8 for "intact" and int8 for others.
         weights: A format; "float" leaves them.
         symmetric: False: activations have a zero point and a range with two ends.
@@ -86,7 +86,7 @@ def quantize(
         num_batches: Use at most this many batches.
         batch_size: Samples per batch, where the data have none of their own.
         bias_correction: Take the mean error of each layer's output out of its bias. "auto": where that lowers
-            the error of the outputs on the held runs.
+            the error of the outputs on the hold-out samples.
         equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
             matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
         rounding: Round the weights of each layer with regard to each other, so that their errors cancel on
@@ -99,9 +99,10 @@ def quantize(
             one step of their sum, off the boundaries between codes. None: neither of both
             (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
         bits16: Which activations get 16 bits; the file then needs opset 21. "never"; "auto": as few as bring
-            every output to 40 dB on the held runs, in front of weights that keep their 8, which the engine
-            multiplies in integers; where it is the weights that lose, or nothing multiplies, float
-            (docs/decisions/0043-two-bytes.md); or patterns over names of tensors and nodes and operator
+            every output to 40 dB on the hold-out samples, in front of weights that keep their 8, which the
+            engine multiplies in integers; where it is the weights that lose, or nothing multiplies, float
+            (docs/decisions/0043-int16-activations-int8-weights.md); or patterns over names of tensors and
+            nodes and operator
             types, with which the weights that multiply them have 16 bits too: such layers compute in float.
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
             stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that
@@ -132,27 +133,29 @@ def quantize(
         progress, pool, options,
         ranges if ranges is None or isinstance(ranges, Calibration) else Calibration.load(ranges),
     )  # fmt: skip
-    with looking_at_new_objects():
-        result = _quantized(source, data, settings)
+    with gc_frozen():
+        result = _quantize_with_branches(source, data, settings)
     if result is None:
         raise nothing_to_quantize(graph.load(source))
     placement.record_agreement(result.model, result.placement)
     return result
 
 
-def _quantized(
+def _quantize_with_branches(
     source: graph.Source, data: Any, settings: Settings, *, checked: bool = False
 ) -> QuantizedModel | None:
-    """The model with its pairs, and those in the branches of its Ifs; None where there are none.
+    """Return the model with its pairs, and those in the branches of its Ifs; None where there are none.
 
     `checked`: see `intact.graph.load`.
     """
     with waiting("read the model", settings.progress):
-        state = prepared(source, data, settings, checked=checked)
-    state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
-    done = quantized(state, own=True) if state.targets else state
+        state = prepare_state(source, data, settings, checked=checked)
+    state = (
+        replace(state, data=keep_if_read_once(state.model, data, settings)) if _has_branches(state) else state
+    )
+    done = quantize_within_budget(state, own=True) if state.targets else state
     with waiting("measure the result", settings.progress):
-        result = _result(done)
+        result = _build_result(done)
     if _has_branches(state):
         _quantize_branches(result, state)
     return result if state.targets or result.branches else None
@@ -161,15 +164,15 @@ def _quantized(
 def _quantize_branches(result: QuantizedModel, state: State) -> None:
     """Quantize what the data reach of the branches, each as a model on what reaches it, in place."""
     branches = list(graph.branches_of(result.model))
-    handed = Handed(result.model, branches, state.data, state.settings)
+    routing = BranchRouting(result.model, branches, state.data, state.settings)
     for branch in branches:
-        if not any(handed.taken[branch.name]):
+        if not any(routing.routes[branch.name]):
             result.warnings.append(f"{branch.name} stays in float: no batch of the data takes it")
             continue
-        asked = asked_of(branch.model, state.settings.bits16)
+        bits16 = patterns_about(branch.model, state.settings.bits16)
         try:
-            part = _quantized(
-                branch.model, handed.to(branch), replace(state.settings, bits16=asked), checked=True
+            part = _quantize_with_branches(
+                branch.model, routing.data_for(branch), replace(state.settings, bits16=bits16), checked=True
             )
         except QuantValueError as error:  # patterns that fit nothing there
             result.warnings.append(f"{branch.name} stays in float: {error}")
@@ -201,34 +204,39 @@ def calibrate(
         profile=profile, include=include, exclude=exclude, num_batches=num_batches, batch_size=batch_size,
         progress=progress, pool=pool,
     )  # fmt: skip
-    state = prepared(source, None, settings)
+    state = prepare_state(source, None, settings)
     if not state.targets:
         raise nothing_to_quantize(state.model)
-    found = calibrated(replace(state, data=data))
-    assert found is not None and found.calibration is not None, "nothing was collected before"
-    return found.calibration
+    state_with_statistics = with_statistics(replace(state, data=data))
+    assert state_with_statistics is not None and state_with_statistics.calibration is not None, (
+        "nothing was collected before"
+    )
+    return state_with_statistics.calibration
 
 
 def _has_branches(state: State) -> bool:
-    """Whether there is an If whose branches can be calibrated: on data, not on stored statistics."""
+    """Return whether there is an If whose branches can be calibrated: on data, not on stored statistics."""
     return state.calibration is None and any(graph.is_op(node, "If") for node in state.model.graph)
 
 
-def _result(state: State) -> QuantizedModel:
-    taken = {target.site.value: state.ranges[target.key] for target in state.activations}
+def _build_result(state: State) -> QuantizedModel:
+    chosen_ranges = {target.site.value: state.ranges[target.key] for target in state.activations}
     answers = state.errors[label(state)].answers if state.errors else {}
-    expected = {name: state.margins.share_kept(name, one) for name, one in answers.items()}
+    expected = {name: state.margins.predict_agreement(name, agreement) for name, agreement in answers.items()}
     return QuantizedModel(
         state.model,
         placement.with_layers_of(state.placement, {t.format for t in state.targets}, state.model),
         Calibration() if state.calibration is None else state.calibration,
-        methods={name: one.method for name, one in taken.items()},
-        ranges={name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()},
-        errors={name: relative(errors) for name, errors in state.errors.items()},
+        methods={name: range_of_tensor.method for name, range_of_tensor in chosen_ranges.items()},
+        ranges={
+            name: (float(range_of_tensor.ends[0]), float(range_of_tensor.ends[1]))
+            for name, range_of_tensor in chosen_ranges.items()
+        },
+        errors={name: relative_error(errors) for name, errors in state.errors.items()},
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
-        least_sqnr=worst(state.errors[label(state)]) if state.errors else float("inf"),
-        top1={name: (one.same, one.rows) for name, one in answers.items()},
+        least_sqnr=lowest_sqnr(state.errors[label(state)]) if state.errors else float("inf"),
+        top1={name: (agreement.same, agreement.rows) for name, agreement in answers.items()},
         top1_expected={name: share for name, share in expected.items() if share is not None},
         corrected=state.corrected,
         equalized=state.equalized,
@@ -240,28 +248,28 @@ def _result(state: State) -> QuantizedModel:
             for t in state.activations
             if t.key in state.bits16 or t.format in ("int16", "uint16")
         },
-        warnings=[*_zero_ranges(taken), *_whole_ranges(state), *state.warnings],
-        notes=[*state.notes, *(measured_outputs(state.model).notes if state.errors else ())],
+        warnings=[*_zero_ranges(chosen_ranges), *_whole_ranges(state), *state.warnings],
+        notes=[*state.notes, *(outputs_to_measure(state.model).notes if state.errors else ())],
     )
 
 
 def _whole_ranges(state: State) -> list[str]:
-    """What got its whole range because it has too few values for the method that was asked for."""
-    found = {} if state.chooser is None else state.chooser.with_too_few_values()
-    if not found:
+    """Warn about tensors with too few values for the requested method, which got their whole range."""
+    methods = {} if state.chooser is None else state.chooser.with_too_few_values()
+    if not methods:
         return []
-    shown = ", ".join(list(found)[:3]) + (", ..." if len(found) > 3 else "")
+    shown = ", ".join(list(methods)[:3]) + (", ..." if len(methods) > 3 else "")
     return [
-        f"method {', '.join(map(repr, dict.fromkeys(found.values())))}: {len(found)} tensors have too few "
-        f"values to show a distribution, and got their whole range: {shown}; least_values=0 takes the method "
-        "for any number of values"
+        f"method {', '.join(map(repr, dict.fromkeys(methods.values())))}: {len(methods)} tensors have too "
+        f"few values to show a distribution, and got their whole range: {shown}; least_values=0 takes the "
+        "method for any number of values"
     ]
 
 
-def _zero_ranges(taken: Mapping[str, Ranged]) -> list[str]:
-    found = []
-    for name, one in taken.items():
-        if max(-float(one.ends[0]), float(one.ends[1])) <= ZERO_RANGE:
-            found.append(f"tensor '{name}': every value is zero or almost; its scale is 1")
-            warnings.warn(found[-1], ZeroRangeWarning, stacklevel=4)
-    return found
+def _zero_ranges(chosen_ranges: Mapping[str, ChosenRange]) -> list[str]:
+    messages = []
+    for name, chosen in chosen_ranges.items():
+        if max(-float(chosen.ends[0]), float(chosen.ends[1])) <= ZERO_RANGE:
+            messages.append(f"tensor '{name}': every value is zero or almost; its scale is 1")
+            warnings.warn(messages[-1], ZeroRangeWarning, stacklevel=4)
+    return messages

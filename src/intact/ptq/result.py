@@ -1,4 +1,4 @@
-"""What `quantize` made, and what people want to know of it."""
+"""The result of `quantize`, and its summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 @dataclass(repr=False)
 class QuantizedModel:
-    """What `quantize` made; `print` it.
+    """Holds the quantized model and what was measured on the way; `print` shows a summary.
 
     Attributes:
         model: The graph with its Q/DQ pairs.
@@ -27,16 +27,16 @@ class QuantizedModel:
         calibration: The statistics, from which other ranges can be chosen without data.
         methods: By tensor, the method that chose its range.
         ranges: By tensor, the (smallest, largest) real that was chosen to be kept.
-        errors: Squared error of the outputs relative to their square, on the held runs, of everything that
-            was compared (of what was clearly worse, on some of them); empty where nothing was measured.
+        errors: Squared error of the outputs relative to their square, on the hold-out samples, of everything
+            that was compared (of what was clearly worse, on some of them); empty where nothing was measured.
         chosen: The configuration of ranges that was taken.
-        sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
+        sqnr: Signal to quantization noise ratio of every output on the hold-out samples, in dB.
         least_sqnr: The least of these ratios; an output that a Concat makes counts as its parts.
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
-            held runs, which are some of the calibration data.
+            hold-out samples, which are some of the calibration data.
         top1_expected: The share of rows, 0 to 1, whose largest value is expected to stay there in data like
-            those of calibration, by their margins (`intact.ptq.measure.answers`); of outputs with 16 rows or
-            more.
+            those of calibration, by their margins (`intact.ptq.measure.top1_margin`); of outputs with 16 rows
+            or more.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
@@ -72,17 +72,17 @@ class QuantizedModel:
 
     def __repr__(self) -> str:
         rows = summary(self)
-        width = max(len(what) for what, _ in rows)
-        said = [f"{what:<{width}}  {found}" for what, found in rows]
-        return "\n".join([*said, self.agreement, *(f"warning: {line}" for line in warnings_of(self))])
+        width = max(len(label) for label, _ in rows)
+        lines = [f"{label:<{width}}  {figure}" for label, figure in rows]
+        return "\n".join([*lines, self.agreement, *(f"warning: {line}" for line in warnings_of(self))])
 
     @property
     def parts(self) -> dict[str, QuantizedModel]:
-        """The main graph, under "", and the branches, those of branches among them."""
-        found = {"": self}
+        """The result itself under "", and those of all branches by name."""
+        parts = {"": self}
         for name, branch in self.branches.items():
-            found |= {f"{name}/{inner}" if inner else name: one for inner, one in branch.parts.items()}
-        return found
+            parts |= {f"{name}/{inner}" if inner else name: part for inner, part in branch.parts.items()}
+        return parts
 
     @property
     def float_steps(self) -> dict[str, int]:
@@ -91,7 +91,7 @@ class QuantizedModel:
 
     @property
     def agreement(self) -> str:
-        """What gives equal codes for this model and what need not, in one sentence (numerics N32, N33)."""
+        """A sentence that says which runtimes give equal codes for this model (numerics N32, N33)."""
         return placement.agreement(self.float_steps, "engine = integer reference")
 
     @property
@@ -104,12 +104,12 @@ class QuantizedModel:
         graph.save(self.model, path, external=external)
 
     def explain(self) -> list[dict[str, Any]]:
-        """Layer by layer: int8 or float, fused into what, and why."""
+        """Return a row for each layer: int8 or float, what it fuses with, and why."""
         return [row for part in self.parts.values() for row in placement.explain(part.placement)]
 
 
 def summary(result: QuantizedModel) -> list[tuple[str, str]]:
-    """(what, how much) by row; those of branches say whose they are."""
+    """Return (label, figure) rows; those of branches name the branch."""
     parts = result.parts
     layers = layers_of(result)
     sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
@@ -133,28 +133,30 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
 
 
 def layers_of(result: QuantizedModel) -> Counter[str]:
-    """How many layers have which precision, those of branches among them."""
+    """Count layers by precision, those of branches included."""
     return Counter(layer.precision for part in result.parts.values() for layer in part.placement.layers)
 
 
 def across(result: QuantizedModel, of: Callable[[QuantizedModel], Mapping[str, Value]]) -> dict[str, Value]:
-    """What the main graph and the branches have by name, under names that say whose it is."""
+    """Collect a mapping of the main graph and of the branches under names that include the branch."""
     return {
         within(name, key): value for name, part in result.parts.items() for key, value in of(part).items()
     }
 
 
 def warnings_of(result: QuantizedModel) -> list[str]:
-    """What should be looked at, in the main graph and the branches."""
+    """Return the warnings of the main graph and the branches."""
     return [within(name, line) for name, part in result.parts.items() for line in part.warnings]
 
 
 def within(part: str, text: str) -> str:
-    """A name or a line, and the branch that it is of."""
+    """Prefix a name or a line with the branch that it belongs to."""
     return f"{part}: {text}" if part else text
 
 
 def _percent(db: float) -> float:
-    """An SQNR as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth; finite but for -inf."""
+    """Return an SQNR as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth; finite but for
+    -inf.
+    """
     exponent = min(-db / 20, 300.0) if isfinite(db) else -db
     return float(100 * 10.0**exponent)

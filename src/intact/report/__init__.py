@@ -1,10 +1,10 @@
 """Tables and HTML pages from plain data: results, histograms and thresholds. Imports no framework."""
 
-from intact.report.analysis import decibels, sum_in_words, write_analysis
-from intact.report.histogram import Panel, curve, panel
-from intact.report.page import Figure, Page, write_page
+from intact.report.analysis_page import decibels, sum_in_words, write_analysis
+from intact.report.histogram_panel import Panel, curve, panel
+from intact.report.html_page import Figure, Page, write_page
 from intact.report.table import Cell, ReportTable, to_rich
-from intact.report.tuning import write_tuning
+from intact.report.tuning_page import write_tuning
 
 __all__ = [
     "Cell",

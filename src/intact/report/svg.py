@@ -1,4 +1,4 @@
-"""Histograms and bars as static SVG: no script, no library, a kilobyte or two each.
+"""Draws histograms, scatter plots and bars as static SVG.
 
 Colours come from the page's style sheet, so that one drawing serves a bright screen, a dark one and paper.
 """
@@ -27,7 +27,7 @@ def histogram(
     chosen: str = "",
     label: str = "",
 ) -> str:
-    """Counts on a logarithmic axis, and the ends of each range as lines across it.
+    """Draw counts on a logarithmic axis, and the ends of each range as lines across it.
 
     Args:
         left: Left edges of the bins, float64 [bins], ascending.
@@ -58,7 +58,7 @@ def histogram(
 
 @dataclass(frozen=True)
 class Point:
-    """A dot of a scatter plot.
+    """Describes a dot of a scatter plot.
 
     Attributes:
         x, y: Where.
@@ -73,7 +73,7 @@ class Point:
 
 
 def scatter(points: Sequence[Point], label: str = "") -> str:
-    """Dots over two linear axes.
+    """Draw dots over two linear axes.
 
     Args:
         points: Finite ones; those that come later lie above the others.
@@ -93,9 +93,9 @@ def scatter(points: Sequence[Point], label: str = "") -> str:
         parts.append(f'<path class="grid" d="M{_LEFT} {up(value)}H{WIDTH - _RIGHT}"/>')
         parts.append(f'<text class="count" x="{_LEFT - 5}" y="{up(value) + 4}">{value:.4g}</text>')
     parts += [
-        f'<circle class="{one.style}" cx="{across(one.x)}" cy="{up(one.y)}" r="3.5">'
-        f"<title>{escape(one.says)}</title></circle>"
-        for one in points
+        f'<circle class="{point.style}" cx="{across(point.x)}" cy="{up(point.y)}" r="3.5">'
+        f"<title>{escape(point.says)}</title></circle>"
+        for point in points
     ]
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
@@ -103,7 +103,7 @@ def scatter(points: Sequence[Point], label: str = "") -> str:
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:
-    """Ends of an axis with a little room around `values`."""
+    """Return the ends of an axis with a little room around `values`."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room
@@ -112,32 +112,32 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _used(
     left: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Both without the empty bins at the ends."""
+    """Return both without the empty bins at the ends."""
     used = np.flatnonzero(counts)
     span = slice(int(used[0]), int(used[-1]) + 1) if used.size else slice(0)
     return left[span], counts[span]
 
 
 def bar(part: float) -> str:
-    """A bar of `part` of its full length, 0 to 1."""
+    """Return a bar of `part` of its full length, 0 to 1."""
     length = round(100 * min(max(part, 0.0), 1.0), 1)
     path = f'<path d="M0 0h{length:g}v8H0"/>'
     return f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none">{path}</svg>'
 
 
 class _Axis:
-    """Where a real lies from left to right."""
+    """Maps numbers to horizontal positions."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high if high > low else low + 1
 
     def __call__(self, value: float) -> int:
-        """In units of the drawing; what lies outside is at the rim."""
+        """Return the position in units of the drawing; numbers outside the axis are at its rim."""
         part = (value - self.low) / (self.high - self.low)
         return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * min(max(part, 0.0), 1.0))
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round numbers along it: multiples of 1, 2 or 5 times a power of ten."""
+        """Return round numbers along the axis: multiples of 1, 2 or 5 times a power of ten."""
         span = (self.high - self.low) / most
         power = 10.0 ** floor(log10(span))
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= span)
@@ -145,7 +145,7 @@ class _Axis:
 
 
 def _height(count: float, top: float) -> int:
-    """How far down the top of a bar with `count` values is."""
+    """Return the vertical position of the top of a bar with `count` values."""
     if count < 1:
         return HEIGHT - _BOTTOM
     bottom = log10(_FLOOR)
@@ -156,20 +156,20 @@ def _height(count: float, top: float) -> int:
 def _outline(
     left: NDArray[np.float64], width: float, counts: NDArray[np.int64], axis: _Axis, top: float
 ) -> str:
-    """All bars as one closed path; neighbours of one height are one step."""
+    """Return all bars as one closed path; neighbours of one height are one step."""
     base = at = HEIGHT - _BOTTOM
-    found = []
+    steps = []
     for edge, count in zip(left.tolist(), counts.tolist(), strict=True):
         if (height := _height(count, top)) != at:
-            found.append(f"H{axis(edge)}V{height}")
+            steps.append(f"H{axis(edge)}V{height}")
             at = height
     end = axis(float(left[-1]) + width) if len(left) else _LEFT
     start = axis(float(left[0])) if len(left) else _LEFT
-    return f"M{start} {base}{''.join(found)}H{end}V{base}Z"
+    return f"M{start} {base}{''.join(steps)}H{end}V{base}Z"
 
 
 def _decades(top: float) -> Iterator[str]:
-    """Lines at powers of ten, at most five of them, with their exponents."""
+    """Yield the lines at powers of ten, at most five of them, with their exponents."""
     for power in range(0, floor(top) + 1, max(1, ceil(top / 5))):
         y = _height(10.0**power, top)
         yield f'<path class="grid" d="M{_LEFT} {y}H{WIDTH - _RIGHT}"/>'

@@ -1,4 +1,4 @@
-"""One table, shown in a terminal and in a page from the same rows."""
+"""A table that a terminal and a page show from the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Text with something beside it that a page can show.
+    """Holds text, with a bar, a link or a detail that a page can show beside it.
 
     Attributes:
         text: What a terminal shows.
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Rows of text under headings.
+    """Holds rows of text under headings.
 
     Attributes:
         title: What the table shows.
@@ -52,7 +52,7 @@ class ReportTable:
 
 
 def to_rich(table: ReportTable) -> rich.table.Table:
-    """`table` for a rich console."""
+    """Return `table` for a rich console."""
     from rich.table import Table as RichTable
     from rich.text import Text
 

@@ -1,1 +1,1 @@
-"""Scripts and metadata of the packages that INTact stands in for."""
+"""Lets INTact stand in for packages that scripts import under other names."""

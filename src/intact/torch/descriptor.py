@@ -8,9 +8,9 @@ import numpy as np
 import yaml
 
 from intact.errors import QuantValueError, UnsupportedError
+from intact.safe_yaml import read_yaml
 from intact.spec import MAX_BITS, MIN_BITS
 from intact.torch.alias import OLD_NAME, is_aliased
-from intact.yamls import read_yaml
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
 LEARNED_KINDS = ("lsq", "lsq+", "pact")

@@ -123,7 +123,9 @@ class RankPool:
         self._group, self.size = group, group.size
 
     def map(self, work: Callable[[Any, Any], Any], common: Any, items: Iterable[Any]) -> Iterator[Any]:
-        """See `intact.pool.JobPool.map`; an error in one process ends all of them, see `share_failure`."""
+        """See `intact.job_pool.JobPool.map`; an error in one process ends all of them, see
+        `share_failure`.
+        """
         waiting = list(items)
         for start in range(0, len(waiting), self.size):
             round = waiting[start : start + self.size]

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.patterns import checked_patterns, exact, require_fitting
+from intact.patterns import check_patterns, exact, require_fitting
 from intact.torch import nn as quant_nn
 from intact.torch.models.modules import copied
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
@@ -279,7 +279,7 @@ def _filter(model: nn.Module, include: Patterns, exclude: Patterns) -> Callable[
 
 def _patterns(where: str, patterns: str | Iterable[str], names: list[str]) -> dict[str, str]:
     """Each pattern -> one for ``fnmatch``, in which an exact name means itself."""
-    found = checked_patterns(where, patterns)
+    found = check_patterns(where, patterns)
     require_fitting(where, found, names, "module")
     known = frozenset(names)
     return {pattern: exact(pattern, known) for pattern in found}

@@ -1,9 +1,9 @@
-"""Formats by layer: as little time as an accuracy target allows, by measured latency and measured error."""
+"""Chooses a number format for each layer, by measured latency and measured error."""
 
-from intact.tuning.clock import EngineClock, FileClock
-from intact.tuning.formats import LayerFormat, formats_of
-from intact.tuning.result import TunedLayer, TuneResult, TuneTrial
+from intact.tuning.latency_clock import EngineClock, FileClock
+from intact.tuning.layer_formats import LayerFormat, formats_of
 from intact.tuning.tune import tune
+from intact.tuning.tune_result import TunedLayer, TuneResult, TuneTrial
 
 __all__ = [
     "EngineClock",

@@ -1,4 +1,4 @@
-"""`tune`: formats by layer, as fast as an accuracy target allows."""
+"""`tune` chooses formats by layer, as fast as an accuracy target allows."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from intact._version import __version__
 from intact.engine import compile
 from intact.errors import QuantValueError
 from intact.graph import Model, PicklableModel
+from intact.job_pool import InProcess, JobPool
 from intact.placement import Layer
-from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
-from intact.ptq.branches import kept, opened
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.data.runs import Cutter
-from intact.ptq.scope.asked_weights import quantized_names
+from intact.ptq.branch_data import keep_if_read_once, open_batches
+from intact.ptq.data.batch_splitting import BatchSplitter
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.scope.override_weights import names_of_quantized
 from intact.ptq.scope.settings import Settings
 from intact.spec import is_whole
-from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by
-from intact.tuning.clock import Clock, EngineClock, Remembered, identity
-from intact.tuning.formats import LayerFormat, formats_of, overrides_of
-from intact.tuning.measure import (
+from intact.tuning.accuracy_score import Agreement, Score, check_score
+from intact.tuning.format_costs import (
     LatencyTable,
-    QuantizedEverywhere,
-    choosable,
+    UniformModel,
+    layers_that_matter,
+    layers_with_choice,
     neighbours,
     program_of,
-    quantized_everywhere,
-    worth_a_choice,
+    quantize_uniformly,
 )
-from intact.tuning.program import Choice, FormatProgram
-from intact.tuning.record import Study, TuneRecord, key_of
-from intact.tuning.result import TunedLayer, TuneResult, TuneTrial
-from intact.tuning.score import Agreement, Score, checked
-from intact.tuning.search import TuneSearch, searched
+from intact.tuning.format_search import TuneSearch, search_formats
+from intact.tuning.integer_program import Choice, FormatProgram
+from intact.tuning.latency_clock import CachedClock, Clock, EngineClock, identity
+from intact.tuning.layer_formats import LayerFormat, formats_of, overrides_of
+from intact.tuning.parallel_scoring import ChoiceScorer, ParallelScorer, quantize_choice
+from intact.tuning.tune_record import Study, TuneRecord, key_of
+from intact.tuning.tune_result import TunedLayer, TuneResult, TuneTrial
 
 LAYERS, TRIALS = 64, 20
 AUTO = "auto"
@@ -78,7 +78,7 @@ def tune(
         data: Calibration data, as for `quantize`.
         evaluate: What the metric of a model is, the larger the better: it gets an `intact.engine.Engine`, the
             float model's first. None: agreement with the float model on calibration data, in percent
-            (`intact.tuning.score.Agreement`).
+            (`intact.tuning.accuracy_score.Agreement`).
         max_drop: How much less than the float model's the metric may be, in its own unit.
         formats: To choose from, beside the one that `activations` asks for; None: see `formats_of`.
         clock: Seconds of a run of an `onnx.ModelProto`; None: in the engine, on one sample of the data.
@@ -107,14 +107,14 @@ def tune(
     )
     choices = formats_of(settings, formats)
     float_model = graph.load(source)
-    data = kept(float_model, data, settings)
+    data = keep_if_read_once(float_model, data, settings)
     records = TuneRecord(record)
     everywhere = _everywhere(float_model, data, settings, choices)
-    measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
-    remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
+    used_clock = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
+    remembered = CachedClock(used_clock, records.latencies(key_of(used_clock)), records.save)
 
     def costs(
-        settings: Settings, everywhere: Mapping[str, QuantizedEverywhere], float_score: float | None = None
+        settings: Settings, everywhere: Mapping[str, UniformModel], float_score: float | None = None
     ) -> _Verifier:
         base = everywhere[choices[0].name]
         study = records.study(_study(float_model, base, settings))
@@ -128,40 +128,46 @@ def tune(
     verify = costs(settings, everywhere)
     if free:
         rounding = replace(settings, rounding=True)
-        fitted = _everywhere(float_model, data, rounding, choices)
-        rounded = costs(rounding, fitted, verify.float_score)
-        verify = max(verify, rounded, key=lambda one: one.everywhere_score)  # the first of equals
+        rounded_models = _everywhere(float_model, data, rounding, choices)
+        rounded_verifier = costs(rounding, rounded_models, verify.float_score)
+        verify = max(
+            verify, rounded_verifier, key=lambda verifier: verifier.everywhere_score
+        )  # the first of equals
     ahead = None if pool is None else verify.ahead
-    found = searched(verify.program, verify, trials, ahead, 1 if pool is None else pool.size)
-    return _result(verify, found, measured)
+    search_result = search_formats(verify.program, verify, trials, ahead, 1 if pool is None else pool.size)
+    return _result(verify, search_result, used_clock)
 
 
 def _everywhere(
     model: Model, data: Any, settings: Settings, choices: Sequence[LayerFormat]
-) -> dict[str, QuantizedEverywhere]:
-    """The model with each format that is not float, by name; the one that layers have unless told first."""
-    formats = [one for one in choices if not one.is_float]
-    found = {one.name: quantized_everywhere(model, data, settings, one) for one in formats}
-    if not found[formats[0].name].sweep.total:
+) -> dict[str, UniformModel]:
+    """Quantize the model with each format that is not float; return the results by name, the default
+    first.
+    """
+    formats = [layer_format for layer_format in choices if not layer_format.is_float]
+    models = {
+        layer_format.name: quantize_uniformly(model, data, settings, layer_format) for layer_format in formats
+    }
+    if not models[formats[0].name].sweep.total:
         raise QuantValueError(
             "model", "no real output", "an output of floats to measure errors by",
             "tune it without the ArgMax or the like at its end",
         )  # fmt: skip
-    return found
+    return models
 
 
 @dataclass(eq=False)
 class _Verifier:
-    """Quantizes choices, and measures what becomes of the metric and of the time."""
+    """Quantizes choices, and measures their metric and time."""
 
     model: Model
     data: Any
     settings: Settings
     score: Score
     formats: Sequence[LayerFormat]
-    everywhere: Mapping[str, QuantizedEverywhere]
+    everywhere: Mapping[str, UniformModel]
     study: Study
-    clock: Remembered
+    clock: CachedClock
     table: LatencyTable
     max_drop: float
     threads: int | None
@@ -169,112 +175,117 @@ class _Verifier:
     known_float_score: float | None
 
     def __post_init__(self) -> None:
-        known = self.known_float_score
-        self.float_score = self._scored("float", self.model) if known is None else known
+        score = self.known_float_score
+        self.float_score = self._score("float", self.model) if score is None else score
         self.float_seconds = self.clock(self.model)
         self.least = self.float_score - self.max_drop
         self.trials: dict[Choice, TuneTrial] = {}
 
     @property
-    def base(self) -> QuantizedEverywhere:
+    def base(self) -> UniformModel:
         """The model with the first format everywhere."""
         return self.everywhere[self.formats[0].name]
 
     @property
-    def quantized(self) -> frozenset[str]:
-        """Names of all layers that are quantized there."""
-        return frozenset(one.name for one in self.base.before.placement.layers if one.precision == "int8")
+    def int8_layers(self) -> frozenset[str]:
+        """The names of all layers that are quantized with the first format."""
+        return frozenset(
+            layer.name for layer in self.base.before.placement.layers if layer.precision == "int8"
+        )
 
     @cached_property
     def everywhere_score(self) -> float:
         """The metric of the first format everywhere."""
-        return self._scored("everywhere", made_by(self.model, self.data, self.settings, {}))
+        return self._score("everywhere", quantize_choice(self.model, self.data, self.settings, {}))
 
     @cached_property
     def errors(self) -> dict[str, dict[str, float]]:
-        """Of the outputs with each layer alone in a format, by format and layer."""
+        """The errors of the outputs with each layer alone in a format, by format and layer."""
         progress = self.settings.progress
-        found: dict[str, dict[str, float]] = {
+        errors: dict[str, dict[str, float]] = {
             name: self.study.numbers(
-                f"errors {name}", partial(one.errors, progress, f"layers in {name}", self.settings.pool)
+                f"errors {name}",
+                partial(uniform_model.errors, progress, f"layers in {name}", self.settings.pool),
             )
-            for name, one in self.everywhere.items()
+            for name, uniform_model in self.everywhere.items()
         }
-        return found | {one.name: {} for one in self.formats if one.is_float}
+        return errors | {layer_format.name: {} for layer_format in self.formats if layer_format.is_float}
 
     @cached_property
     def layers(self) -> list[Layer]:
-        """Those that have a choice."""
-        ours, offered = self.errors[self.formats[0].name], choosable(self.base.before)
-        named = worth_a_choice({one.name: ours.get(one.name, 0.0) for one in offered}, self.budget)
-        return [one for one in offered if one.name in named]
+        """The layers that have a choice of formats."""
+        ours, offered = self.errors[self.formats[0].name], layers_with_choice(self.base.before)
+        chosen_names = layers_that_matter(
+            {layer.name: ours.get(layer.name, 0.0) for layer in offered}, self.budget
+        )
+        return [layer for layer in offered if layer.name in chosen_names]
 
     @cached_property
     def program(self) -> FormatProgram:
-        """What the choices cost."""
-        ours, named = self.errors[self.formats[0].name], {layer.name for layer in self.layers}
-        fixed = sum(error for name, error in ours.items() if name not in named)
+        """The integer program of this model."""
+        ours, choice_names = self.errors[self.formats[0].name], {layer.name for layer in self.layers}
+        fixed = sum(error for name, error in ours.items() if name not in choice_names)
         pairs = neighbours(self.base.before, self.layers)
         return program_of(
             self.layers, self.formats, self.errors, self.table, pairs, fixed, self.settings.progress
         )
 
     def __call__(self, choice: Choice) -> TuneTrial:
-        """What `choice` is worth, measured once."""
+        """Measure `choice`, once."""
         if choice not in self.trials:
-            model, known = self.ahead.made.pop(choice, None) or (self.made(choice), None)
-            score = self._scored(_name(choice), model, known) if any(choice) else self.everywhere_score
+            model, known_score = self.ahead.results.pop(choice, None) or (self.quantize(choice), None)
+            score = self._score(_name(choice), model, known_score) if any(choice) else self.everywhere_score
             seconds = self.clock(model)
             self.trials[choice] = TuneTrial(
-                self.named(choice), self.program.error(choice),
+                self.format_names(choice), self.program.error(choice),
                 self.table.reference + self.program.time(choice), seconds, score, score >= self.least,
             )  # fmt: skip
         return self.trials[choice]
 
-    def named(self, choice: Choice) -> dict[str, str]:
+    def format_names(self, choice: Choice) -> dict[str, str]:
         return {layer.name: self.formats[f].name for layer, f in zip(self.layers, choice, strict=True) if f}
 
     def overrides(self, choice: Choice) -> dict[str, Any]:
-        """What `quantize` is told: the choice, and behind it what the user told."""
+        """Return the overrides for `quantize`: those of the choice, then those of the user."""
         nodes = {layer.name: layer.nodes for layer in self.layers}
         chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
         return overrides_of(nodes, chosen, self.counting) | dict(self.settings.overrides or {})
 
     @cached_property
     def counting(self) -> set[str]:
-        """The nodes whose formats count: those that read what is quantized, not those fused behind them."""
+        """The nodes whose formats matter: those that read quantized tensors, without fused followers."""
         state = self.base.before
-        return quantized_names(
+        return names_of_quantized(
             state.targets, {node.name or "": node for node in state.model.graph.all_nodes()}
         )
 
     @cached_property
-    def ahead(self) -> AheadOfSearch:
-        """What other processes made of choices; nothing where there are none."""
+    def ahead(self) -> ParallelScorer:
+        """The scorer of choices in other processes; without a pool it does nothing."""
         scorer = ChoiceScorer(PicklableModel(self.model), self.data, self.settings, self.score, self.threads)
         key = key_of(self.score)
 
-        def skipped(choice: Choice) -> bool:
+        def is_known(choice: Choice) -> bool:
             return not any(choice) or bool(key and self.study.knows(f"{key}: {_name(choice)}"))
 
-        return AheadOfSearch(self.settings.pool or InProcess(), scorer, self.overrides, skipped)
+        return ParallelScorer(self.settings.pool or InProcess(), scorer, self.overrides, is_known)
 
-    def made(self, choice: Choice) -> Model:
-        """The model that `quantize` makes of `choice`."""
-        return made_by(self.model, self.data, self.settings, self.overrides(choice))
+    def quantize(self, choice: Choice) -> Model:
+        """Quantize the model as `choice` says."""
+        return quantize_choice(self.model, self.data, self.settings, self.overrides(choice))
 
-    def _scored(self, name: str, model: Model, known: float | None = None) -> float:
+    def _score(self, name: str, model: Model, known_score: float | None = None) -> float:
         def measure() -> dict[str, float]:
-            if known is not None:
-                return {"score": known}
-            return {"score": checked(self.score(compile(model, threads=self.threads)))}
+            if known_score is not None:
+                return {"score": known_score}
+            return {"score": check_score(self.score(compile(model, threads=self.threads)))}
 
         key = key_of(self.score)
         return (self.study.numbers(f"{key}: {name}", measure) if key else measure())["score"]
 
 
 def _name(choice: Choice) -> str:
-    """In records."""
+    """Return the name of a choice in records."""
     return "choice " + ",".join(map(str, choice))
 
 
@@ -290,48 +301,50 @@ def _check(max_drop: float, budget: int, trials: int) -> None:
             )
 
 
-def _study(model: Model, base: QuantizedEverywhere, settings: Settings) -> str:
-    """A digest of all that errors and scores depend on, but for the metric."""
+def _study(model: Model, base: UniformModel, settings: Settings) -> str:
+    """Hash everything that errors and scores depend on, except the metric."""
     digest = blake2b(digest_size=16)
     digest.update(f"{__version__} {identity(model)} {replace(settings, progress=False)!r}".encode())
-    for held in base.before.runs:
-        digest.update(held.digest)
+    for sample in base.before.runs:
+        digest.update(sample.digest)
     return digest.hexdigest()
 
 
 def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
-    """One run of the model: of the first ones of the data the one of middle size."""
+    """Return the run of middle size among the first ones of the data."""
     outputs = [value.name or "" for value in model.graph.outputs]
-    cutter = Cutter(graph.Session(model, folded=True), outputs, inputs_of(model))
-    runs = [feeds for _, feeds in islice(cutter.runs(opened(model, data, settings)), _SIZED)]
+    cutter = BatchSplitter(graph.Session(model, folded=True), outputs, inputs_of(model))
+    runs = [feeds for _, feeds in islice(cutter.runs(open_batches(model, data, settings)), _SIZED)]
     if not runs:
         raise QuantValueError("data", "no samples", "one or more", "give samples of the model's later work")
     return sorted(runs, key=lambda feeds: sum(array.nbytes for array in feeds.values()))[len(runs) // 2]
 
 
-def _result(verify: _Verifier, found: TuneSearch, clock: Clock) -> TuneResult:
-    program, names = verify.program, [one.name for one in verify.formats]
+def _result(verify: _Verifier, search_result: TuneSearch, clock: Clock) -> TuneResult:
+    program, names = verify.program, [layer_format.name for layer_format in verify.formats]
     layers = tuple(
         TunedLayer(
             layer.name, layer.nodes, dict(zip(names, map(float, program.errors[i]), strict=True)),
             {n: float(s) for n, s in zip(names, program.seconds[i], strict=True) if isfinite(s)},
-            names[found.best[i]],
+            names[search_result.best[i]],
         )
         for i, layer in enumerate(verify.layers)
     )  # fmt: skip
     reference = verify.table.reference
     return TuneResult(
-        model=verify.made(found.best),
-        overrides=verify.overrides(found.best),
+        model=verify.quantize(search_result.best),
+        overrides=verify.overrides(search_result.best),
         layers=layers,
-        trials=tuple(verify(choice) for choice in found.tried),
-        best=verify(found.best),
-        front=tuple((reference + program.time(one), program.error(one)) for one in found.front),
+        trials=tuple(verify(choice) for choice in search_result.tried),
+        best=verify(search_result.best),
+        front=tuple(
+            (reference + program.time(choice), program.error(choice)) for choice in search_result.front
+        ),
         formats=tuple(names),
         float_score=verify.float_score,
         float_seconds=verify.float_seconds,
         least_score=verify.least,
-        settings=_said(verify, clock),
+        settings=_settings_in_words(verify, clock),
     )
 
 
@@ -340,15 +353,15 @@ _ROUNDED = {
 }  # fmt: skip
 
 
-def _said(verify: _Verifier, clock: Clock) -> dict[str, str]:
-    """What was asked for and measured on, in words."""
+def _settings_in_words(verify: _Verifier, clock: Clock) -> dict[str, str]:
+    """Describe the settings and what was measured on, for the report."""
     settings = verify.settings
     profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
     return {
         "profile": profile,
         "method": settings.method,
         "rounding": _ROUNDED[settings.rounding],
-        "layers quantized": str(len(verify.quantized)),
+        "layers quantized": str(len(verify.int8_layers)),
         "errors measured on": f"{len(verify.base.before.runs)} runs of the calibration data",
         "times measured on": key_of(clock) or "a clock of the caller's",
     }

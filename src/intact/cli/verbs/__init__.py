@@ -1,1 +1,1 @@
-"""The verbs of ``intact``, a module each."""
+"""The verbs of ``intact``, one module each."""

@@ -1,4 +1,4 @@
-"""``intact analyze``: what the quantization of each tensor costs, whose error it is, and what helps."""
+"""``intact analyze`` measures what quantizing each tensor costs, and gives advice."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 from intact.calib import ZeroRangeWarning
-from intact.cli import options
-from intact.cli.output import say, show_json, show_table
+from intact.cli import shared_options
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import data_of
 from intact.cli.verbs.quantize import (
     Activations,
     Asymmetric,
@@ -37,7 +38,7 @@ _ROWS, _FINDINGS = 12, 20
 
 
 class By(StrEnum):
-    """What is changed at a time."""
+    """Says what changes in one trial."""
 
     tensor = "tensor"
     layer = "layer"
@@ -45,11 +46,15 @@ class By(StrEnum):
 
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="A JSON file to write: everything.", callback=options.into_a_folder),
+    typer.Option(
+        "--out", "-o", help="A JSON file to write: everything.", callback=shared_options.check_output_path
+    ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(help="A page to write: for a browser, a phone, or paper.", callback=options.into_a_folder),
+    typer.Option(
+        help="A page to write: for a browser, a phone, or paper.", callback=shared_options.check_output_path
+    ),
 ]
 Changed = Annotated[By, typer.Option(help="Measure each tensor, or each layer with all that it reads.")]
 Budget = Annotated[
@@ -68,8 +73,8 @@ Later = Annotated[
 
 
 def run(
-    model: options.ModelFile,
-    data: options.Data = None,
+    model: shared_options.ModelFile,
+    data: shared_options.Data = None,
     out: JsonFile = None,
     html: Html = None,
     by: Changed = By.tensor,
@@ -77,31 +82,31 @@ def run(
     runs: Runs = None,
     later: Later = None,
     method: Method = "auto",
-    percentile: options.Percentile = None,
-    profile: options.ProfileName = "intact",
+    percentile: shared_options.Percentile = None,
+    profile: shared_options.ProfileName = "intact",
     activations: Activations = None,
     weights: Weights = "int8",
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
+    include: shared_options.Include = None,
+    exclude: shared_options.Exclude = None,
     overrides: Overrides = None,
-    opset: options.Opset = None,
-    num_batches: options.NumBatches = None,
-    batch_size: options.BatchSize = None,
-    size: options.Size = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    fit: options.Fit = None,
-    layout: options.Layout = None,
-    colour: options.Colour = None,
-    preset: options.Preset = None,
+    opset: shared_options.Opset = None,
+    num_batches: shared_options.NumBatches = None,
+    batch_size: shared_options.BatchSize = None,
+    size: shared_options.Size = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
+    fit: shared_options.Fit = None,
+    layout: shared_options.Layout = None,
+    colour: shared_options.Colour = None,
+    preset: shared_options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = None,
     bits16: Bits16 = None,
-    progress: options.Progress = True,
-    as_json: options.AsJson = False,
+    progress: shared_options.Progress = True,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Say where a quantized model loses its accuracy: tensor by tensor or layer by layer, with advice.
 
@@ -117,11 +122,11 @@ def run(
     from intact.ptq.analysis import analyze
 
     described = (size, mean, std, fit, layout, colour, preset)
-    source, unseen = options.data_of(data, *described), later and options.data_of(later, *described)
+    source, unseen = data_of(data, *described), later and data_of(later, *described)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # findings name what is dead
-        found = analyze(
+        analysis = analyze(
             model, source, by=by.value, budget=budget, runs=runs, later=unseen, method=method,
             profile=profile, activations=activations, weights=weights, symmetric=not asymmetric,
             per_channel=not per_tensor, include=tuple(include or ()), exclude=tuple(exclude or ()),
@@ -131,38 +136,45 @@ def run(
             bits16=read_bits16(bits16),
             progress=progress, **tuning,
         )  # fmt: skip
-    _write(found, model.name, out, html)
+    _write(analysis, model.name, out, html)
     if as_json:
-        show_json(found.to_json())
+        show_json(analysis.to_json())
     else:
-        _show(found, model.name)
+        _show(analysis, model.name)
         for written in filter(None, (out, html)):
             say(f"wrote {written}")
 
 
-def _write(found: SensitivityAnalysis, model: str, out: Path | None, html: Path | None) -> None:
+def _write(analysis: SensitivityAnalysis, model: str, out: Path | None, html: Path | None) -> None:
     if out is not None:
-        found.save(out)
+        analysis.save(out)
     if html is not None:
-        write_analysis(found, html, model)
+        write_analysis(analysis, html, model)
 
 
-def _show(found: SensitivityAnalysis, model: str) -> None:
+def _show(analysis: SensitivityAnalysis, model: str) -> None:
     rows = [
-        (one.name, one.kind, one.formats, f"{one.share:.1%}", decibels(one.alone), decibels(one.without))
-        for one in found.ranked[:_ROWS]
+        (
+            part.name,
+            part.kind,
+            part.formats,
+            f"{part.share:.1%}",
+            decibels(part.alone),
+            decibels(part.without),
+        )
+        for part in analysis.ranked[:_ROWS]
     ]
     figures = ("share", "alone", "without")
     show_table(f"{model}: whose error it is", ("name", "kind", "format", *figures), rows, figures=figures)
-    if len(found.parts) > _ROWS:
-        say(f"... and {len(found.parts) - _ROWS} more, with smaller shares")
-    for name, db in found.sqnr.items():
+    if len(analysis.parts) > _ROWS:
+        say(f"... and {len(analysis.parts) - _ROWS} more, with smaller shares")
+    for name, db in analysis.sqnr.items():
         say(f"SQNR of {name}: {db:.1f} dB" if isfinite(db) else f"SQNR of {name}: nothing is lost")
     say("alone, without: the SQNR with it alone quantized, with it alone in float")
-    say(sum_in_words(found))
-    if estimated := sum(not one.measured for one in found.parts):
+    say(sum_in_words(analysis))
+    if estimated := sum(not part.measured for part in analysis.parts):
         say(f"{estimated} were measured in groups: a larger --budget tells them apart")
-    for finding in found.findings[:_FINDINGS]:
+    for finding in analysis.findings[:_FINDINGS]:
         say(f"- {finding}")
-    if len(found.findings) > _FINDINGS:
-        say(f"... and {len(found.findings) - _FINDINGS} more, with smaller shares: see --out and --html")
+    if len(analysis.findings) > _FINDINGS:
+        say(f"... and {len(analysis.findings) - _FINDINGS} more, with smaller shares: see --out and --html")

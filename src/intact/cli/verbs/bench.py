@@ -1,4 +1,4 @@
-"""``intact bench``: how fast models run here, side by side, each in a process of its own."""
+"""``intact bench`` times models side by side, each in its own process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from intact.cli import timing
-from intact.cli.options import COUNT, READ, AsJson, Threads, seconds
-from intact.cli.output import counted, say, show_json, show_table
+from intact.cli import time_engine
+from intact.cli.printing import say, show_json, show_table, threads_in_words
+from intact.cli.shared_options import COUNT, READ, AsJson, Threads, check_seconds
 from intact.errors import QuantValueError
 from intact.kernels.registry import instructions
 
@@ -24,7 +24,7 @@ PEERS = ("onnxruntime", "openvino")
 
 
 class Isa(StrEnum):
-    """Instruction sets that engines can be kept to, as INTACT_MAX_ISA names them."""
+    """Names the instruction sets that engines can be restricted to (INTACT_MAX_ISA)."""
 
     AVX2 = "avx2"
     AVXVNNI = "avxvnni"
@@ -43,7 +43,7 @@ ONEDNN_NAMES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One model in one engine.
+    """Describes one model in one engine.
 
     Attributes:
         engine: "intact" or one of `PEERS`.
@@ -60,17 +60,18 @@ class Case:
     isa: Isa | None = None
 
     @property
-    def limited(self) -> bool:
+    def has_limit(self) -> bool:
+        """Whether the engine heeds a limit on instruction sets, and one is set."""
         return self.isa is not None and self.engine != "onnxruntime"
 
     def instructions(self) -> str:
-        """What its products of bytes may use."""
+        """Return the instructions that its int8 products may use."""
         if self.engine == "intact":
             return instructions("gemm", self.isa or "")
-        return ONEDNN_NAMES[self.isa] if self.isa and self.limited else "all there are"
+        return ONEDNN_NAMES[self.isa] if self.isa and self.has_limit else "all there are"
 
     def environment(self) -> dict[str, str]:
-        """Of its process."""
+        """Return the environment of its process."""
         if self.isa is None:
             return dict(os.environ)
         return {**os.environ, "INTACT_MAX_ISA": self.isa, "ONEDNN_MAX_CPU_ISA": ONEDNN_NAMES[self.isa]}
@@ -88,7 +89,7 @@ def run(
         Path | None, typer.Option("--data", help="An .npz file: the inputs, each by its name.", **READ)
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.0, callback=seconds, help="How long one round of one case lasts.")
+        float, typer.Option(min=0.0, callback=check_seconds, help="How long one round of one case lasts.")
     ] = 2.0,
     rounds: Annotated[int, typer.Option(**COUNT, help="All cases take turns so many times.")] = 2,
     isa: Annotated[
@@ -117,8 +118,8 @@ def run(
     cases = [Case("intact", model, words=words, isa=isa) for model in models]
     if peers:
         onnx = [model for model in models if model.suffix == ".onnx"]
-        found = [name for name in PEERS if importlib.util.find_spec(name) is not None]
-        cases += [Case(name, model, words=words, isa=isa) for name in found for model in onnx]
+        installed = [name for name in PEERS if importlib.util.find_spec(name) is not None]
+        cases += [Case(name, model, words=words, isa=isa) for name in installed for model in onnx]
     count = available() if threads is None else threads
     results = measure(cases, threads=count, batch=batch, size=size, seconds=seconds, rounds=rounds)
     if as_json:
@@ -133,7 +134,7 @@ def run(
     table = [_cells(case, result, results[0]["ms"]) for case, result in zip(cases, results, strict=True)]
     figures = ("fastest, ms", "median, ms", "ratio", "load, ms", "peak MB")
     columns = ("model", "may use", *figures)
-    show_table(f"batch {batch}, {counted(count)}", columns, table, figures=figures)
+    show_table(f"batch {batch}, {threads_in_words(count)}", columns, table, figures=figures)
     if missing := [name for name in PEERS if peers and importlib.util.find_spec(name) is None]:
         say(f"not installed: {', '.join(missing)}")
 
@@ -146,31 +147,31 @@ def _cells(case: Case, result: dict[str, Any], first: float) -> tuple[str, ...]:
 
 
 def available() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure(cases: list[Case], *, rounds: int = 1, **settings: Any) -> list[dict[str, Any]]:
-    """What `timing` says of each case: the best of several rounds, in which the cases take turns."""
+    """Run `time_engine` for each case; return the best of several rounds, in which the cases take turns."""
     best: list[dict[str, Any]] = [{} for _ in cases]
     for _ in range(rounds):
         for index, case in enumerate(cases):
-            result = _one(case, settings)
+            result = _run_case(case, settings)
             if not best[index] or result["ms"] < best[index]["ms"]:
                 best[index] = result
     return best
 
 
-def _one(case: Case, settings: dict[str, Any]) -> dict[str, Any]:
+def _run_case(case: Case, settings: dict[str, Any]) -> dict[str, Any]:
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [case.python, timing.__file__, case.engine, str(case.file), *words, *case.words],
+        [case.python, time_engine.__file__, case.engine, str(case.file), *words, *case.words],
         capture_output=True, text=True, check=False, env=case.environment(),
     )  # fmt: skip
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["nothing"]
+        lines = done.stderr.strip().splitlines() or ["nothing"]
         raise QuantValueError(
-            f"{case.engine}, file '{case.file}'", f"'{said[-1]}'", "a model that runs",
+            f"{case.engine}, file '{case.file}'", f"'{lines[-1]}'", "a model that runs",
             "leave it out, or give --batch and --size that it takes",
         )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""``intact build``: a Q/DQ file in, a plan file out, which loads in no time and runs in int8."""
+"""``intact build`` compiles a Q/DQ file to a plan file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import SHAPES, AsJson, ModelFile, Out, Threads, read_shapes, some_seconds
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import (
+    SHAPES,
+    AsJson,
+    ModelFile,
+    Out,
+    Threads,
+    check_optional_seconds,
+    read_shapes,
+)
 
 if TYPE_CHECKING:
     from intact.engine import Plan
@@ -26,7 +34,7 @@ def run(
         typer.Option(
             "--tune-seconds",
             min=0.01,
-            callback=some_seconds,
+            callback=check_optional_seconds,
             help="Time the forms that layers have, about so long, and keep the fastest; 1 is enough for "
             "ResNet-50. Default: a cost model chooses.",
         ),
@@ -86,14 +94,14 @@ def run(
 
 
 def describe(plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
-    """How many steps of each kind a plan has, and how many layers in each precision."""
+    """Count the steps of each kind and the layers of each precision in a plan."""
     steps = Counter(step.kind for step in plan.steps)
     layers = Counter(layer.precision for layer in plan.layers)
     return dict(sorted(steps.items())), {"int8": layers["int8"], "float": layers["float"]}
 
 
 def subgraphs(plan: Plan) -> dict[str, str]:
-    """What of a plan ONNX Runtime runs, and why."""
+    """Return the subgraphs that ONNX Runtime runs, each with the reason."""
     from intact.engine.steps import FallbackSubgraph
 
     return {step.name: step.reason for step in plan.steps if isinstance(step, FallbackSubgraph)}

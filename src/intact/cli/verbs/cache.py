@@ -1,4 +1,4 @@
-"""``intact cache``: TensorRT's calibration caches and explicit Q/DQ files, one from the other."""
+"""``intact cache`` translates between TensorRT's calibration caches and Q/DQ files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typer
 
 from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
-from intact.cli.options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.errors import CalibrationError
 from intact.reading import reading
 from intact.spec import INT8, QuantSpec
@@ -143,19 +143,19 @@ VERBS: dict[str, Callable[..., None]] = {"to-onnx": to_onnx, "from-onnx": from_o
 
 
 def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
-    """The scales of a Q/DQ graph that a cache can hold, and why it cannot hold the others, by tensor."""
+    """Return the scales of a Q/DQ graph that a cache can hold, and reasons for the others, by tensor."""
     from intact.placement.scales import tensor_scales
 
     scales: dict[str, np.float32] = {}
     left_out: dict[str, str] = {}
-    for name, found in tensor_scales(graph).items():
-        other = [str(one.spec) for one in found if one.spec != QuantSpec(INT8)]
-        if other:
-            left_out[name] = f"{other[0]}; a cache has symmetric int8 with one scale per tensor"
-        elif len(found) > 1:
-            left_out[name] = f"its readers have {len(found)} different scales; a cache has one per tensor"
+    for name, pairs in tensor_scales(graph).items():
+        other_specs = [str(pair.spec) for pair in pairs if pair.spec != QuantSpec(INT8)]
+        if other_specs:
+            left_out[name] = f"{other_specs[0]}; a cache has symmetric int8 with one scale per tensor"
+        elif len(pairs) > 1:
+            left_out[name] = f"its readers have {len(pairs)} different scales; a cache has one per tensor"
         else:
-            scales[name] = np.float32(found[0].scale)
+            scales[name] = np.float32(pairs[0].scale)
     return scales, left_out
 
 
@@ -168,7 +168,7 @@ def _graph(model: Path) -> Model:
 
 
 def _entries(file: Path) -> Mapping[str, np.float32 | None]:
-    """Scale by tensor name; None for each tensor of a float model."""
+    """Return the scale by tensor name; None for each tensor of a float model."""
     with reading(file), file.open("rb") as content:
         if content.read(4) == b"TRT-":
             return TrtCache.load(file).scales

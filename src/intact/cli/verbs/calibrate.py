@@ -1,4 +1,4 @@
-"""``intact calibrate``: collect what scales are chosen from; look at it, and merge it, later."""
+"""``intact calibrate`` collects statistics, shows the ranges of each method, and merges files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from intact.calib import METHODS, Calibration, Histogram, Range, range_of
-from intact.cli import options
-from intact.cli.output import say, show_json, show_table
+from intact.cli import shared_options
+from intact.cli.printing import say, show_json, show_table
 from intact.errors import IntactError, QuantValueError
 from intact.spec import Format, QuantSpec
 
@@ -22,10 +22,10 @@ Methods = Mapping[str, Mapping[str, float]]
 def run(
     files: Annotated[
         list[Path],
-        typer.Argument(help="An ONNX file; with --from: .calib files.", **options.READ),
+        typer.Argument(help="An ONNX file; with --from: .calib files.", **shared_options.READ),
     ],
-    data: options.Data = None,
-    out: options.CalibOut = None,
+    data: shared_options.Data = None,
+    out: shared_options.CalibOut = None,
     stored: Annotated[
         bool, typer.Option("--from", help="FILES are .calib files: no model, no data.")
     ] = False,
@@ -37,22 +37,22 @@ def run(
     ] = None,
     format: Annotated[str, typer.Option(help="The grid that ranges are chosen for.")] = "int8",
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Ranges with a zero point.")] = False,
-    percentile: options.Percentile = None,
-    profile: options.ProfileName = "intact",
-    include: options.Include = None,
-    exclude: options.Exclude = None,
-    num_batches: options.NumBatches = None,
-    batch_size: options.BatchSize = None,
-    size: options.Size = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    fit: options.Fit = None,
-    layout: options.Layout = None,
-    colour: options.Colour = None,
-    preset: options.Preset = None,
-    ray: options.Ray = None,
-    progress: options.Progress = True,
-    as_json: options.AsJson = False,
+    percentile: shared_options.Percentile = None,
+    profile: shared_options.ProfileName = "intact",
+    include: shared_options.Include = None,
+    exclude: shared_options.Exclude = None,
+    num_batches: shared_options.NumBatches = None,
+    batch_size: shared_options.BatchSize = None,
+    size: shared_options.Size = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
+    fit: shared_options.Fit = None,
+    layout: shared_options.Layout = None,
+    colour: shared_options.Colour = None,
+    preset: shared_options.Preset = None,
+    ray: shared_options.Ray = None,
+    progress: shared_options.Progress = True,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Collect the statistics of every tensor that a model would have quantized, and show its ranges.
 
@@ -69,16 +69,16 @@ def run(
     _require_method(method)
     spec = QuantSpec(Format.parse(format), symmetric=not asymmetric)
     if stored:
-        calibration = _stored(files, merge, data)
+        calibration = _load_and_merge(files, merge, data)
     else:
         from intact.ptq import calibrate
 
         calibration = calibrate(
             _only_model(files, merge),
-            options.data_of(data, size, mean, std, fit, layout, colour, preset),
+            shared_options.data_of(data, size, mean, std, fit, layout, colour, preset),
             profile=profile, include=tuple(include or ()), exclude=tuple(exclude or ()),
             num_batches=num_batches, batch_size=batch_size, progress=progress,
-            pool=options.pool_of(ray),
+            pool=shared_options.pool_of(ray),
         )  # fmt: skip
     if out is not None:
         calibration.save(out)
@@ -88,15 +88,15 @@ def run(
     _show(calibration, spec, methods, out, as_json)
 
 
-def _stored(files: Sequence[Path], merge: bool, data: Path | None) -> Calibration:
+def _load_and_merge(files: Sequence[Path], merge: bool, data: Path | None) -> Calibration:
     if data is not None:
         raise QuantValueError("--data", f"'{data}'", "no data with --from", "leave one of the two out")
     if len(files) > 1 and not merge:
         raise QuantValueError(
             "--from", f"{len(files)} files", "one, or --merge", "say --merge to add their statistics"
         )
-    first, *others = (Calibration.load(file) for file in files)
-    return first.merge(*others)
+    first, *further = (Calibration.load(file) for file in files)
+    return first.merge(*further)
 
 
 def _only_model(files: Sequence[Path], merge: bool) -> Path:
@@ -120,10 +120,10 @@ def _show(
         show_json({"out": None if out is None else str(out), "format": str(spec), "ranges": ranges,
                    "provenance": calibration.provenance})  # fmt: skip
         return
-    rows = [(name, *(_cell(found.get(m), spec) for m in methods)) for name, found in ranges.items()]
+    rows = [(name, *(_cell(by_method.get(m), spec) for m in methods)) for name, by_method in ranges.items()]
     show_table(f"ranges for {spec}", ("tensor", *methods), rows, figures=list(methods))
-    for prepared in options.images_of(calibration):
-        say(options.how_prepared(prepared))
+    for prepared in shared_options.images_of(calibration):
+        say(shared_options.preparation_note(prepared))
     if out is not None:
         say(f"wrote {out}: {len(calibration)} tensors")
 
@@ -131,21 +131,21 @@ def _show(
 def _ranges(
     name: str, stats: Histogram | Range, spec: QuantSpec, methods: Methods
 ) -> dict[str, tuple[float, float]]:
-    """(low, high) by method, the widest over channels; a Range knows "max" alone."""
+    """Return (low, high) by method, the widest over channels; a Range knows "max" alone."""
     spec = spec.with_(axis=stats.axis)
-    found = {}
+    by_method = {}
     for method, chosen in methods.items():
         if method == "max" or isinstance(stats, Histogram):
             try:
                 low, high = range_of(stats, spec, method, **chosen)
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
-            found[method] = (float(np.min(low)), float(np.max(high)))
-    return found
+            by_method[method] = (float(np.min(low)), float(np.max(high)))
+    return by_method
 
 
-def _cell(found: tuple[float, float] | None, spec: QuantSpec) -> str:
-    if found is None:
+def _cell(ends: tuple[float, float] | None, spec: QuantSpec) -> str:
+    if ends is None:
         return "-"
-    low, high = found
+    low, high = ends
     return f"{high:.6g}" if spec.symmetric else f"{low:.6g} .. {high:.6g}"

@@ -1,4 +1,4 @@
-"""``intact check``: what an engine's parser will refuse, found without that engine or a GPU."""
+"""``intact check`` predicts what an engine's parser refuses, without that engine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from intact.cli.options import AsJson, ModelFile
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import AsJson, ModelFile
 
 FINDINGS = 1
 

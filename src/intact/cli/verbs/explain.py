@@ -1,4 +1,4 @@
-"""``intact explain``: what runs in int8, fused into what, and why not."""
+"""``intact explain`` shows what runs in int8, what it fuses with, and why."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
-from intact.cli.output import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import READ, AsJson, Exclude, Include, ProfileName
 from intact.cli.verbs.build import subgraphs
 from intact.errors import QuantValueError, UnsupportedError
 
@@ -60,7 +60,7 @@ def run(
     if plan is None:
         quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
-        plan = _lowered(model) if quantized and engine == "intact" else None
+        plan = _lower(model) if quantized and engine == "intact" else None
     if plan is not None:
         rows = with_steps(explain(plan), plan)
     rows += [row for branch in branches for row in explain(branch)]
@@ -82,13 +82,13 @@ def run(
 
 
 def _why(row: dict[str, object]) -> str:
-    """The reason, and how sums become codes where they do."""
+    """Return the reason of a row, and how its sums become codes."""
     rounding = row.get("rounding")
     return f"{row['reason']}; codes by a {rounding}" if rounding else str(row["reason"])
 
 
 def show_kernels(model: Path, as_json: bool) -> None:
-    """The form of each layer that has several, what decided, and what is known of the others."""
+    """Print the chosen kernel of each layer that has several, and the measured times of the others."""
     import intact
 
     choices = intact.compile(model).choices()
@@ -104,13 +104,13 @@ def show_kernels(model: Path, as_json: bool) -> None:
         return
     rows = []
     for step, choice in choices:
-        known = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
-        rows.append((step.name, choice.form, choice.by, known))
+        times = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
+        rows.append((step.name, choice.form, choice.by, times))
     show_table(f"{model.name}: on this machine", ("layer", "runs", "chosen by", "us"), rows)
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
-    """`rows`, each with the kinds of the plan's steps that run it, and how its sums become codes (N22).
+    """Add the kinds of steps that run each layer, and how its sums become codes (N22).
 
     Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
     """
@@ -131,14 +131,14 @@ def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, obje
 
 
 def _plan(model: Path) -> Plan | None:
-    """What a plan file holds; None for a file of another kind."""
+    """Return the plan of a plan file; None for other files."""
     from intact.engine.files import plan_files as files
 
     return files.load(model).plan if files.is_plan(model) else None
 
 
-def _lowered(model: Path) -> Plan | None:
-    """The plan of a file with pairs; None where the engine does not take it."""
+def _lower(model: Path) -> Plan | None:
+    """Lower a file with pairs to a plan; return None where the engine does not take it."""
     from intact.engine.lower import lower
 
     try:
@@ -150,14 +150,14 @@ def _lowered(model: Path) -> Plan | None:
 def read(
     model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]
 ) -> tuple[bool, list[Placement]]:
-    """Whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its Ifs.
+    """Return whether the file has Q/DQ pairs, and the placement of the main graph and of its branches.
 
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
     """
     from intact.graph import is_op, load, pipelines, run_stages, upgrade_opset
     from intact.placement import place, read_placement
-    from intact.ptq.scope.asked_names import NameResolver, node_names
+    from intact.ptq.scope.name_patterns import NameResolver, node_names
 
     graph = load(model)
     before = node_names(graph)
@@ -167,7 +167,7 @@ def read(
         run_stages(graph, pipelines.KNOWN_FORMS)
         resolver = NameResolver(before, graph)
         include, exclude = (
-            [one for found in resolver.resolved(where, patterns).values() for one in found]
+            [name for names in resolver.resolve(where, patterns).values() for name in names]
             for where, patterns in (("include", include), ("exclude", exclude))
         )
         main = place(graph, profile, include=include, exclude=exclude)
@@ -179,11 +179,11 @@ def read(
             "a float file",
             "leave them out, or take the pairs away first: intact strip",
         )
-    return True, [read_placement(one, profile) for one in (graph, *_branches(graph))]
+    return True, [read_placement(graph_part, profile) for graph_part in (graph, *_branches(graph))]
 
 
 def _branches(model: Model) -> Iterator[Model]:
-    """The branches of Ifs, and those of branches, as models."""
+    """Yield the branches of Ifs, and those of branches, as models."""
     from intact.graph import branches_of, load
 
     for branch in branches_of(model):

@@ -1,11 +1,11 @@
-"""``intact kernels``: which native kernels this build has, and which of them run on this machine."""
+"""``intact kernels`` lists the native kernels of this build, and those that run on this machine."""
 
 from __future__ import annotations
 
 import os
 
 from intact import kernels
-from intact.cli.output import say, show_table
+from intact.cli.printing import say, show_table
 
 SWITCHES = ("INTACT_MAX_ISA", "INTACT_FORCE_KERNEL")
 
@@ -20,8 +20,14 @@ def run() -> None:
     """
     columns = ("family", "kernel", "needs", "available", "chosen")
     rows = [
-        (one.family, one.name, " ".join(one.needs) or "nothing", _state(one), "*" if one.chosen else "")
-        for one in kernels.kernel_list()
+        (
+            kernel_entry.family,
+            kernel_entry.name,
+            " ".join(kernel_entry.needs) or "nothing",
+            _state(kernel_entry),
+            "*" if kernel_entry.chosen else "",
+        )
+        for kernel_entry in kernels.kernel_list()
     ]
     show_table("native kernels, best first in each family", columns, rows)
     features = [name for name, present in kernels.cpu_features().items() if present]

@@ -1,4 +1,4 @@
-"""``intact quantize``: an ONNX file in, an int8 file with Q/DQ pairs out."""
+"""``intact quantize`` writes an int8 file with Q/DQ pairs from a float ONNX file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
-from intact.cli import options
-from intact.cli.output import say, show_json, show_table
+from intact.cli import shared_options
+from intact.cli.printing import say, show_json, show_table
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import YAML_BYTES
 
@@ -23,7 +23,7 @@ _SHOWN = 8  # tensors with 16 bits that are named, each with the reason
 
 
 class Switch(StrEnum):
-    """A step that can be measured: "auto" keeps it only where it helps on the calibration data."""
+    """A setting that is on, off, or "auto": on only where it helps on the calibration data."""
 
     auto = "auto"
     on = "on"
@@ -31,13 +31,15 @@ class Switch(StrEnum):
 
     @property
     def for_ptq(self) -> str | bool:
+        """The setting as `intact.ptq` takes it: True, False or "auto"."""
         return self.value if self is Switch.auto else self is Switch.on
 
 
 CalibFile = Annotated[
     Path | None,
     typer.Option(
-        help="A .calib file of this model, instead of --data, or beside it for some tensors.", **options.READ
+        help="A .calib file of this model, instead of --data, or beside it for some tensors.",
+        **shared_options.READ,
     ),
 ]
 Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
@@ -49,7 +51,7 @@ Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
 Overrides = Annotated[
     Path | None,
-    typer.Option(help="A YAML file: settings by pattern, see above.", **options.READ),
+    typer.Option(help="A YAML file: settings by pattern, see above.", **shared_options.READ),
 ]
 BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
 Rounding = Annotated[
@@ -75,38 +77,38 @@ Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighb
 
 
 def run(
-    model: options.ModelFile,
-    out: options.Out,
-    data: options.Data = None,
+    model: shared_options.ModelFile,
+    out: shared_options.Out,
+    data: shared_options.Data = None,
     calib: CalibFile = None,
     method: Method = "auto",
-    percentile: options.Percentile = None,
-    profile: options.ProfileName = "intact",
+    percentile: shared_options.Percentile = None,
+    profile: shared_options.ProfileName = "intact",
     activations: Activations = None,
     weights: Weights = "int8",
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
+    include: shared_options.Include = None,
+    exclude: shared_options.Exclude = None,
     overrides: Overrides = None,
-    opset: options.Opset = None,
-    num_batches: options.NumBatches = None,
-    batch_size: options.BatchSize = None,
-    size: options.Size = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    fit: options.Fit = None,
-    layout: options.Layout = None,
-    colour: options.Colour = None,
-    preset: options.Preset = None,
+    opset: shared_options.Opset = None,
+    num_batches: shared_options.NumBatches = None,
+    batch_size: shared_options.BatchSize = None,
+    size: shared_options.Size = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
+    fit: shared_options.Fit = None,
+    layout: shared_options.Layout = None,
+    colour: shared_options.Colour = None,
+    preset: shared_options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = None,
     bits16: Bits16 = None,
     float_budget: FloatBudget = None,
-    ray: options.Ray = None,
-    progress: options.Progress = True,
-    as_json: options.AsJson = False,
+    ray: shared_options.Ray = None,
+    progress: shared_options.Progress = True,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Quantize an ONNX file: fold, place Q/DQ pairs by rules, calibrate, write.
 
@@ -127,7 +129,7 @@ def run(
     if calib is not None and ranges is None:
         source: Any = Calibration.load(calib)
     else:
-        source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
+        source = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
@@ -138,7 +140,7 @@ def run(
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
-            bits16=widths, float_budget=float_budget, progress=progress, pool=options.pool_of(ray),
+            bits16=widths, float_budget=float_budget, progress=progress, pool=shared_options.pool_of(ray),
             ranges=ranges, **tuning,
         )  # fmt: skip
     result.save(out)
@@ -153,27 +155,27 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
         )  # fmt: skip
 
 
-def read_bits16(given: list[str] | None) -> str | list[str]:
-    """The one word of --bits16, or the patterns."""
-    if not given:
+def read_bits16(patterns: list[str] | None) -> str | list[str]:
+    """Return the one word of --bits16, or the patterns."""
+    if not patterns:
         return "never"
-    words = {"never", "auto"}.intersection(given)
-    if words and len(given) > 1:
+    words = {"never", "auto"}.intersection(patterns)
+    if words and len(patterns) > 1:
         raise QuantValueError(
-            "--bits16", f"{', '.join(given):.60}", "auto, never, or patterns", "choose one of the three"
+            "--bits16", f"{', '.join(patterns):.60}", "auto, never, or patterns", "choose one of the three"
         )
-    return given[0] if words else given
+    return patterns[0] if words else patterns
 
 
 def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
-    """The settings by pattern of a YAML file; None for None.
+    """Return the settings by pattern of a YAML file; None for None.
 
     Raises:
         FileFormatError: The file holds something else.
     """
     if file is None:
         return None
-    from intact.yamls import read_yaml
+    from intact.safe_yaml import read_yaml
 
     YAML_BYTES.check(file.stat().st_size, f"file '{file}'")
     content = read_yaml(file.read_bytes(), f"file '{file}'")
@@ -206,7 +208,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             "bias_corrected": result.corrected, "equalized": result.equalized,
             "smoothed": result.smoothed, "bits16": bits16, "in_float": in_float,
             "not_equalized": result.not_equalized or None,
-            "images": options.images_of(result.calibration) or None,
+            "images": shared_options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
             "float_steps": result.float_steps, "agreement": result.agreement,
         })  # fmt: skip
@@ -216,8 +218,8 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
     sizes = [(f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size]
     rows = [*sizes, *summary(result)]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
-    for prepared in options.images_of(result.calibration):
-        say(options.how_prepared(prepared))
+    for prepared in shared_options.images_of(result.calibration):
+        say(shared_options.preparation_note(prepared))
     for what, named in (("16 bits for", bits16), ("in float", in_float)):
         for name, why in list(named.items())[:_SHOWN]:
             say(f"{what} {name}: {why}")
@@ -234,7 +236,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
 
 
 def _advice(result: QuantizedModel) -> str:
-    """What to try where 8 bits are not enough for an output; "" where they are, or nothing can be tried."""
+    """Return advice for outputs with too little accuracy at 8 bits; "" where none applies."""
     from intact.ptq import POOR_DB
 
     least = min(part.least_sqnr for part in result.parts.values())
@@ -247,7 +249,7 @@ def _advice(result: QuantizedModel) -> str:
 
 
 def _size(model: Path) -> int | None:
-    """Bytes of a file and of its weights beside it; None of a pipe or a device."""
+    """Return the bytes of a file and of its weights beside it; None of a pipe or a device."""
     from intact.graph import data_files
 
     if not model.is_file():

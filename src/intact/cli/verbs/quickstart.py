@@ -1,4 +1,4 @@
-"""``intact quickstart``: the main job from images to a verified int8 engine, in one command."""
+"""``intact quickstart`` trains, quantizes, exports and verifies a small network in one command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from intact.calib import METHODS, Histogram
-from intact.cli.options import COUNT, few
-from intact.cli.output import counted, say
+from intact.cli.printing import say, threads_in_words
+from intact.cli.shared_options import COUNT, check_thread_count
 from intact.cli.verbs.report import provenance
 from intact.cli.verbs.verify import sentences
 from intact.report import Page, ReportTable, panel, to_rich, write_page
@@ -40,7 +40,8 @@ def run(
         int, typer.Option(min=0, max=2**32 - 1, help="Of the weights and of the order of images.")
     ] = 0,
     threads: Annotated[
-        int | None, typer.Option(min=1, callback=few, help="Default: by the size of the images.")
+        int | None,
+        typer.Option(min=1, callback=check_thread_count, help="Default: by the size of the images."),
     ] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
@@ -73,7 +74,7 @@ def run(
 
 
 def results_table(outcome: Outcome) -> ReportTable:
-    """One row per model, and below it what was compared with what."""
+    """Build the table with one row per model, and a note about the comparison."""
     images, settings = outcome.images, outcome.settings
     return ReportTable(
         title=f"{images.name}: float and int8",
@@ -81,7 +82,7 @@ def results_table(outcome: Outcome) -> ReportTable:
         rows=[_cells(row) for row in outcome.rows],
         note=(
             f"{len(images.test_y):,} test images; trained on {len(images.train_y):,} "
-            f"({settings.epochs} epochs), calibrated once on {_calibrated(outcome):,} of them. "
+            f"({settings.epochs} epochs), calibrated once on {_calibration_samples(outcome):,} of them. "
             "auto chooses without labels; QAT fine-tunes it. 2 bits: of all weights but the first and last "
             "layer's; AdaRound learns their rounding from the calibration images."
         ),
@@ -101,26 +102,26 @@ def engine_table(outcome: Outcome) -> ReportTable:
     engine = intact.load(path, threads=threads)
     port = engine.inputs[0].name
     feeds = ({port: batch} for batch in outcome.batches(COMPARED_BATCH))
-    found = compare(load(source), engine, feeds, threads=threads)
-    asked = [line for line in sentences(found) if line.startswith(("codes, ", "top-1, "))]
-    rows = [tuple(line.split(": ", 1)) for line in asked]
+    comparison = compare(load(source), engine, feeds, threads=threads)
+    lines = [line for line in sentences(comparison) if line.startswith(("codes, ", "top-1, "))]
+    rows = [tuple(line.split(": ", 1)) for line in lines]
     plain = Session(outcome.float_file, folded=True, threads=threads)
     for size in TIMED_BATCHES:
         x = next(outcome.batches(size))
         ours, theirs = fastest(partial(engine, x), partial(plain.run, {plain.inputs[0]: x}))
         figures = f"{ours:.3f} ms, float {theirs:.3f} ms: {theirs / ours:.2f} times as fast"
-        rows.append((f"batch of {len(x)}, {counted(threads)}", figures))
+        rows.append((f"batch of {len(x)}, {threads_in_words(threads)}", figures))
     return ReportTable(
         title="model.plan in INTact's engine",
         columns=("what", "found"),
         rows=rows,
-        note=f"{path.stat().st_size:,} bytes; codes on {found.traced} images. Float in ONNX Runtime, as fast "
-        "as it goes; the fastest of many runs counts.",
+        note=f"{path.stat().st_size:,} bytes; codes on {comparison.traced} images. Float in ONNX Runtime, as "
+        "fast as it goes; the fastest of many runs counts.",
     )
 
 
 def fastest(*runs: Callable[[], object]) -> list[float]:
-    """The shortest time of each, in milliseconds; they take turns."""
+    """Return the shortest time of each function in milliseconds; they take turns."""
     best = [float("inf")] * len(runs)
     end = time.perf_counter() + TIMED_SECONDS
     while time.perf_counter() < end:
@@ -132,7 +133,7 @@ def fastest(*runs: Callable[[], object]) -> list[float]:
 
 
 def results_page(outcome: Outcome, table: ReportTable, built: ReportTable) -> Page:
-    """The table, every activation's histogram with its thresholds, configuration and provenance."""
+    """Build the page of the results, with every activation's histogram and thresholds."""
     methods: dict[str, dict[str, Any]] = {method: {} for method in METHODS}
     panels = [
         panel(name, stats, outcome.specs[name], methods, outcome.methods[name])
@@ -159,7 +160,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _calibrated(outcome: Outcome) -> int:
+def _calibration_samples(outcome: Outcome) -> int:
     return sum(int(record["samples"]) for record in outcome.calibration.provenance)
 
 

@@ -1,4 +1,4 @@
-"""``intact report``: an HTML page of a calibration file."""
+"""``intact report`` writes an HTML page of a calibration file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from intact.calib import METHODS, Calibration, Histogram
-from intact.cli.options import READ, into_a_folder
-from intact.cli.output import say
+from intact.cli.printing import say
+from intact.cli.shared_options import READ, check_output_path
 from intact.progress import Progress
 from intact.report import Page, panel, write_page
 from intact.spec import Format, QuantSpec
 
 
 def provenance(calibration: Calibration) -> dict[str, str]:
-    """One name-value pair per run that collected."""
+    """Return one name-value pair per collecting run."""
     return {
         f"collected, run {number}": ", ".join(f"{key}: {value}" for key, value in record.items() if value)
         for number, record in enumerate(calibration.provenance, 1)
@@ -25,7 +25,7 @@ def provenance(calibration: Calibration) -> dict[str, str]:
 
 def run(
     file: Annotated[Path, typer.Argument(help="A .calib file.", **READ)],
-    out: Annotated[Path, typer.Option(help="The page to write.", callback=into_a_folder)] = Path(
+    out: Annotated[Path, typer.Option(help="The page to write.", callback=check_output_path)] = Path(
         "report.html"
     ),
     format: Annotated[str, typer.Option(help="The grid of the thresholds: int8, uint8, int4, ...")] = "int8",

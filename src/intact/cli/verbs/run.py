@@ -1,4 +1,4 @@
-"""``intact run``: a model or a plan on data, its outputs in a file."""
+"""``intact run`` runs a model or a plan on data, and writes the outputs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import typer
 from numpy.typing import NDArray
 
 from intact.atomic import replacing
-from intact.cli import options
-from intact.cli.output import say, show_json, show_table
+from intact.cli import shared_options
+from intact.cli.printing import say, show_json, show_table
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
@@ -24,30 +24,32 @@ if TYPE_CHECKING:
 
 NpzOut = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="The .npz file for the outputs.", callback=options.into_a_folder),
+    typer.Option(
+        "--out", "-o", help="The .npz file for the outputs.", callback=shared_options.check_output_path
+    ),
 ]
 
 
 def run(
-    model: options.Runnable,
-    data: options.Data = None,
+    model: shared_options.Runnable,
+    data: shared_options.Data = None,
     out: NpzOut = None,
-    threads: options.Threads = None,
+    threads: shared_options.Threads = None,
     reference: Annotated[
         bool,
         typer.Option("--reference", help="Run the integer reference, slow: the answers that engines equal."),
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Time every step, and print it.")] = False,
-    num_batches: options.NumBatches = None,
-    batch_size: options.BatchSize = None,
-    size: options.Size = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    fit: options.Fit = None,
-    layout: options.Layout = None,
-    colour: options.Colour = None,
-    preset: options.Preset = None,
-    as_json: options.AsJson = False,
+    num_batches: shared_options.NumBatches = None,
+    batch_size: shared_options.BatchSize = None,
+    size: shared_options.Size = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
+    fit: shared_options.Fit = None,
+    layout: shared_options.Layout = None,
+    colour: shared_options.Colour = None,
+    preset: shared_options.Preset = None,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Run a Q/DQ file or a plan in int8 and write what comes out: one array per output, by its name.
 
@@ -72,7 +74,7 @@ def run(
     engine = intact.compile(model, threads=threads, backend="reference" if reference else "cpu")
     report: dict[str, Any] = {"file": str(model), "threads": engine.threads}
     if data is not None:
-        described = options.data_of(data, size, mean, std, fit, layout, colour, preset)
+        described = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
         source = open_for(engine, described, batch_size, num_batches)
         report |= _outputs(engine, source, out) | ({"images": source.prepared} if source.prepared else {})
     timings = engine.profile() if profile else None
@@ -85,7 +87,7 @@ def run(
         rows = [(name, str(tuple(shape))) for name, shape in report["outputs"].items()]
         show_table(str(model.name), ("output", "shape"), rows)
         if "images" in report:
-            say(options.how_prepared(report["images"]))
+            say(shared_options.preparation_note(report["images"]))
         say(f"{report['samples']} samples in {report['seconds']:.3f} s" + (f"; wrote {out}" if out else ""))
     if timings is not None:
         from intact.engine.profile import COLUMNS
@@ -94,9 +96,9 @@ def run(
 
 
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:
-    """Batches of `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
+    """Open `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
     from intact.ptq.data.batches import open_data
-    from intact.ptq.data.inputs import Input
+    from intact.ptq.data.model_inputs import Input
 
     inputs = [Input(port.name, np.dtype(port.dtype), port.shape) for port in engine.inputs]
     fixed = inputs[0].shape[0] if inputs and inputs[0].shape else None
@@ -111,15 +113,15 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
     seconds, sizes = 0.0, list[int]()
     for feeds in source.batches:
         start = time.perf_counter()
-        made = engine.run(feeds)
+        outputs = engine.run(feeds)
         seconds += time.perf_counter() - start
         sizes.append(_samples_in(feeds))
-        for name, array in made.items():
+        for name, array in outputs.items():
             parts[name].append(array)
     inputs = [port.shape[0] for port in engine.inputs if port.shape]
     arrays = dict[str, NDArray]()
     for port in engine.outputs:
-        arrays |= _joined(port, parts[port.name], inputs, sizes)
+        arrays |= _concatenate(port, parts[port.name], inputs, sizes)
     if out is not None:
         _write(out, arrays)
     return {
@@ -132,42 +134,42 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
 
 
 def _samples_in(feeds: Mapping[str, NDArray]) -> int:
-    """How many samples a batch has: as many as all its inputs have rows; 1 where they differ."""
+    """Return the number of samples in a batch: the rows of its inputs, or 1 where these differ."""
     sizes = {array.shape[0] if array.ndim else 1 for array in feeds.values()}
     return sizes.pop() if len(sizes) == 1 else 1
 
 
-def _joined(
-    port: Port, found: list[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
+def _concatenate(
+    port: Port, arrays: list[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> dict[str, NDArray]:
-    """The outputs of all batches as one array, where it tells which rows are whose; else one for each batch.
+    """Concatenate the outputs of all batches where rows match samples; else return an array for each batch.
 
     Args:
         port: The output.
-        found: What it was in each batch.
+        arrays: What it was in each batch.
         inputs: The first sizes of the inputs.
         sizes: How many samples each batch has.
     """
-    rows = [np.atleast_1d(array) for array in found]
+    rows = [np.atleast_1d(array) for array in arrays]
     if len({array.shape[1:] for array in rows}) == 1 and _has_row_per_sample(port, rows, inputs, sizes):
         return {port.name: np.concatenate(rows)}
-    return {f"{port.name}.{number}": array for number, array in enumerate(found)}
+    return {f"{port.name}.{number}": array for number, array in enumerate(arrays)}
 
 
 def _has_row_per_sample(
     port: Port, rows: Sequence[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
 ) -> bool:
-    """Whether an output has as many rows for each sample: values may decide how many, as of detections."""
+    """Return whether an output has one row per sample; values may decide the number, as for detections."""
     size = port.shape[0] if port.shape else 1
     if isinstance(size, int):
         return True
-    if isinstance(size, str) and all(isinstance(one, int) for one in inputs):
+    if isinstance(size, str) and all(isinstance(first_size, int) for first_size in inputs):
         return False  # not that of the batch, which is fixed: what it was in these batches is chance
     return all(len(array) == samples for array, samples in zip(rows, sizes, strict=True))
 
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:
-    """An .npz file, with strings in NumPy's own dtype: objects would be pickled.
+    """Write an .npz file, with strings in NumPy's own dtype, because objects would be pickled.
 
     NumPy's own function takes no array whose name is that of its arguments.
     """

@@ -1,4 +1,4 @@
-"""``intact strip``: the float file of a quantized one."""
+"""``intact strip`` writes the float file of a quantized one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typer
 
 from intact.atomic import together
 from intact.calib import Calibration, Range
-from intact.cli.options import AsJson, ModelFile, Out, into_a_folder
-from intact.cli.output import complain, say, show_json
+from intact.cli.printing import complain, say, show_json
+from intact.cli.shared_options import AsJson, ModelFile, Out, check_output_path
 
 if TYPE_CHECKING:
     from intact.graph import Stripped
@@ -22,7 +22,7 @@ def run(
     model: ModelFile,
     out: Out,
     calib: Annotated[
-        Path | None, typer.Option(help="Keep the ranges in this .calib file.", callback=into_a_folder)
+        Path | None, typer.Option(help="Keep the ranges in this .calib file.", callback=check_output_path)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,14 +42,14 @@ def run(
 
     graph = load(model)
     static, dynamic = normalize(graph), float_dynamic(graph)
-    seen = {note.node for note in dynamic}
-    notes = [*(note for note in static if note.node not in seen), *dynamic]
+    dynamic_nodes = {note.node for note in dynamic}
+    notes = [*(note for note in static if note.node not in dynamic_nodes), *dynamic]
     stripped = strip_qdq(graph)
     with together():
         save(graph, out)
         if calib is not None:
             stored = graph.graph.initializers
-            ranges_of({n: one for n, one in stripped.items() if n not in stored}, model.name).save(calib)
+            ranges_of({n: pair for n, pair in stripped.items() if n not in stored}, model.name).save(calib)
     layers = [note.node for note in dynamic if note.changed]
     if as_json:
         stays = {note.node: note.what for note in notes if not note.changed}
@@ -68,13 +68,13 @@ def run(
 
 
 def ranges_of(stripped: Mapping[str, Stripped], source: str) -> Calibration:
-    """The floats that each grid reaches, as `Range` statistics: method "max" gives the scales again.
+    """Return the range of each grid as `Range` statistics, from which method "max" gives the scales again.
 
     Tensors with a scale per block are left out: no statistic has that granularity.
     """
     calibration = Calibration()
-    for name, one in stripped.items():
-        spec, (low, high) = one.spec, one.range
+    for name, pair in stripped.items():
+        spec, (low, high) = pair.spec, pair.range
         if spec.block_size is None:
             if spec.symmetric and spec.qmin < 0:
                 low = -high  # -128 of int8 belongs to no symmetric range

@@ -1,4 +1,4 @@
-"""``intact trtexec``: TensorRT's command, for its common options, on INTact's engine."""
+"""``intact trtexec`` offers the common options of TensorRT's command on INTact's engine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from intact.cli.options import READ, SHAPES, few, into_a_folder, seconds
+from intact.cli.shared_options import READ, SHAPES, check_output_path, check_seconds, check_thread_count
 from intact.cli.verbs.trtexec_run import Request, execute
 
-_New = {"dir_okay": False, "callback": into_a_folder}
+_New = {"dir_okay": False, "callback": check_output_path}
 _Onnx = Annotated[Path | None, typer.Option("--onnx", help="The model.", **READ)]
 _LoadEngine = Annotated[Path | None, typer.Option("--loadEngine", help="A saved engine instead.", **READ)]
 _SaveEngine = Annotated[Path | None, typer.Option("--saveEngine", help="Write the engine.", **_New)]
@@ -26,11 +26,14 @@ _LoadInputs = Annotated[str, typer.Option("--loadInputs", help="Inputs from raw 
 _Iterations = Annotated[int, typer.Option("--iterations", min=1, max=10**9, help="Run at least so often.")]
 _WarmUp = Annotated[int, typer.Option("--warmUp", min=0, max=10**9, help="Milliseconds before times count.")]
 _Duration = Annotated[
-    float, typer.Option("--duration", min=0, callback=seconds, help="Run at least so many seconds.")
+    float, typer.Option("--duration", min=0, callback=check_seconds, help="Run at least so many seconds.")
 ]
 _AvgRuns = Annotated[int, typer.Option("--avgRuns", min=1, help="Accepted: every run counts.")]
 _Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, callback=few, help="CPU threads of a run. (INTact's own.)")
+    int | None,
+    typer.Option(
+        "--threads", min=1, callback=check_thread_count, help="CPU threads of a run. (INTact's own.)"
+    ),
 ]
 _PrecisionConstraints = Annotated[
     str,

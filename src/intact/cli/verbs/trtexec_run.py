@@ -1,4 +1,4 @@
-"""What ``intact trtexec`` does: build or load an engine, time it, write what was asked for."""
+"""Executes ``intact trtexec``: builds or loads an engine, times it, and writes the results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from intact.atomic import replacing
-from intact.cli.options import read_shapes
-from intact.cli.output import say, show_table
+from intact.cli.printing import say, show_table
+from intact.cli.shared_options import read_shapes
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import BATCH_BYTES
 from intact.reading import read_bytes
@@ -27,7 +27,7 @@ _Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Request:
-    """The options of the command, under their names there."""
+    """Holds the options of the command, under their own names."""
 
     onnx: Path | None = None
     load_engine: Path | None = None
@@ -62,37 +62,37 @@ class Request:
     verbose: bool = False
 
 
-def execute(asked: Request) -> None:
-    """Do what was asked for.
+def execute(request: Request) -> None:
+    """Build or load the engine, run it, and write the requested files.
 
     Raises:
         IntactError: A file or an option is wrong, or the model cannot be built so.
     """
     from intact import trt
 
-    if (asked.onnx is None) == (asked.load_engine is None):
+    if (request.onnx is None) == (request.load_engine is None):
         raise QuantValueError(
             "trtexec", "neither or both of --onnx and --loadEngine", "one of them", "give one"
         )
-    logger = trt.Logger(trt.Logger.VERBOSE if asked.verbose else trt.Logger.WARNING)
-    source = asked.onnx or asked.load_engine
+    logger = trt.Logger(trt.Logger.VERBOSE if request.verbose else trt.Logger.WARNING)
+    source = request.onnx or request.load_engine
     assert source is not None
-    serialized = _build(asked, source, logger) if asked.onnx is not None else read_bytes(source)
-    if asked.save_engine is not None:
-        with replacing(asked.save_engine) as new:
+    serialized = _build(request, source, logger) if request.onnx is not None else read_bytes(source)
+    if request.save_engine is not None:
+        with replacing(request.save_engine) as new:
             new.write(serialized)
-        say(f"wrote {asked.save_engine}: {len(serialized)} bytes")
+        say(f"wrote {request.save_engine}: {len(serialized)} bytes")
     runtime = trt.Runtime(logger)
-    runtime.max_threads = asked.threads
+    runtime.max_threads = request.threads
     engine = runtime.deserialize_cuda_engine(serialized)
     if engine is None:
         raise FileFormatError(f"'{source}'", "no engine", "one that --saveEngine wrote", "build it again")
-    _tell_layers(engine, asked)
-    if not asked.build_only:
-        _Run(engine, asked).all()
+    _tell_layers(engine, request)
+    if not request.build_only:
+        _Run(engine, request).all()
 
 
-def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
+def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
     from intact import trt
 
     builder = trt.Builder(logger)
@@ -103,13 +103,13 @@ def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
         raise FileFormatError(
             f"'{onnx}'", first, "a model that the parser takes", "intact check lists what to do"
         )
-    if asked.int8 or asked.best:
+    if request.int8 or request.best:
         config.set_flag(trt.BuilderFlag.INT8)
-    if asked.calib is not None:
-        config.int8_calibrator = _cached(asked.calib)
-    _add_profile(asked, builder, network, config)
-    _pin(network, config, _pins(asked.layer_precisions), asked.precision_constraints)
-    times = asked.timing_cache
+    if request.calib is not None:
+        config.int8_calibrator = _cache_calibrator(request.calib)
+    _add_profile(request, builder, network, config)
+    _pin(network, config, _pins(request.layer_precisions), request.precision_constraints)
+    times = request.timing_cache
     stored = read_bytes(times) if times is not None and times.exists() else b""
     config.set_timing_cache(config.create_timing_cache(stored))
     start = perf_counter()
@@ -125,10 +125,10 @@ def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
 
 
 def _add_profile(
-    asked: Request, builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
+    request: Request, builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
 ) -> None:
-    fixed = read_shapes(asked.shapes, "--shapes")
-    texts = (asked.min_shapes, asked.opt_shapes, asked.max_shapes)
+    fixed = read_shapes(request.shapes, "--shapes")
+    texts = (request.min_shapes, request.opt_shapes, request.max_shapes)
     ends = [read_shapes(text, "profile shapes") or fixed for text in texts]
     if any(-1 in tensor.shape for tensor in network.inputs) and all(ends):
         profile = builder.create_optimization_profile()
@@ -137,8 +137,8 @@ def _add_profile(
         config.add_optimization_profile(profile)
 
 
-def _cached(path: Path) -> trt.IInt8Calibrator:
-    """A calibrator that has a cache and no data."""
+def _cache_calibrator(path: Path) -> trt.IInt8Calibrator:
+    """Return a calibrator that has a cache and no data."""
     from intact import trt
     from intact.calib import TrtCache
     from intact.trt.building.calibrators import TABLES
@@ -150,20 +150,20 @@ def _cached(path: Path) -> trt.IInt8Calibrator:
         "get_batch": lambda self, names: None,
         "read_calibration_cache": lambda self: read_bytes(path),
     }
-    made: trt.IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
-    return made
+    calibrator: trt.IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
+    return calibrator
 
 
 def _pins(text: str) -> dict[str, trt.DataType]:
     from intact import trt
 
-    known = {"fp32": trt.DataType.FLOAT, "fp16": trt.DataType.HALF, "int8": trt.DataType.INT8}
+    data_types = {"fp32": trt.DataType.FLOAT, "fp16": trt.DataType.HALF, "int8": trt.DataType.INT8}
     pins = {}
     for entry in filter(None, text.split(",")):
         name, _, precision = entry.rpartition(":")
-        if not name or precision not in known:
+        if not name or precision not in data_types:
             raise QuantValueError("--layerPrecisions", repr(entry), "layer:fp32 or layer:int8", "correct it")
-        pins[name] = known[precision]
+        pins[name] = data_types[precision]
     return pins
 
 
@@ -195,15 +195,15 @@ def _pin(
         layers[name].precision = precision
 
 
-def _tell_layers(engine: trt.ICudaEngine, asked: Request) -> None:
+def _tell_layers(engine: trt.ICudaEngine, request: Request) -> None:
     from intact import trt
 
     inspector = engine.create_engine_inspector()
-    if asked.dump_layers:
+    if request.dump_layers:
         _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
-    if asked.export_layers is not None:
+    if request.export_layers is not None:
         content = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
-        _write(asked.export_layers, json.loads(content))
+        _write(request.export_layers, json.loads(content))
 
 
 def _write(path: Path, content: Any) -> None:
@@ -212,14 +212,14 @@ def _write(path: Path, content: Any) -> None:
 
 
 class _Run:
-    """Inputs for an engine, and runs of it."""
+    """Runs an engine on inputs from files or on noise."""
 
-    def __init__(self, engine: trt.ICudaEngine, asked: Request) -> None:
+    def __init__(self, engine: trt.ICudaEngine, request: Request) -> None:
         import numpy as np
 
-        self._engine, self._asked = engine.engine, asked
-        shapes = read_shapes(asked.shapes, "--shapes") or read_shapes(asked.opt_shapes, "--optShapes")
-        files = dict(entry.rpartition(":")[::2] for entry in filter(None, asked.load_inputs.split(",")))
+        self._engine, self._request = engine.engine, request
+        shapes = read_shapes(request.shapes, "--shapes") or read_shapes(request.opt_shapes, "--optShapes")
+        files = dict(entry.rpartition(":")[::2] for entry in filter(None, request.load_inputs.split(",")))
         names = [port.name for port in self._engine.inputs]
         for name in (*shapes, *files):
             if name not in names:
@@ -232,33 +232,33 @@ class _Run:
             self._inputs[port.name] = _input(files.get(port.name), shape, np.dtype(port.dtype))
 
     def all(self) -> None:
-        """Time it, then print and write what was asked for."""
-        asked = self._asked
-        times = self._timed(asked.iterations, asked.warm_up / 1e3, asked.duration)
+        """Time the engine, then print and write what was requested."""
+        request = self._request
+        times = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
         _say_times(times)
-        if asked.export_times is not None:
-            _write(asked.export_times, [{"latencyMs": 1e3 * t} for t in times])
-        if asked.dump_profile or asked.export_profile is not None:
+        if request.export_times is not None:
+            _write(request.export_times, [{"latencyMs": 1e3 * t} for t in times])
+        if request.dump_profile or request.export_profile is not None:
             self._profile()
         outputs = {name: array.tolist() for name, array in self._engine.run(self._inputs).items()}
-        if asked.dump_output:
+        if request.dump_output:
             for name, values in outputs.items():
                 say(f"{name}: {values}")
-        if asked.export_output is not None:
-            _write(asked.export_output, outputs)
+        if request.export_output is not None:
+            _write(request.export_output, outputs)
 
     def _profile(self) -> None:
         if not hasattr(self._engine, "profile"):
             say("no profile: shapes of this network depend on values, and ONNX Runtime runs it as a whole")
             return
         profile = self._engine.profile(self._inputs)
-        if self._asked.dump_profile:
+        if self._request.dump_profile:
             _say_lines(str(profile))
-        if self._asked.export_profile is not None:
+        if self._request.export_profile is not None:
             rows = [{"name": t.name, "kind": t.kind, "averageMs": 1e3 * t.seconds} for t in profile.timings]
-            _write(self._asked.export_profile, rows)
+            _write(self._request.export_profile, rows)
 
-    def _timed(self, iterations: int, warm_up: float, duration: float) -> list[float]:
+    def _time_runs(self, iterations: int, warm_up: float, duration: float) -> list[float]:
         start = perf_counter()
         self._engine.run(self._inputs)
         while perf_counter() - start < warm_up:

@@ -1,4 +1,4 @@
-"""``intact verify``: does the engine compute what the file says, and where does anything depart?"""
+"""``intact verify`` checks that the engine computes what the file says, and names the first difference."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intact.cli import options
-from intact.cli.output import say, show_json, show_table
+from intact.cli import shared_options
+from intact.cli.printing import say, show_json, show_table
 from intact.cli.verbs.run import open_for
 from intact.errors import QuantValueError
 
@@ -41,11 +41,11 @@ SIDES = {
 
 
 def run(
-    model: options.ModelFile,
-    data: options.Data = None,
+    model: shared_options.ModelFile,
+    data: shared_options.Data = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Verify this plan of it, not one built now.", **options.READ),
+        typer.Option(help="Verify this plan of it, not one built now.", **shared_options.READ),
     ] = None,
     module: Annotated[
         str | None,
@@ -54,21 +54,21 @@ def run(
             "a module or what returns one. It is run.",
         ),
     ] = None,
-    threads: options.Threads = None,
+    threads: shared_options.Threads = None,
     traced: Annotated[
         int, typer.Option(min=0, help="Batches in which every tensor is compared; the reference is slow.")
     ] = 1,
-    num_batches: options.NumBatches = None,
-    batch_size: options.BatchSize = None,
-    size: options.Size = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    fit: options.Fit = None,
-    layout: options.Layout = None,
-    colour: options.Colour = None,
-    preset: options.Preset = None,
+    num_batches: shared_options.NumBatches = None,
+    batch_size: shared_options.BatchSize = None,
+    size: shared_options.Size = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
+    fit: shared_options.Fit = None,
+    layout: shared_options.Layout = None,
+    colour: shared_options.Colour = None,
+    preset: shared_options.Preset = None,
     all_tensors: Annotated[bool, typer.Option("--all", help="List tensors that agree as well.")] = False,
-    as_json: options.AsJson = False,
+    as_json: shared_options.AsJson = False,
 ) -> None:  # fmt: skip
     """Compare the engine, the integer reference, the file in ONNX Runtime, and a module, on your data.
 
@@ -95,41 +95,42 @@ def run(
 
     graph = load(model)
     engine = intact.compile(model if plan is None else plan, threads=threads, deterministic=True)
-    described = options.data_of(data, size, mean, std, fit, layout, colour, preset)
+    described = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     source = open_for(engine, described, batch_size, num_batches)
     fake = None if module is None else _module(module, graph)
-    found = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, module=fake)
+    comparison = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, module=fake)
     if as_json:
-        show_json(as_record(found, model) | ({"images": source.prepared} if source.prepared else {}))
+        show_json(as_record(comparison, model) | ({"images": source.prepared} if source.prepared else {}))
     else:
-        _show(found, model, all_tensors)
+        _show(comparison, model, all_tensors)
         if source.prepared:
-            say(options.how_prepared(source.prepared))
-    if not found.exact or found.departing is not None:
+            say(shared_options.preparation_note(source.prepared))
+    if not comparison.exact or comparison.departing is not None:
         raise typer.Exit(DIFFERENT)
 
 
-def as_record(found: Comparison, model: Path) -> dict[str, Any]:
-    """The comparison as JSON has it."""
+def as_record(comparison: Comparison, model: Path) -> dict[str, Any]:
+    """Return the comparison as a JSON object."""
     tensors = [
         vars(t) | {side: vars(getattr(t, side)) for side in SIDES} | {"departs": t.departs}
-        for t in found.tensors
+        for t in comparison.tensors
     ]
-    departing = found.departing
+    departing = comparison.departing
     return {
-        "file": str(model), "exact": found.exact, "samples": found.samples, "traced": found.traced,
-        "codes": {side: vars(found.total(side)) for side in SIDES},
-        "first": {side: _where(found.first(side)) for side in SIDES}, "departs": _where(departing),
-        "answers": {side: vars(counts) for side, counts in found.answers.items()},
-        "outputs": {side: _as_json(distance) for side, distance in found.outputs.items()},
-        "leaves": None if (leaves := found.first("file", floats=True)) is None else leaves.tensor,
-        "float_steps": found.float_steps, "parts": list(found.parts),
-        "unmatched": list(found.unmatched), "tensors": tensors,
+        "file": str(model), "exact": comparison.exact, "samples": comparison.samples,
+        "traced": comparison.traced,
+        "codes": {side: vars(comparison.total(side)) for side in SIDES},
+        "first": {side: _where(comparison.first(side)) for side in SIDES}, "departs": _where(departing),
+        "answers": {side: vars(counts) for side, counts in comparison.answers.items()},
+        "outputs": {side: _as_json(distance) for side, distance in comparison.outputs.items()},
+        "leaves": None if (leaves := comparison.first("file", floats=True)) is None else leaves.tensor,
+        "float_steps": comparison.float_steps, "parts": list(comparison.parts),
+        "unmatched": list(comparison.unmatched), "tensors": tensors,
     }  # fmt: skip
 
 
 def _as_json(distance: Distance) -> dict[str, Any]:
-    """A distance without its sums; `decibels` is None where nothing differs."""
+    """Return a distance without its sums; `decibels` is None where nothing differs."""
     counts = {"compared": distance.compared, "differing": distance.differing, "largest": distance.largest}
     return counts | {"decibels": distance.decibels if isfinite(distance.decibels) else None}
 
@@ -138,50 +139,53 @@ def _where(tensor: TensorCounts | None) -> str | None:
     return None if tensor is None else tensor.layer or tensor.tensor
 
 
-def _named(tensor: TensorCounts) -> str:
+def _label(tensor: TensorCounts) -> str:
     return f"{_where(tensor)}" + (f" ({tensor.quantizer})" if tensor.quantizer else "")
 
 
-def sentences(found: Comparison) -> list[str]:
-    """What was found, in sentences."""
-    said = []
-    for side, name in SIDES.items() if found.traced else ():
-        total, first = found.total(side), found.first(side)
+def sentences(comparison: Comparison) -> list[str]:
+    """Describe the comparison in sentences."""
+    lines = []
+    for side, name in SIDES.items() if comparison.traced else ():
+        total, first = comparison.total(side), comparison.first(side)
         if total.compared:
-            where = "" if first is None else f", first in {_named(first)}"
-            far = max(tensor.alone.boundary for tensor in found.tensors) if side == "alone" else 0.0
+            where = "" if first is None else f", first in {_label(first)}"
+            far = max(tensor.alone.boundary for tensor in comparison.tensors) if side == "alone" else 0.0
             beside = f", {far:.1e} of a step from a rounding boundary" if far else ""
-            said.append(f"codes, {name}: {_of(total)}{beside}{where}")
-    for side, counts in found.answers.items():
+            lines.append(f"codes, {name}: {_of(total)}{beside}{where}")
+    for side, counts in comparison.answers.items():
         against = {"file": "file in ONNX Runtime"}.get(side, side)
-        said.append(f"top-1, engine against {against}: {_of(counts)}")
-    said += _end_to_end(found)
-    if found.unmatched:
-        more = f" and {len(found.unmatched) - 5} more" if len(found.unmatched) > 5 else ""
-        said.append(f"not compared, in the module or the file alone: {', '.join(found.unmatched[:5])}{more}")
-    if found.departing is not None:
-        said.append(f"the module departs by more than rounding, first in {_named(found.departing)}")
-    return said
+        lines.append(f"top-1, engine against {against}: {_of(counts)}")
+    lines += _end_to_end(comparison)
+    if comparison.unmatched:
+        more = f" and {len(comparison.unmatched) - 5} more" if len(comparison.unmatched) > 5 else ""
+        lines.append(
+            f"not compared, in the module or the file alone: {', '.join(comparison.unmatched[:5])}{more}"
+        )
+    if comparison.departing is not None:
+        lines.append(f"the module departs by more than rounding, first in {_label(comparison.departing)}")
+    return lines
 
 
-def _end_to_end(found: Comparison) -> Iterator[str]:
-    """How far the outputs are apart, where the file leaves the reference, and what may make it do so."""
+def _end_to_end(comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the distance of the outputs, and on what may cause it."""
     from intact.placement import in_other_runtimes
 
     for side, name in _OUTPUTS.items():
-        if (distance := found.outputs.get(side)) is not None and distance.compared:
+        if (distance := comparison.outputs.get(side)) is not None and distance.compared:
             far = f", {distance.decibels:.1f} dB" if distance.noise else ""
             yield f"outputs, {name}: {_of(distance)}{far}"
-    if (leaves := found.first("file", floats=True)) is not None:
+    if (leaves := comparison.first("file", floats=True)) is not None:
         step = f" of {leaves.layer}" if leaves.layer else ""
         yield (
             f"the file in ONNX Runtime leaves the reference first in the {_kind(leaves)} "
             f"'{leaves.tensor}'{step}: {_of(leaves.file)}"
         )
-    yield in_other_runtimes(found.float_steps)
-    if found.parts:
-        more = f" and {len(found.parts) - 5} more" if len(found.parts) > 5 else ""
-        yield f"in ONNX Runtime, in float, of which nothing is promised: {', '.join(found.parts[:5])}{more}"
+    yield in_other_runtimes(comparison.float_steps)
+    if comparison.parts:
+        more = f" and {len(comparison.parts) - 5} more" if len(comparison.parts) > 5 else ""
+        names = ", ".join(comparison.parts[:5])
+        yield f"in ONNX Runtime, in float, of which nothing is promised: {names}{more}"
 
 
 def _of(counts: Counts) -> str:
@@ -191,17 +195,17 @@ def _of(counts: Counts) -> str:
     return f"{counts.differing:,} of {counts.compared:,} differ{by}"
 
 
-def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
-    sides = [side for side in SIDES if side in ("engine", "file") or found.total(side).compared]
-    shown = [t for t in found.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
+def _show(comparison: Comparison, model: Path, all_tensors: bool) -> None:
+    sides = [side for side in SIDES if side in ("engine", "file") or comparison.total(side).compared]
+    shown = [t for t in comparison.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
     counts = attrgetter(*sides)
     rows = [(t.tensor, t.layer, _kind(t), *map(_of, counts(t))) for t in shown]
-    if rows and found.traced:
+    if rows and comparison.traced:
         columns = ("tensor", "layer", "compared", *(_COLUMNS.get(side, side) for side in sides))
-        show_table(f"{model.name}: against the integer reference, {found.traced} samples", columns, rows)
-    for line in sentences(found):
+        show_table(f"{model.name}: against the integer reference, {comparison.traced} samples", columns, rows)
+    for line in sentences(comparison):
         say(line)
-    if not found.traced:
+    if not comparison.traced:
         say("codes: not compared, for no batch was traced")
 
 
@@ -216,19 +220,19 @@ def _module(name: str, graph: Model) -> Module:
     from intact.graph import read_named_pairs
     from intact.torch.models.running import Runner
 
-    return Runner(_loaded(name), read_named_pairs(graph))
+    return Runner(_load_module(name), read_named_pairs(graph))
 
 
-def _loaded(name: str) -> Any:
-    """What load_module() of a .py file returns; or an importable attribute, called where it makes one."""
-    from intact.ptq.data import scripts
+def _load_module(name: str) -> Any:
+    """Return what load_module() of a .py file returns, or an importable attribute, called if needed."""
+    from intact.ptq.data import user_scripts
 
     if Path(name).is_file():
-        return scripts.call(Path(name), "load_module", "the module")
+        return user_scripts.call(Path(name), "load_module", "the module")
     (package, _, attribute), here = name.partition(":"), str(Path.cwd())
     sys.path.insert(0, here)  # as `python -m` has it, and a console script does not
     try:
-        found = attrgetter(attribute)(importlib.import_module(package))
+        target = attrgetter(attribute)(importlib.import_module(package))
     # Importing runs the package's own code, which may raise or exit as it likes.
     except (Exception, SystemExit) as error:
         raise QuantValueError(
@@ -237,6 +241,6 @@ def _loaded(name: str) -> Any:
         ) from error  # fmt: skip
     finally:
         sys.path.remove(here)
-    makes = isinstance(found, type) or not hasattr(found, "named_modules")  # a module is callable too
-    with scripts.blamed(f"--module '{name}'"):
-        return found() if makes and callable(found) else found
+    makes = isinstance(target, type) or not hasattr(target, "named_modules")  # a module is callable too
+    with user_scripts.attribute_errors(f"--module '{name}'"):
+        return target() if makes and callable(target) else target

@@ -33,7 +33,7 @@ from intact.engine.stored import Form, Stored, stored_reals
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
 from intact.reading import reading
-from intact.timings import Timings, checked
+from intact.timings import Timings, check_table
 
 VERSION = 6
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
@@ -262,7 +262,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     machines: dict[str, dict[str, float]] = {}
     for entry in body.timings:
         machines.setdefault(entry.machine, {})[entry.name] = entry.seconds
-    return PlanFile(plan, constants, packed, Timings(checked(machines, f"{where}.timings")))
+    return PlanFile(plan, constants, packed, Timings(check_table(machines, f"{where}.timings")))
 
 
 def _timed(timings: Timings) -> Iterator[_Timed]:

@@ -1,6 +1,6 @@
-"""What quantization costs: the sensitivity of each tensor, whose error it is, findings with advice."""
+"""Sensitivity analysis: measures what quantizing each tensor costs, and gives advice."""
 
+from intact.ptq.analysis.analysis_records import AccuracyFinding, Drawn, Sensitivity, SensitivityAnalysis
 from intact.ptq.analysis.analyze import BUDGET, analyze
-from intact.ptq.analysis.records import AccuracyFinding, Drawn, Sensitivity, SensitivityAnalysis
 
 __all__ = ["BUDGET", "SensitivityAnalysis", "Drawn", "AccuracyFinding", "Sensitivity", "analyze"]

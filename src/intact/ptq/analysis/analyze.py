@@ -1,4 +1,4 @@
-"""`analyze`: what the quantization of each tensor costs the outputs, and why."""
+"""`analyze` measures what quantizing each tensor costs the outputs, and explains why."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from intact import graph, placement
 from intact.calib import Histogram
 from intact.errors import IntactError, QuantValueError
 from intact.progress import Progress
-from intact.ptq.analysis.channels import Observed, observe
-from intact.ptq.analysis.findings import Look, findings_of
-from intact.ptq.analysis.records import Drawn, Sensitivity, SensitivityAnalysis
-from intact.ptq.analysis.sweep import Sweep
-from intact.ptq.analysis.units import By, measured, units_of
-from intact.ptq.analysis.variants import QuantizedReads, grids_of
+from intact.ptq.analysis.accuracy_findings import TensorEvidence, findings_of
+from intact.ptq.analysis.analysis_records import Drawn, Sensitivity, SensitivityAnalysis
+from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of
+from intact.ptq.analysis.sensitivity_trials import Sweep
+from intact.ptq.analysis.sensitivity_units import By, measure_units, units_of
+from intact.ptq.analysis.tensor_observations import TensorObservation, observe
+from intact.ptq.data.batch_splitting import BatchSplitter
 from intact.ptq.data.batches import open_data
-from intact.ptq.data.inputs import Feeds, inputs_of
-from intact.ptq.data.runs import Cutter
-from intact.ptq.measure.evaluator import relative, sqnr
-from intact.ptq.measure.state import State
+from intact.ptq.data.model_inputs import Feeds, inputs_of
+from intact.ptq.measure.output_errors import relative_error, sqnr
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare import nothing_to_quantize, prepared
-from intact.ptq.stages.sequence import STAGES, run
+from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state
+from intact.ptq.stages.stage_list import STAGES, run
 from intact.spec import is_whole
 
 BUDGET = 256
@@ -50,7 +50,7 @@ def analyze(
     results. The share of each is its squared error, alone quantized, of the sum over all: rounding errors of
     single tensors are nearly independent, and their squares add up (Lin, Talathi and Annapureddy 2016, "Fixed
     point quantization of deep convolutional networks"; Zhou et al. 2018, "Adaptive quantization for deep
-    neural network"; docs/decisions/0033-whose-error.md measures it). Branches of Ifs stay in float.
+    neural network"; docs/decisions/0033-sensitivity-analysis.md measures it). Branches of Ifs stay in float.
 
     Args:
         source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
@@ -72,43 +72,53 @@ def analyze(
     """
     _check(by, budget, runs)
     settings = settings_of(options | {"progress": progress})
-    before, after = quantized_with_before(source, data, settings)
+    before, after = states_around_pairs(source, data, settings)
     grids = grids_of(before, after)
-    held = before.runs[:runs]
-    sweep = Sweep(before.model, grids, held)
+    runs_used = before.runs[:runs]
+    sweep = Sweep(before.model, grids, runs_used)
     if not sweep.total:
         raise QuantValueError(
             "model", "no real output", "an output of floats to measure errors by",
             "analyze it without the ArgMax or the like at its end",
         )  # fmt: skip
-    seen, weighed = _seen_activations(before, grids), _seen_weights(grids)
-    local = _local_errors(grids, seen)
-    parts, trials = measured(units_of(before, grids, by, local), sweep, budget, progress)
+    activations, weights = _observe_activations(before, grids), _observe_weights(grids)
+    local = _tensor_errors(grids, activations)
+    parts, trials = measure_units(units_of(before, grids, by, local), sweep, budget, progress)
     shares = _shares(parts, local)
-    behind = {} if later is None else _observed_later(before, seen, later, settings)
-    gains, wide = _gains(parts, relative(sweep.total)), placement.profile_of(settings.profile).bits16
-    looks = [
-        Look(name, one, behind.get(name), shares[name], gains.get(name), name in weighed, wide)
-        for name, one in (seen | weighed).items()
+    later_observations = {} if later is None else _observe_later_data(before, activations, later, settings)
+    gains, wide = _gains(parts, relative_error(sweep.total)), placement.profile_of(settings.profile).bits16
+    evidence = [
+        TensorEvidence(
+            name,
+            observation,
+            later_observations.get(name),
+            shares[name],
+            gains.get(name),
+            name in weights,
+            wide,
+        )
+        for name, observation in (activations | weights).items()
     ]
     return SensitivityAnalysis(
-        error=relative(sweep.total),
+        error=relative_error(sweep.total),
         sqnr=sqnr(sweep.total),
         parts=tuple(parts),
-        findings=tuple(findings_of(looks)),
-        runs=len(held),
+        findings=tuple(findings_of(evidence)),
+        runs=len(runs_used),
         trials=trials,
         segments=sweep.segments,
-        settings=_said(after, settings, by),
-        drawn=_drawn(grids, after),
+        settings=_settings_in_words(after, settings, by),
+        drawn=_histograms_to_draw(grids, after),
     )
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """The arguments of `quantize`, those of the methods apart."""
-    known = {one.name for one in fields(Settings) if one.init} - {"options"}
-    rest = {name: value for name, value in options.items() if name not in known}
-    return Settings(**{name: options[name] for name in known & options.keys()}, options=rest)
+    """Build `Settings` from arguments of `quantize`; unknown names become options of the calibration
+    method.
+    """
+    setting_names = {entry.name for entry in fields(Settings) if entry.init} - {"options"}
+    rest = {name: value for name, value in options.items() if name not in setting_names}
+    return Settings(**{name: options[name] for name in setting_names & options.keys()}, options=rest)
 
 
 def _check(by: str, budget: int, runs: int | None) -> None:
@@ -121,9 +131,9 @@ def _check(by: str, budget: int, runs: int | None) -> None:
             )
 
 
-def quantized_with_before(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
-    """The model before its pairs, with all that was decided by then; and the quantized one."""
-    state = prepared(source, data, settings)
+def states_around_pairs(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
+    """Return the state in front of the stage that inserts Q/DQ pairs, and the final quantized state."""
+    state = prepare_state(source, data, settings)
     if not state.targets:
         raise nothing_to_quantize(state.model)
     if state.calibration is not None:
@@ -136,86 +146,90 @@ def quantized_with_before(source: graph.Source, data: Any, settings: Settings) -
     return before, run(before, STAGES[at:])
 
 
-def _seen_activations(before: State, grids: QuantizedReads) -> dict[str, Observed]:
+def _observe_activations(before: State, grids: QuantizedReads) -> dict[str, TensorObservation]:
     ranges = {target.site.value: (spec, ends) for target, spec, ends in grids.activations}
-    return observe(before.model, ranges, (held.feeds for held in before.runs))
+    return observe(before.model, ranges, (sample.feeds for sample in before.runs))
 
 
-def _seen_weights(grids: QuantizedReads) -> dict[str, Observed]:
-    found = {}
+def _observe_weights(grids: QuantizedReads) -> dict[str, TensorObservation]:
+    observations = {}
     for target, weight in grids.weights:
-        one = Observed(weight.spec, weight.ends, target.site.axis)
-        one.add(weight.array, 0)
-        found[target.site.value] = one
-    return found
+        observation = TensorObservation(weight.spec, weight.ends, target.site.axis)
+        observation.add(weight.array, 0)
+        observations[target.site.value] = observation
+    return observations
 
 
-def _local_errors(grids: QuantizedReads, seen: Mapping[str, Observed]) -> dict[str, float]:
-    """Squared error of each tensor relative to its square."""
-    found = {name: one.relative_error for name, one in seen.items()}
+def _tensor_errors(grids: QuantizedReads, observations: Mapping[str, TensorObservation]) -> dict[str, float]:
+    """Return the squared error of each tensor relative to its square."""
+    errors = {name: observation.relative_error for name, observation in observations.items()}
     for target, weight in grids.weights:
         square = float(np.square(weight.array, dtype=np.float64).sum())
-        lost = float(np.square(weight.lost).sum())
-        found[target.site.value] = lost / square if square > 0 else 0.0
-    return found
+        error_square = float(np.square(weight.rounding_error).sum())
+        errors[target.site.value] = error_square / square if square > 0 else 0.0
+    return errors
 
 
 def _shares(parts: Sequence[Sensitivity], local: Mapping[str, float]) -> dict[str, float]:
-    """Of each tensor; those of a layer get theirs by their local errors."""
+    """Return the share of each tensor; a layer's share is divided by the local errors of its tensors."""
     shares: dict[str, float] = {}
-    for one in parts:
-        for tensor in one.tensors:
-            mine = local[tensor] / one.local if one.local > 0 else 1 / len(one.tensors)
-            shares[tensor] = shares.get(tensor, 0.0) + mine * one.share
+    for part in parts:
+        for tensor in part.tensors:
+            mine = local[tensor] / part.local if part.local > 0 else 1 / len(part.tensors)
+            shares[tensor] = shares.get(tensor, 0.0) + mine * part.share
     return shares
 
 
 def _gains(parts: Sequence[Sensitivity], error: float) -> dict[str, float]:
-    """What leaving each tensor alone in float takes off; only of those for which that was measured."""
+    """Return the part of `error` that vanishes when a tensor alone stays in float, for measured tensors."""
     return {
-        one.name: 1 - one.without / error
-        for one in parts
-        if one.measured and one.kind != "layer" and error > 0
+        part.name: 1 - part.without / error
+        for part in parts
+        if part.measured and part.kind != "layer" and error > 0
     }
 
 
-def _observed_later(
-    state: State, seen: Mapping[str, Observed], later: Any, settings: Settings
-) -> dict[str, Observed]:
+def _observe_later_data(
+    state: State, observations: Mapping[str, TensorObservation], later: Any, settings: Settings
+) -> dict[str, TensorObservation]:
     inputs = inputs_of(state.model)
     outputs = [value.name for value in state.model.graph.outputs if value.name]
-    cutter = Cutter(graph.Session(state.model, folded=True), outputs, inputs)
+    cutter = BatchSplitter(graph.Session(state.model, folded=True), outputs, inputs)
 
     def feeds() -> Iterable[Feeds]:
         source = open_data(later, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
         with Progress("later data", source.total, settings.progress) as bar:
-            for number, one in cutter.runs(source.batches):
+            for number, feeds_of_run in cutter.runs(source.batches):
                 bar.advance(done=number)
-                yield one
+                yield feeds_of_run
 
     try:
-        return observe(state.model, {name: (one.spec, one.ends) for name, one in seen.items()}, feeds())
+        return observe(
+            state.model,
+            {name: (observation.spec, observation.ends) for name, observation in observations.items()},
+            feeds(),
+        )
     except IntactError as error:
         raise error.at("later data") from error
 
 
-def _drawn(grids: QuantizedReads, after: State) -> dict[str, Drawn]:
+def _histograms_to_draw(grids: QuantizedReads, after: State) -> dict[str, Drawn]:
     assert after.calibration is not None
-    found = {}
+    drawings = {}
     for target, spec, (low, high) in grids.activations:
         stats = after.calibration[target.site.value]
         if isinstance(stats, Histogram):
-            found[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(spec))
+            drawings[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(spec))
     for target, weight in grids.weights:
         stats = Histogram()
         stats.collect(weight.array)
         low, high = weight.ends
-        found[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(weight.spec))
-    return found
+        drawings[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(weight.spec))
+    return drawings
 
 
-def _said(state: State, settings: Settings, by: By) -> dict[str, str]:
-    """What was asked for and what became of it, in words."""
+def _settings_in_words(state: State, settings: Settings, by: By) -> dict[str, str]:
+    """Describe the settings and what became of them, for the report."""
     profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
     return {
         "profile": profile,

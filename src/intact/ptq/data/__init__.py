@@ -1,1 +1,1 @@
-"""Calibration data as a user has it, turned into checked runs of a model."""
+"""Reads calibration data in any form that users have, and turns it into checked runs of a model."""

@@ -1,4 +1,4 @@
-"""Calibration data as a user has it, turned into a stream of checked batches; nothing is kept in memory."""
+"""Opens calibration data as a stream of checked batches; nothing is kept in memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, FileFormatError, QuantValueError
-from intact.ptq.data import scripts
-from intact.ptq.data.arrays import Npz, read_npy
+from intact.ptq.data import user_scripts
 from intact.ptq.data.images import Images
-from intact.ptq.data.inputs import Feeds, Input, as_array, feeds_of
+from intact.ptq.data.model_inputs import Feeds, Input, as_array, feeds_of
+from intact.ptq.data.npy_files import Npz, read_npy
 from intact.spec import is_whole
 from intact.terminal import printable
 
@@ -27,7 +27,7 @@ BATCH_SIZE = 8
 
 @dataclass(frozen=True)
 class Source:
-    """Batches for a model.
+    """Holds a stream of batches for a model, with its length and origin.
 
     Attributes:
         batches: Checked feeds, one dict per batch; read once.
@@ -45,7 +45,7 @@ class Source:
 def open_data(
     data: Any, inputs: Sequence[Input], *, batch_size: int | None = None, num_batches: int | None = None
 ) -> Source:
-    """Batches of `data` for a model with `inputs`.
+    """Open `data` as batches for a model with `inputs`.
 
     Args:
         data: One of
@@ -76,14 +76,14 @@ def open_data(
                 "at least 1",
                 "leave it out, or give a positive number",
             )
-    source = _opened(data, inputs, size)
+    source = _open(data, inputs, size)
     if num_batches is not None:
         total = num_batches if source.total is None else min(num_batches, source.total)
         source = replace(source, batches=islice(source.batches, min(num_batches, sys.maxsize)), total=total)
     return replace(source, batches=_not_empty(source), name=printable(source.name))
 
 
-def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
+def _open(data: Any, inputs: Sequence[Input], size: int) -> Source:
     if isinstance(data, Images):
         count, name = len(data.paths()), f"images in {Path(data.folder).name}"
         return Source(data.batches(inputs, size), -(-count // size), name, data.described(inputs))
@@ -94,7 +94,9 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
     if isinstance(data, Mapping):
         return _samples(data, inputs, size, "data")
     if _is_by_position(data, inputs):
-        return _samples(dict(zip((one.name for one in inputs), data, strict=True)), inputs, size, "data")
+        return _samples(
+            dict(zip((model_input.name for model_input in inputs), data, strict=True)), inputs, size, "data"
+        )
     if not isinstance(data, Iterable):
         raise QuantValueError(
             "data",
@@ -106,14 +108,16 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
 
 
 def _is_by_position(data: Any, inputs: Sequence[Input]) -> bool:
-    """Whether `data` are one array for each of several inputs: as batches they would hold one input each."""
+    """Return whether `data` are one array for each of several inputs: as batches they would hold one input
+    each.
+    """
     alike = isinstance(data, (tuple, list)) and len(data) == len(inputs) > 1
     return alike and all(hasattr(item, "shape") for item in data)
 
 
 def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
     if path.is_dir():
-        return _opened(Images(path), inputs, size)
+        return _open(Images(path), inputs, size)
     if not path.is_file():
         got = "neither file nor folder" if path.exists() else "nothing there"
         raise FileFormatError(f"data '{path}'", got, "a file or a folder", "check the path")
@@ -133,16 +137,18 @@ def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
 
 def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
     where = f"load_data() of '{path}'"
-    data = scripts.call(path, "load_data", "the data")
+    data = user_scripts.call(path, "load_data", "the data")
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".py":
         raise QuantValueError(where, f"'{data}'", "the data, or where they are", "return them")
     whole = isinstance(data, (Images, str, os.PathLike, Mapping)) or _is_array(data, inputs)
     whole = whole or _is_by_position(data, inputs)
     if not whole and isinstance(data, Iterable):
         total = len(data) if isinstance(data, Sized) else None
-        return _batches(scripts.blamed_over(data, where, path), inputs, total, path.name, f"{where}: ")
+        return _batches(
+            user_scripts.iterate_user_code(data, where, path), inputs, total, path.name, f"{where}: "
+        )
     try:
-        return _opened(data, inputs, size)
+        return _open(data, inputs, size)
     except QuantValueError as error:
         raise error.at(where) from error
 
@@ -155,29 +161,29 @@ def _batches(
 
 
 def _read_npz(path: Path, inputs: Sequence[Input]) -> dict[str, NDArray]:
-    """The arrays of the file by input name; a lone one belongs to a lone input, whatever its name."""
+    """Return the arrays of the file by input name; a lone one belongs to a lone input, whatever its name."""
     with Npz(path) as packed:
         unnamed = [f"arr_{place}" for place in range(len(inputs))]  # as numpy.savez calls them
         if len(packed.names) == len(inputs) == 1 or sorted(packed.names) == sorted(unnamed):
-            held = packed.names if len(inputs) == 1 else unnamed
-            return {one.name: packed[name] for one, name in zip(inputs, held, strict=True)}
+            names = packed.names if len(inputs) == 1 else unnamed
+            return {model_input.name: packed[name] for model_input, name in zip(inputs, names, strict=True)}
         _require_all(packed.names, inputs, f"file '{path}'")
-        return {one.name: packed[one.name] for one in inputs}
+        return {model_input.name: packed[model_input.name] for model_input in inputs}
 
 
 def _require_all(names: Iterable[Any], inputs: Sequence[Input], where: str) -> None:
-    held = list(names)
-    if missing := [one.name for one in inputs if one.name not in held]:
+    available = list(names)
+    if missing := [model_input.name for model_input in inputs if model_input.name not in available]:
         raise QuantValueError(
             f"{where}: input '{missing[0]}'",
-            f"no array for it among {sorted(map(str, held))}",
-            f"an array for each of {[one.name for one in inputs]}",
+            f"no array for it among {sorted(map(str, available))}",
+            f"an array for each of {[model_input.name for model_input in inputs]}",
             "name the arrays as the model's inputs are named",
         )
 
 
 def _is_array(data: Any, inputs: Sequence[Input]) -> bool:
-    """Whether `data` is one array of samples: of NumPy, or of a framework whose arrays NumPy reads."""
+    """Return whether `data` is one array of samples: of NumPy, or of a framework whose arrays NumPy reads."""
     if isinstance(data, np.ndarray):
         return True
     shape = inputs[0].shape
@@ -188,11 +194,14 @@ def _is_array(data: Any, inputs: Sequence[Input]) -> bool:
 def _samples(
     arrays: Mapping[str, Any], inputs: Sequence[Input], size: int, where: str, name: str = ""
 ) -> Source:
-    """Batches of arrays whose first axis counts samples."""
+    """Return batches of arrays whose first axis counts samples."""
     _require_all(arrays, inputs, where)
-    if (single := _unlike(arrays, inputs, where)) is not None:
+    if (single := _samples_of_unequal_size(arrays, inputs, where)) is not None:
         return _batches(single, inputs, len(single), name or "samples")
-    chosen = {one.name: as_array(arrays[one.name], f"{where}: input '{one.name}'") for one in inputs}
+    chosen = {
+        model_input.name: as_array(arrays[model_input.name], f"{where}: input '{model_input.name}'")
+        for model_input in inputs
+    }
     counts = {n: a.shape[0] if a.ndim else 0 for n, a in chosen.items()}
     if len(set(counts.values())) != 1:
         raise QuantValueError(
@@ -209,21 +218,26 @@ def _samples(
     return Source(batches, -(-count // size), name or "arrays")
 
 
-def _unlike(arrays: Mapping[str, Any], inputs: Sequence[Input], where: str) -> list[Feeds] | None:
-    """Lists of samples that differ in size, sequences for example, as a batch each; None of anything else."""
-    lists = [arrays[one.name] for one in inputs]
-    if not all(isinstance(found, (tuple, list)) and found for found in lists):
+def _samples_of_unequal_size(
+    arrays: Mapping[str, Any], inputs: Sequence[Input], where: str
+) -> list[Feeds] | None:
+    """Return one batch per sample, for lists of samples that differ in size; None for anything else."""
+    lists = [arrays[model_input.name] for model_input in inputs]
+    if not all(isinstance(samples, (tuple, list)) and samples for samples in lists):
         return None
-    if len({len(found) for found in lists}) != 1:
+    if len({len(samples) for samples in lists}) != 1:
         return None
-    columns = [[as_array(item, f"{where}: input '{one.name}'") for item in found]
-               for one, found in zip(inputs, lists, strict=True)]  # fmt: skip
+    columns = [[as_array(item, f"{where}: input '{model_input.name}'") for item in samples]
+               for model_input, samples in zip(inputs, lists, strict=True)]  # fmt: skip
     if all(len({item.shape for item in column}) == 1 for column in columns):
         return None
-    lone = [one.shape is not None and column[0].ndim == len(one.shape) - 1
-            for one, column in zip(inputs, columns, strict=True)]  # fmt: skip
+    lone = [model_input.shape is not None and column[0].ndim == len(model_input.shape) - 1
+            for model_input, column in zip(inputs, columns, strict=True)]  # fmt: skip
     return [
-        {one.name: item[None] if alone else item for one, item, alone in zip(inputs, row, lone, strict=True)}
+        {
+            model_input.name: item[None] if alone else item
+            for model_input, item, alone in zip(inputs, row, lone, strict=True)
+        }
         for row in zip(*columns, strict=True)
     ]
 

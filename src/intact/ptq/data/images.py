@@ -1,4 +1,4 @@
-"""Images in a folder as batches for a model: found, decoded, resized, normalized."""
+"""Finds, decodes, resizes and normalizes the images of a folder, as batches for a model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, QuantValueError
 from intact.limits import IMAGE_PIXELS
-from intact.ptq.data.inputs import Feeds, Input
-from intact.ptq.data.pixels import decoded
+from intact.ptq.data.image_decoding import decode_image
+from intact.ptq.data.model_inputs import Feeds, Input
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -35,7 +35,7 @@ _MODES = {"rgb": "RGB", "bgr": "RGB", "grey": "L"}
 
 @dataclass(frozen=True)
 class Images:
-    """A folder of images, and how the model wants them.
+    """Describes a folder of images and how a model expects them.
 
     Attributes:
         folder: Searched with its subfolders; the order is that of the paths.
@@ -58,7 +58,7 @@ class Images:
 
     @classmethod
     def preset(cls, folder: str | os.PathLike[str], name: str, **changes: Any) -> Images:
-        """Images as one of `PRESETS` has them, but for `changes`.
+        """Return the images as one of `PRESETS` has them, but for `changes`.
 
         Raises:
             QuantValueError: There is no such preset.
@@ -70,47 +70,47 @@ class Images:
         return cls(folder, **(PRESETS[name] | changes))
 
     def described(self, inputs: Sequence[Input]) -> str:
-        """How each image is prepared for a model with `inputs`, in words.
+        """Describe how each image is prepared for a model with `inputs`.
 
         Raises:
             QuantValueError: As for `batches`.
         """
-        return str(_Form.of(self, inputs))
+        return str(_Preprocessing.of(self, inputs))
 
     def paths(self) -> list[Path]:
-        """The image files, in order.
+        """Return the image files, in order.
 
         Raises:
             CalibrationError: There is none.
         """
         root = Path(self.folder)
-        found = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        if not found:
+        paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        if not paths:
             raise CalibrationError(
                 f"folder '{self.folder}'",
                 "no image",
                 f"files that end in {', '.join(sorted(SUFFIXES))}",
                 "give the folder of the images; arrays go into .npy or .npz files",
             )
-        return found
+        return paths
 
     def batches(self, inputs: Sequence[Input], batch_size: int) -> Iterator[Feeds]:
-        """The images as feeds of the model's only input, `batch_size` at a time.
+        """Yield the images as feeds of the model's only input, `batch_size` at a time.
 
         Raises:
             QuantValueError: The model's input is no image of a known size; names it.
             CalibrationError: A file is damaged, or no image of 8 or 16 bits per channel; names it.
             MissingExtraError: Pillow is not installed.
         """
-        form = _Form.of(self, inputs)
+        form = _Preprocessing.of(self, inputs)
         paths = self.paths()
         for start in range(0, len(paths), batch_size):
             yield {form.name: np.stack([form.read(path) for path in paths[start : start + batch_size]])}
 
 
 @dataclass(frozen=True)
-class _Form:
-    """The options of `Images` and the model's input, put together."""
+class _Preprocessing:
+    """Combines the options of `Images` with the model's input."""
 
     name: str
     dtype: np.dtype[Any]
@@ -122,7 +122,7 @@ class _Form:
     colour: str
 
     @classmethod
-    def of(cls, images: Images, inputs: Sequence[Input]) -> _Form:
+    def of(cls, images: Images, inputs: Sequence[Input]) -> _Preprocessing:
         if len(inputs) != 1:
             raise QuantValueError(
                 "data",
@@ -130,10 +130,10 @@ class _Form:
                 "one input",
                 "give an iterable of dicts by input name, or .npz files",
             )
-        one = inputs[0]
-        shape = one.shape if one.shape is not None else (None,) * 4
+        model_input = inputs[0]
+        shape = model_input.shape if model_input.shape is not None else (None,) * 4
         if len(shape) != 4:
-            raise _unfit(one, "an input of four dimensions, NCHW or NHWC")
+            raise _shape_error(model_input, "an input of four dimensions, NCHW or NHWC")
         if images.layout not in (None, "NCHW", "NHWC") or images.fit not in ("crop", "stretch"):
             raise QuantValueError(
                 "images", f"layout {images.layout!r}, fit {images.fit!r}", "NCHW or NHWC, crop or stretch",
@@ -144,27 +144,27 @@ class _Form:
         colour = images.colour or ("grey" if channels == 1 else "rgb")
         planes = 1 if colour == "grey" else 3
         if colour not in _MODES or (isinstance(channels, int) and channels != planes):
-            raise _unfit(one, f"{planes} channels for colour {colour!r} and layout {layout}")
+            raise _shape_error(model_input, f"{planes} channels for colour {colour!r} and layout {layout}")
         size = images.size or (sides[0], sides[1])
         if not all(isinstance(n, int) and n > 0 for n in size):
             raise QuantValueError(
-                f"input '{one.name}'",
-                f"shape {one.shape}",
+                f"input '{model_input.name}'",
+                f"shape {model_input.shape}",
                 "a fixed height and width",
                 "give the size in pixels, Images(size=(height, width)) or --size 224",
             )
         height, width = int(size[0]), int(size[1])  # type: ignore[arg-type]
-        IMAGE_PIXELS.check(height * width, f"input '{one.name}', size of images", QuantValueError)
-        given = images.mean if images.mean is not None else MEAN if planes == 3 else (0.0,)
-        divisor = images.std if images.std is not None else DEVIATION if planes == 3 else (1.0,)
+        IMAGE_PIXELS.check(height * width, f"input '{model_input.name}', size of images", QuantValueError)
+        mean = images.mean if images.mean is not None else MEAN if planes == 3 else (0.0,)
+        std = images.std if images.std is not None else DEVIATION if planes == 3 else (1.0,)
         return cls(
-            one.name, one.dtype, (height, width), images.fit,
-            _per_channel("mean", given, planes), _per_channel("std", divisor, planes), layout, colour,
+            model_input.name, model_input.dtype, (height, width), images.fit,
+            _per_channel("mean", mean, planes), _per_channel("std", std, planes), layout, colour,
         )  # fmt: skip
 
     def __str__(self) -> str:
         height, width = self.size
-        fitted = (
+        fit = (
             f"the centre of {round(height * 8 / 7)}x{round(width * 8 / 7)}"
             if self.fit == "crop"
             else "stretched"
@@ -173,19 +173,19 @@ class _Form:
             values = f"pixels 0..255 as {self.dtype}"
         else:
             values = f"(pixel / 255 - {_figures(self.mean)}) / {_figures(self.std)}{self._ends()}"
-        return f"{height}x{width} ({fitted}), {self.colour.upper()}, {values}, {self.layout}"
+        return f"{height}x{width} ({fit}), {self.colour.upper()}, {values}, {self.layout}"
 
     def _ends(self) -> str:
-        """Where black and white lie, where that is the same for all channels."""
+        """Describe the values of black and white, if all channels have the same."""
         black, white = -self.mean / self.std, (1 - self.mean) / self.std
         alike = np.ptp(black) < 1e-6 and np.ptp(white) < 1e-6
         return f" = {black.flat[0] + 0.0:.4g}..{white.flat[0]:.4g}" if alike else ""
 
     def read(self, path: Path) -> NDArray:
-        """One image, [C, H, W] or [H, W, C] in the dtype of the model's input."""
+        """Read one image as [C, H, W] or [H, W, C], in the dtype of the model's input."""
         where = f"file '{path}'"
-        fitted = self._fitted(decoded(path, where, _MODES[self.colour]), where)
-        pixels = np.asarray(fitted).reshape(*self.size, -1)
+        resized = self._resize(decode_image(path, where, _MODES[self.colour]), where)
+        pixels = np.asarray(resized).reshape(*self.size, -1)
         if self.colour == "bgr":
             pixels = pixels[..., ::-1]
         if self.dtype.kind == "f":
@@ -194,7 +194,7 @@ class _Form:
             pixels = pixels.astype(self.dtype)
         return np.ascontiguousarray(pixels if self.layout == "NHWC" else pixels.transpose(2, 0, 1))
 
-    def _fitted(self, image: Any, where: str) -> Any:
+    def _resize(self, image: Any, where: str) -> Any:
         height, width = self.size
         if image.size == (width, height):
             return image
@@ -218,7 +218,7 @@ def _per_channel(name: str, values: Sequence[float], planes: int) -> NDArray[np.
     if not sound or (name == "std" and not (array > 0).all()):
         raise QuantValueError(
             name,
-            str(_listed(values))[:60],
+            str(_as_list(values))[:60],
             f"{planes} numbers, std above 0",
             f"one for each channel, as {name}=(...) of Images or --{name}",
         )
@@ -230,14 +230,14 @@ def _figures(values: NDArray[np.float32]) -> str:
     return shown[0] if len(set(shown)) == 1 else f"[{' '.join(shown)}]"
 
 
-def _listed(values: Any) -> Any:
+def _as_list(values: Any) -> Any:
     return values if isinstance(values, str) or not isinstance(values, Sequence) else list(values)
 
 
-def _unfit(one: Input, want: str) -> QuantValueError:
+def _shape_error(model_input: Input, want: str) -> QuantValueError:
     return QuantValueError(
-        f"input '{one.name}'",
-        f"shape {one.shape}",
+        f"input '{model_input.name}'",
+        f"shape {model_input.shape}",
         want,
         "say layout and colour of the images (--layout, --colour), or give arrays in .npy files",
     )

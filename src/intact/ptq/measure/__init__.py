@@ -1,1 +1,1 @@
-"""What quantization does to a model, measured on a few held runs."""
+"""Measures what quantization does to a model on a few hold-out samples."""

@@ -1,1 +1,1 @@
-"""16 bits and float for the layers that need them: the budget of a model."""
+"""Mixed precision: gives 16 bits or float to the layers that need it, within a time budget."""

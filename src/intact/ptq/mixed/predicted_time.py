@@ -1,4 +1,4 @@
-"""How much longer a model is to run with layers in float: by products and elements, never by a clock.
+"""Predicts the extra time of float and 16-bit layers from products and elements, without a clock.
 
 A model has the same prediction on every machine, so that no file depends on where it was made.
 """
@@ -11,9 +11,9 @@ from math import prod
 from intact.graph import Constants, Model, Node, Session, Value, is_op, ops
 from intact.layer import Layer
 from intact.placement import Placement
-from intact.ptq.data.inputs import Feeds
-from intact.ptq.data.workers import THREADS
-from intact.ptq.stages.sixteen import Unit
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.data.parallel_runs import THREADS
+from intact.ptq.stages.int16_activations import Unit
 
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
@@ -25,26 +25,27 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def elements(feeds: Feeds) -> float:
-    """How many elements of the inputs there are for each of their samples."""
+    """Count the elements of the inputs per sample."""
     return sum(array.size / max(len(array), 1) if array.ndim else 1 for array in feeds.values())
 
 
 def shapes_of(model: Model, feeds: Feeds) -> Shapes:
-    """The shapes of tensors in one run, by name; none of what subgraphs and unknown operators make.
+    """Run the model once, and return the shapes of tensors by name, without control flow and unknown
+    operators.
 
     These may make sequences, say, which have no shape. The work of such nodes is not counted, so that what
     others take is a larger part of the whole.
     """
-    known = [node for node in model.graph if (said := ops.read(node)) is not None and said.kind != "control"]
-    made = (value for node in known for value in node.outputs)
-    names = [value.name for value in made if value.name]
+    nodes = [node for node in model.graph if (op := ops.read(node)) is not None and op.kind != "control"]
+    values = (value for node in nodes for value in node.outputs)
+    names = [value.name for value in values if value.name]
     session = Session(model, extra=names, folded=True, threads=THREADS)
-    found = {name: array.shape for name, array in session.stream(feeds, names)}
-    return found | {name: array.shape for name, array in feeds.items()}
+    shapes = {name: array.shape for name, array in session.stream(feeds, names)}
+    return shapes | {name: array.shape for name, array in feeds.items()}
 
 
 class PredictedTime:
-    """What the layers of a float model will take, relative to each other.
+    """Predicts the time of the layers of a float model, relative to each other.
 
     Args:
         model: Float.
@@ -61,8 +62,8 @@ class PredictedTime:
         self.total = alone + sum(self._of_layer(layer, _form_of(layer)) for layer in self._layers)
         """Of all layers and of the nodes that are in none, which are float."""
 
-    def added(self, units: Iterable[Unit], wide: Container[str] = ()) -> float:
-        """What the layers that read `units` take more in float, as a part of `total`.
+    def added_time(self, units: Iterable[Unit], wide: Container[str] = ()) -> float:
+        """Return the extra time of the layers that read `units` when these are float, as a part of `total`.
 
         Args:
             units: Which.
@@ -77,7 +78,7 @@ class PredictedTime:
         return more / self.total if self.total else 0.0
 
     def _form(self, reading: Iterable[str], wide: Container[str]) -> _Form:
-        """Of a layer in which these nodes read what is not in 8 bits."""
+        """Return the cost of a layer in which the nodes `reading` do not read 8 bits."""
         if any(name in wide for name in reading):
             return _SIXTEEN
         multiplied = any(self._products(self._nodes[name]) for name in reading if name in self._nodes)
@@ -87,45 +88,45 @@ class PredictedTime:
         return self._of([self._nodes[name] for name in layer.nodes if name in self._nodes], form)
 
     def _of(self, nodes: Sequence[Node], form: _Form) -> int:
-        """Of nodes that run as one."""
-        made = {value for node in nodes for value in node.outputs}
-        read = {v for node in nodes for v in node.inputs if v is not None and v not in made}
+        """Return the time of nodes that run as one kernel."""
+        outputs = {value for node in nodes for value in node.outputs}
+        read = {v for node in nodes for v in node.inputs if v is not None and v not in outputs}
         inside = set(nodes)
-        left = [v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())]
+        left = [v for v in outputs if v.is_graph_output() or any(use.node not in inside for use in v.uses())]
         elements = sum(map(self._size, [*read, *left]))
         product, element = form
         products = sum(min(product, self._most(node)) * self._products(node) for node in nodes)
         return element * elements + products + _STATE * sum(map(self._state_products, nodes))
 
     def _most(self, node: Node) -> int:
-        """What a product of a node takes at most: channels by themselves gain nothing by 8 bits."""
+        """Return the largest time of one product; depthwise layers gain nothing by 8 bits."""
         weight = node.inputs[1] if is_op(node, "Conv") else None
         apart = weight is not None and ops.Conv.of(node).group > 1 and self._shape(weight)[1:2] == (1,)
         return 2 * _EIGHT[0] if apart else _FLOAT[0]
 
     def _size(self, value: Value) -> int:
-        """Elements of a tensor that the data change; 0 of others."""
+        """Return the elements of a tensor that depends on the data; 0 for others."""
         return prod(self._shapes.get(value.name or "", (0,)))
 
     def _products(self, node: Node) -> int:
-        """How many products `node` forms: for each element that it makes one column of its second operand."""
-        said = ops.read(node)
-        if said is None or said.kind not in ("convolution", "product", "recurrent") or len(node.inputs) < 2:
+        """Count the products of `node`: output elements times the length of each sum."""
+        op = ops.read(node)
+        if op is None or op.kind not in ("convolution", "product", "recurrent") or len(node.inputs) < 2:
             return 0
         first, second = node.inputs[0], node.inputs[1]
         if first is None or second is None:
             return 0
         shape = self._shape(second)
-        if isinstance(said, ops.Conv):
+        if isinstance(op, ops.Conv):
             return self._size(node.outputs[0]) * prod(shape[1:])
-        if isinstance(said, ops.ConvTranspose):
+        if isinstance(op, ops.ConvTranspose):
             return self._size(first) * prod(shape[1:])
-        if said.kind == "product":
+        if op.kind == "product":
             return self._size(node.outputs[0]) * (self._shape(first)[-1:] or (1,))[0]
         return self._size(first) * prod(shape[:2])
 
     def _state_products(self, node: Node) -> int:
-        """How many products the states of a recurrent layer take, in all steps and directions."""
+        """Count the products that the states of a recurrent layer take, over all steps and directions."""
         if not is_op(node, *ops.RECURRENT) or len(node.inputs) < 3:
             return 0
         x, weight = node.inputs[0], node.inputs[2]
@@ -134,8 +135,8 @@ class PredictedTime:
         return prod(self._shape(x)[:2]) * prod(self._shape(weight))
 
     def _shape(self, value: Value) -> tuple[int, ...]:
-        if (known := self._shapes.get(value.name or "")) is not None:
-            return known
+        if (shape := self._shapes.get(value.name or "")) is not None:
+            return shape
         array = self._constants(value)
         return () if array is None else array.shape
 

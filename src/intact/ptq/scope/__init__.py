@@ -1,1 +1,1 @@
-"""What is quantized, and how: the user's settings, and the grid of every tensor."""
+"""Decides what is quantized and how: the user's settings, and the grid of every tensor."""

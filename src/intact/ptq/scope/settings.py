@@ -1,4 +1,4 @@
-"""What the user asked for: of the whole run, and of one layer (formats, method, granularity)."""
+"""The user's settings for a whole run and for single layers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from math import inf
 from typing import Any, Literal
 
 from intact.calib import METHODS, Calibration
-from intact.calib.methods import MethodOptions
+from intact.calib.calibration_methods import MethodOptions
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
+from intact.job_pool import JobPool
 from intact.numerics import SHORT_BITS
-from intact.patterns import checked_patterns, no_option
+from intact.patterns import check_patterns, no_option
 from intact.placement import Profile, profile_of
-from intact.pool import JobPool
-from intact.ptq.scope.given_grids import KEYS as GRID_KEYS
-from intact.ptq.scope.given_grids import GivenGrid, grid_by_hand
-from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
+from intact.ptq.scope.preset_grids import KEYS as GRID_KEYS
+from intact.ptq.scope.preset_grids import PresetGrid, grid_by_hand
+from intact.spec import INT16, Format, check_block_size, check_bool, is_whole
 
 BLOCK = 32
 """Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
@@ -34,7 +34,7 @@ WEIGHT_ONLY = ("int4", "uint4")
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """How the inputs of one node are quantized.
+    """Says how the inputs of one node are quantized.
 
     Attributes:
         activations, weights: Format names; "float": not at all.
@@ -54,18 +54,18 @@ class LayerSettings:
     axis: Literal["channel"] | int | None = "channel"
     block_size: int | None = None
     scale_bits: int | None = SHORT_BITS
-    grid: GivenGrid | None = None
+    grid: PresetGrid | None = None
 
     def __post_init__(self) -> None:
         for name in ("activations", "weights"):
-            one = getattr(self, name)
-            if one != "float":
-                one = Format.parse(one).name
-                object.__setattr__(self, name, one)
-                _one_of(name, one, FORMAT_OPSETS)
+            format_name = getattr(self, name)
+            if format_name != "float":
+                format_name = Format.parse(format_name).name
+                object.__setattr__(self, name, format_name)
+                _one_of(name, format_name, FORMAT_OPSETS)
         _one_of("method", self.method, (*METHODS, "auto"))
-        object.__setattr__(self, "symmetric", checked_bool("symmetric", self.symmetric))
-        object.__setattr__(self, "block_size", checked_block_size(self.block_size))
+        object.__setattr__(self, "symmetric", check_bool("symmetric", self.symmetric))
+        object.__setattr__(self, "block_size", check_block_size(self.block_size))
         if not (self.axis is None or self.axis == "channel" or _is_axis(self.axis)):
             raise QuantValueError(
                 "axis", f"{self.axis!r:.60}", "'channel', None or an integer", "leave it out for 'channel'"
@@ -88,7 +88,7 @@ Bits16 = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Settings:
-    """What `intact.ptq.quantize` was asked for: its arguments, the methods' own under `options`.
+    """Holds the arguments of `intact.ptq.quantize`; those of calibration methods are in `options`.
 
     `pool` is none of what tells two runs apart: it changes no answer.
     """
@@ -125,28 +125,28 @@ class Settings:
         )  # fmt: skip
         object.__setattr__(self, "layer", layer)
         for name in ("include", "exclude"):
-            object.__setattr__(self, name, checked_patterns(name, getattr(self, name)))
+            object.__setattr__(self, name, check_patterns(name, getattr(self, name)))
         _check_options(self.options)
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
-        object.__setattr__(self, "bits16", _checked_bits16(self.bits16))
+        object.__setattr__(self, "bits16", _normalize_bits16(self.bits16))
         if self.bits16 != "never":
             self._require_16_bits()
-        object.__setattr__(self, "float_budget", self._checked_budget())
+        object.__setattr__(self, "float_budget", self._resolve_budget())
 
-    def _checked_budget(self) -> float:
-        """Of layers in float: the profile's where none is given, nothing where 16 bits are asked for."""
-        given = self.float_budget
-        if given is None:
+    def _resolve_budget(self) -> float:
+        """Return the float budget: the profile's by default, 0 where 16 bits are requested."""
+        budget = self.float_budget
+        if budget is None:
             return (
                 FLOAT_BUDGET if profile_of(self.profile).name == "intact" and self.bits16 == "never" else 0.0
             )
-        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < inf:
+        if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget < inf:
             raise QuantValueError(
-                "float_budget", f"{given!r:.60}", "a part of the time, 0 or more", "write 0.2 for a fifth"
+                "float_budget", f"{budget!r:.60}", "a part of the time, 0 or more", "write 0.2 for a fifth"
             )
-        return float(given)
+        return float(budget)
 
     def _require_16_bits(self) -> None:
         """Refuse what cannot hold codes of 16 bits before the data are read."""
@@ -199,34 +199,34 @@ class Settings:
                 )
 
 
-def with_override(base: LayerSettings, pattern: str, wanted: Mapping[str, Any]) -> LayerSettings:
-    """`base`, changed as one entry of overrides says.
+def with_override(base: LayerSettings, pattern: str, entry: Mapping[str, Any]) -> LayerSettings:
+    """Return `base`, changed as one entry of overrides says.
 
     Raises:
         QuantValueError: An unknown key or value; names the pattern.
     """
     where = f"overrides[{pattern!r}]"
-    if not isinstance(wanted, Mapping):
-        raise QuantValueError(where, f"{wanted!r:.60}", "a mapping of settings", 'write {"format": "int16"}')
-    if unknown := [key for key in wanted if key not in _KEYS]:
+    if not isinstance(entry, Mapping):
+        raise QuantValueError(where, f"{entry!r:.60}", "a mapping of settings", 'write {"format": "int16"}')
+    if unknown := [key for key in entry if key not in _KEYS]:
         raise QuantValueError(
             where, f"{unknown[0]!r:.60}", f"keys among {', '.join(_KEYS)}", "correct the key"
         )
-    changes = {key: value for key, value in wanted.items() if key not in ("format", *GRID_KEYS)}
+    changes = {key: value for key, value in entry.items() if key not in ("format", *GRID_KEYS)}
     try:
-        if (both := wanted.get("format")) is not None:
-            changes = _of_format(both) | changes
-        made = replace(base, **changes)
-        if made.activations == "float":
-            return made
-        grid = grid_by_hand(wanted, made.activations)
-        return made if grid is None else with_grid(made, grid)
+        if (format_name := entry.get("format")) is not None:
+            changes = _of_format(format_name) | changes
+        settings = replace(base, **changes)
+        if settings.activations == "float":
+            return settings
+        grid = grid_by_hand(entry, settings.activations)
+        return settings if grid is None else with_grid(settings, grid)
     except QuantValueError as error:
         raise error.at(where) from None
 
 
-def with_grid(settings: LayerSettings, grid: GivenGrid) -> LayerSettings:
-    """`settings` of an activation on a grid that is given."""
+def with_grid(settings: LayerSettings, grid: PresetGrid) -> LayerSettings:
+    """Return `settings` of an activation on a grid that is given."""
     format, symmetric = grid.format or settings.activations, grid.symmetric
     if not grid.format:  # a range alone: the grid is of the kind that was asked for
         signed = Format.parse(format).signed
@@ -240,7 +240,7 @@ def with_grid(settings: LayerSettings, grid: GivenGrid) -> LayerSettings:
 
 
 def _of_format(name: str) -> dict[str, str]:
-    """What one word for a layer means: 4-bit formats are for weights alone, 16-bit ones for activations."""
+    """Expand one format for a layer: 4-bit formats apply to weights alone, 16-bit ones to activations."""
     if name == "float":
         return {"activations": "float", "weights": "float"}
     format = Format.parse(name)
@@ -257,18 +257,25 @@ _LIKE = {"per_tensor": "per_channel=False", "asymmetric": "symmetric=False", "ca
 
 def _check_options(options: Mapping[str, Any]) -> None:
     """Refuse options that neither `quantize` nor a method has."""
-    known = [one.name for one in fields(MethodOptions) if one.name != "scale_bits"]
+    option_names = [option.name for option in fields(MethodOptions) if option.name != "scale_bits"]
     for name in options:
-        if name not in known:
-            names = [*known, *(one.name for one in fields(Settings) if one.init and one.name != "options")]
+        if name not in option_names:
+            names = [
+                *option_names,
+                *(setting.name for setting in fields(Settings) if setting.init and setting.name != "options"),
+            ]
             raise no_option(name, names, _LIKE.get(name, ""))
 
 
-def _checked_bits16(value: object) -> Bits16:
-    """`value` in its one form: a word, or a tuple of patterns."""
+def _normalize_bits16(value: object) -> Bits16:
+    """Return `value` in its one form: a word, or a tuple of patterns."""
     if isinstance(value, str) and value in ("never", "auto"):
         return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) and one for one in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(pattern, str) and pattern for pattern in value)
+    ):
         return tuple(value)
     raise QuantValueError(
         "bits16", f"{value!r:.60}", "'never', 'auto', or a list of patterns of tensor or node names",

@@ -1,1 +1,1 @@
-"""The stages of quantization: each proposes another state, is scored, and is kept or dropped."""
+"""The stages of quantization: each proposes a new state, which is scored, and kept or dropped."""

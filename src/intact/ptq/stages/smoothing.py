@@ -1,4 +1,4 @@
-"""Smoothing: channels of unlike size brought to like ones in front of products with constants.
+"""SmoothQuant: divides outlier channels in front of matrix products and convolutions by powers of two.
 
 One scale serves a whole tensor: where one channel reaches 30 and the others 1, as behind LayerNormalization
 and Gelu in transformers, or behind the HardSwish of a depthwise layer, the others are left with a few codes.
@@ -24,155 +24,161 @@ from intact import numerics
 from intact.calib import Calibration, Histogram
 from intact.graph import Constants, Model, Node, Session, ops, part
 from intact.placement import profile_of
-from intact.ptq.data.workers import THREADS, in_order
-from intact.ptq.measure.channels import ChannelEnds, ChannelSquares
-from intact.ptq.measure.sample import Held
-from intact.ptq.measure.state import InputMeans, State
-from intact.ptq.scope.ranges import weight_spec
-from intact.ptq.scope.targets import Target, channel_axis, summed_axis
-from intact.ptq.stages.smoothing_edits import SmoothableTensor, WeightProduct, apply, passed_on
+from intact.ptq.data.parallel_runs import THREADS, in_order
+from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
+from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.scope.quantization_ranges import weight_spec
+from intact.ptq.scope.quantization_targets import Target, channel_axis, reduction_axis
+from intact.ptq.stages.smoothing_edits import SmoothableTensor, WeightProduct, apply_factors, passing_input
 from intact.spec import Format
 
-_MEASURED = 16  # of the held runs, at most, for squares and counts
+_MEASURED = 16  # of the hold-out samples, at most, for squares and counts
 _KEPT_BYTES = 2**27  # of their tensors: what does not fit is computed again
 _HALVINGS = range(1, 8)  # k, above
 _SLACK = 1.25  # times the range, at most, for the largest channels, where that helps the others
 _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be worth a Mul
 
 
-def smoothed_images(state: State) -> State | None:
-    """The model with smoothed inputs of convolutions; None where nothing is to be gained."""
-    return _smoothed(state, images=True)
+def smooth_images(state: State) -> State | None:
+    """Smooth the inputs of convolutions; return None where nothing is gained."""
+    return _smooth_tensors(state, images=True)
 
 
-def smoothed(state: State) -> State | None:
-    """The model with smoothed inputs of matrix products; None where nothing is to be gained."""
-    return _smoothed(state, images=False)
+def smooth_products(state: State) -> State | None:
+    """Smooth the inputs of matrix products; return None where nothing is gained."""
+    return _smooth_tensors(state, images=False)
 
 
-def _smoothed(state: State, images: bool) -> State | None:
-    """The model with smoothed tensors, and statistics for it.
+def _smooth_tensors(state: State, images: bool) -> State | None:
+    """Smooth tensors, and derive the statistics of the new model.
 
     Factors and ends of the new tensors come from the ends of all channels over all data, squares and counts
-    from a few held runs. The statistics of the tensors as they were are kept.
+    from a few hold-out samples. The statistics of the tensors as they were are kept.
     """
-    found = {
-        one.name: one for one in smoothable(state) if one.name in state.channels and (one.rank > 0) == images
+    candidates = {
+        tensor.name: tensor
+        for tensor in smoothable(state)
+        if tensor.name in state.channels and (tensor.rank > 0) == images
     }
     runs = state.runs[: _MEASURED // 2 if images else _MEASURED]
-    if not found or not runs or state.calibration is None:
+    if not candidates or not runs or state.calibration is None:
         return None
-    tensors = _Tensors(state, list(found), runs)
-    squares = _mean_squares(tensors, runs, found)
+    tensors = _Tensors(state, list(candidates), runs)
+    squares = _mean_squares(tensors, runs, candidates)
     factors = {}
-    for name, one in found.items():
+    for name, tensor in candidates.items():
         if name in squares:
             channels = _Channels(state.channels[name], squares[name])
-            if (factor := _choose(state.model, one, channels)) is not None:
+            if (factor := _choose_factor(state.model, tensor, channels)) is not None:
                 factors[name] = factor
     if not factors:
         return None
-    stats = _count(tensors, found, factors)
-    made, renamed = apply(state, [found[name] for name in factors], factors)
+    stats = _count(tensors, candidates, factors)
+    edited, renamed = apply_factors(state, [candidates[name] for name in factors], factors)
     calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
         ends = state.channels[old]
         reached = np.array([(ends.low / factors[old]).min(), (ends.high / factors[old]).max()], np.float32)
         stats[old].collect(reached)
         calibration[new] = stats[old]
-    names = (*state.smoothed, *(name for name in state.wanted if name in renamed))
-    return replace(_ran(state, made, found, factors, renamed), calibration=calibration, smoothed=names)
+    names = (*state.smoothed, *(name for name in state.tensors_to_calibrate if name in renamed))
+    return replace(
+        _update_runs(state, edited, candidates, factors, renamed), calibration=calibration, smoothed=names
+    )
 
 
-def _ran(
+def _update_runs(
     state: State,
-    made: State,
-    found: Mapping[str, SmoothableTensor],
+    edited: State,
+    candidates: Mapping[str, SmoothableTensor],
     factors: Mapping[str, NDArray[np.float64]],
     renamed: Mapping[str, str],
 ) -> State:
-    """`made` with the inner tensors of runs, and means: factors are powers of two, others stay the same."""
+    """Update the inner tensors and means of the samples, exactly, because factors are powers of two."""
     if not state.has_run:
-        return made
+        return edited
 
-    changed = {product.node for old in renamed for product in found[old].products}
+    changed = {product.node for old in renamed for product in candidates[old].products}
 
-    def smoothed(held: Held) -> Held:
-        if held.inner is None:
-            moments = {key: one for key, one in held.moments.items() if key[0] not in changed}
-            return replace(held, moments=moments)
-        inner = dict(held.inner)
+    def update(sample: HoldoutSample) -> HoldoutSample:
+        if sample.inner is None:
+            moments = {key: moments for key, moments in sample.moments.items() if key[0] not in changed}
+            return replace(sample, moments=moments)
+        inner = dict(sample.inner)
         for old, new in renamed.items():
             array = inner[old]
-            inner[new] = array * found[old].along(1 / factors[old]).astype(array.dtype)
-        return replace(held, inner=inner)
+            inner[new] = array * candidates[old].along(1 / factors[old]).astype(array.dtype)
+        return replace(sample, inner=inner)
 
-    runs, means = tuple(map(smoothed, made.runs)), state.input_means
+    runs, means = tuple(map(update, edited.runs)), state.input_means
     if means is not None and means.are_of(state):
         scaled = dict(means.means)
         for old in renamed:
-            for name in {product.node for product in found[old].products} & scaled.keys():
+            for name in {product.node for product in candidates[old].products} & scaled.keys():
                 mean = scaled[name]
                 scaled[name] = mean / factors[old].reshape(-1, *[1] * (mean.ndim - 1))
-        means = InputMeans(made.model, scaled)
-    return replace(made, runs=runs, ran=made.model, input_means=means)
+        means = InputMeans(edited.model, scaled)
+    return replace(edited, runs=runs, traced_model=edited.model, input_means=means)
 
 
 class _Tensors:
-    """What tensors are in each of some runs; run once where that fits into memory, and else every time."""
+    """Yields tensors of some runs; they are computed once if they fit into memory."""
 
-    def __init__(self, state: State, names: Sequence[str], runs: Sequence[Held]) -> None:
+    def __init__(self, state: State, names: Sequence[str], runs: Sequence[HoldoutSample]) -> None:
         self._model, self._names, self._runs = state.model, names, runs
         inner = [held.inner for held in runs if state.has_run and held.inner is not None]
-        self._known: list[dict[str, NDArray]] = inner if len(inner) == len(runs) else []
+        self._tensors_of_runs: list[dict[str, NDArray]] = inner if len(inner) == len(runs) else []
         self._room = _KEPT_BYTES
         self._sessions: dict[tuple[str, ...], tuple[Session, list[str]]] = {}
 
     def _session(self, names: Sequence[str]) -> tuple[Session, list[str]]:
-        """What makes `names`, no more, and its inputs."""
+        """Return a session that computes only `names`, and its inputs."""
         key = tuple(names)
         if key not in self._sessions:
-            made = {value.name: value for node in self._model.graph for value in node.outputs}
-            needed = part(self._model, self._model.graph.inputs, [made[name] for name in names])
+            values_by_name = {value.name: value for node in self._model.graph for value in node.outputs}
+            needed = part(self._model, self._model.graph.inputs, [values_by_name[name] for name in names])
             needed.graph.inputs[:] = [value for value in needed.graph.inputs if value.uses()]
             inputs = [value.name or "" for value in needed.graph.inputs]
             self._sessions[key] = Session(needed, folded=True, threads=THREADS), inputs
         return self._sessions[key]
 
     def __call__(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray]]:
-        """Tensors by name, of one run after the other; `names` are among those of the first call."""
-        for known in list(self._known):
-            yield from ((name, known[name]) for name in names if name in known)
-        if len(self._known) == len(self._runs):
+        """Yield the tensors by name, of one run after the other; `names` are among those of the first
+        call.
+        """
+        for tensors in list(self._tensors_of_runs):
+            yield from ((name, tensors[name]) for name in names if name in tensors)
+        if len(self._tensors_of_runs) == len(self._runs):
             return
         session, inputs = self._session(names)
 
-        def ran(held: Held) -> dict[str, NDArray]:
-            return dict(session.stream({name: held.feeds[name] for name in inputs}, names))
+        def run(sample: HoldoutSample) -> dict[str, NDArray]:
+            return dict(session.stream({name: sample.feeds[name] for name in inputs}, names))
 
-        for found in in_order(ran, self._runs[len(self._known) :]):
-            yield from found.items()
-            self._room -= sum(array.nbytes for array in found.values())
+        for tensors_of_run in in_order(run, self._runs[len(self._tensors_of_runs) :]):
+            yield from tensors_of_run.items()
+            self._room -= sum(array.nbytes for array in tensors_of_run.values())
             if self._room >= 0:
-                self._known.append(found)
+                self._tensors_of_runs.append(tensors_of_run)
 
 
 @dataclass(frozen=True)
 class _Channels:
-    """What is known of the channels of a tensor: ends, and mean squares, float64 [channels]."""
+    """Holds the ends and mean squares of a tensor's channels, float64 [channels]."""
 
     ends: ChannelEnds
     square: NDArray[np.float64]
 
     def width(self, factor: NDArray[np.float64], symmetric: bool) -> float:
-        """Of the range that the grid spans when channels are divided by `factor`."""
+        """Return the width of the range when channels are divided by `factor`."""
         if symmetric:
             return 2 * float((self.ends.largest / factor).max())
         low, high = (self.ends.low / factor).min(), (self.ends.high / factor).max()
         return float(max(high, 0) - min(low, 0))
 
     def parts(self, symmetric: bool) -> list[NDArray[np.float64]]:
-        """What part of the range each channel fills, 1 at most, in several ways.
+        """Return the part of the range that each channel fills, at most 1, in several ways.
 
         A channel fills the larger of its parts below and above zero, so that dividing channels by factors
         in proportion divides the range, and makes no channel coarser than it was. Where one end is far
@@ -192,7 +198,7 @@ class _Channels:
 
 
 def smoothable(state: State) -> list[SmoothableTensor]:
-    """The tensors of a float model that only products with constants read quantized."""
+    """Return the tensors of a float model that only products with constants read quantized."""
     constants = Constants(state.model.graph)
     nodes = {node.name or "": node for node in state.model.graph}
     values = {v.name: v for node in state.model.graph for v in node.outputs}
@@ -200,8 +206,8 @@ def smoothable(state: State) -> list[SmoothableTensor]:
     weights = {reader: t for t in state.targets if t.site.role == "weight" for reader in t.readers}
     layers = {name: layer for layer in state.placement.layers for name in layer.nodes}
     sums = {name for name, layer in layers.items() if channel_axis(nodes[layer.name]) is not None}
-    wanted = set(state.wanted)
-    found = []
+    calibrated = set(state.tensors_to_calibrate)
+    tensors = []
     for target in state.activations:
         value = values.get(target.site.value)
         producer = value.producer() if value is not None else None
@@ -218,15 +224,17 @@ def smoothable(state: State) -> list[SmoothableTensor]:
         images = ranks != {0}
         if not all(products) or len(ranks) != 1 or (images and not smooths_images(state)):
             continue
-        if not images or _behind(producer, sums, constants, wanted):
-            found.append(SmoothableTensor(target, tuple(p for p in products if p is not None), ranks.pop()))
-    return found
+        if not images or _behind(producer, sums, constants, calibrated):
+            tensors.append(SmoothableTensor(target, tuple(p for p in products if p is not None), ranks.pop()))
+    return tensors
 
 
-def _behind(node: Node, sums: Collection[str], constants: Constants, wanted: Collection[str]) -> bool:
-    """Whether factors reach a layer that forms sums: elsewhere a Mul would be one more pass over an image."""
+def _behind(node: Node, sums: Collection[str], constants: Constants, calibrated: Collection[str]) -> bool:
+    """Return whether factors reach a layer that forms sums; elsewhere a Mul would add a pass over an
+    image.
+    """
     while (node.name or "") not in sums:
-        data = passed_on(node, constants, wanted)
+        data = passing_input(node, constants, calibrated)
         producer = data.producer() if data is not None else None
         if producer is None:
             return False
@@ -235,16 +243,16 @@ def _behind(node: Node, sums: Collection[str], constants: Constants, wanted: Col
 
 
 def smooths_images(state: State) -> bool:
-    """Whether the profile's engine multiplies channels in an epilogue: others would run a Mul."""
+    """Return whether the profile's engine multiplies channels in an epilogue: others would run a Mul."""
     return profile_of(state.settings.profile).rescales
 
 
 def _product(
     node: Node, index: int, constants: Constants, weights: dict[tuple[str, int], Target]
 ) -> WeightProduct | None:
-    said = ops.read(node)
-    image = isinstance(said, ops.Conv)
-    if index != 0 or not (image or summed_axis(node, 0) == -1):
+    op = ops.read(node)
+    image = isinstance(op, ops.Conv)
+    if index != 0 or not (image or reduction_axis(node, 0) == -1):
         return None
     value = node.inputs[1]
     if value is None or not value.is_initializer() or value.is_graph_input() or value.is_graph_output():
@@ -259,54 +267,57 @@ def _product(
     rank = array.ndim
     if spec is not None and (spec.block_size is not None or {a % rank for a in spec.axes} - {outputs % rank}):
         return None
-    groups = said.group if isinstance(said, ops.Conv) else 1
+    groups = op.group if isinstance(op, ops.Conv) else 1
     return WeightProduct(
         node.name or "", value.name or "", spec, outputs % rank == 0, rank if image else 0, groups
     )  # fmt: skip
 
 
 def _mean_squares(
-    tensors: _Tensors, runs: Sequence[Held], found: Mapping[str, SmoothableTensor]
+    tensors: _Tensors, runs: Sequence[HoldoutSample], candidates: Mapping[str, SmoothableTensor]
 ) -> dict[str, NDArray[np.float64]]:
-    """Of every channel, over some places of the runs."""
+    """Return the mean square of every channel over some positions of the runs."""
     sums: dict[str, ChannelSquares] = {}
-    if all(name in held.squares for held in runs for name in found):
-        known = ((name, held.squares[name]) for held in runs for name in found)
+    if all(name in sample.squares for sample in runs for name in candidates):
+        squares_of_runs = ((name, sample.squares[name]) for sample in runs for name in candidates)
     else:
-        known = ((name, ChannelSquares.of(array, found[name].axis)) for name, array in tensors(list(found)))
-    for name, squares in known:
+        squares_of_runs = (
+            (name, ChannelSquares.of(array, candidates[name].axis))
+            for name, array in tensors(list(candidates))
+        )
+    for name, squares in squares_of_runs:
         sums[name] = sums[name] + squares if name in sums else squares
     return {name: total.sums / total.count for name, total in sums.items() if total.count}
 
 
-def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
-    """The factor of every channel; None where the expected error does not clearly fall."""
-    weights = [_WeightRows.of(product, _array(model, product)) for product in one.products]
+def _choose_factor(model: Model, tensor: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
+    """Choose the factor of every channel; None where the expected error does not clearly fall."""
+    weights = [_WeightRows.of(product, _array(model, product)) for product in tensor.products]
     even = np.ones(len(channels.square))
-    best, least = None, _CLEARLY * _expected_error(even, channels, one, weights)
-    for filled in channels.parts(_is_symmetric(one)):
+    best, least = None, _CLEARLY * _estimate_error(even, channels, tensor, weights)
+    for filled in channels.parts(_is_symmetric(tensor)):
         for halvings in _HALVINGS:
             factor = np.ldexp(1.0, np.maximum(_powers_above(np.maximum(filled, 2.0**-99)) + halvings, 0))
-            error = _expected_error(factor, channels, one, weights)
+            error = _estimate_error(factor, channels, tensor, weights)
             if error < least:
                 best, least = factor, error
     return best
 
 
 def _powers_above(x: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The least e with 2^e >= x of every number > 0; logarithms are not the same on every machine."""
+    """Return the least e with 2^e >= x of every number > 0; logarithms are not the same on every machine."""
     fraction, exponent = np.frexp(x)  # fraction * 2^exponent, from 1/2 on
     return np.where(fraction > 0.5, exponent, exponent - 1)
 
 
-def _is_symmetric(one: SmoothableTensor) -> bool:
-    """Whether both ends of the range count as equally far from zero.
+def _is_symmetric(tensor: SmoothableTensor) -> bool:
+    """Return whether both ends of the range count as equally far from zero.
 
     Those of products of matrices always do: that weighs errors of activations more than those of weights,
     whose means are corrected, and did better where it was tried.
     """
-    settings = one.target.settings
-    return not one.rank or (settings.symmetric and Format.parse(one.target.format).signed)
+    settings = tensor.target.settings
+    return not tensor.rank or (settings.symmetric and Format.parse(tensor.target.format).signed)
 
 
 def _array(model: Model, product: WeightProduct) -> NDArray:
@@ -317,7 +328,7 @@ def _array(model: Model, product: WeightProduct) -> NDArray:
 
 @dataclass(frozen=True)
 class _WeightRows:
-    """What is asked of a weight again and again.
+    """Holds quantities of a weight that are used repeatedly.
 
     Attributes:
         product: Whose it is.
@@ -338,25 +349,25 @@ class _WeightRows:
         return cls(product, squares, np.abs(rows).max(axis=3), rows.shape[3])
 
 
-def _expected_error(
+def _estimate_error(
     factor: NDArray[np.float64],
     channels: _Channels,
-    one: SmoothableTensor,
+    tensor: SmoothableTensor,
     weights: Sequence[_WeightRows],
 ) -> float:
-    """Squared error to expect at one place of the products, summed over their outputs.
+    """Estimate the squared error at one position of the products, summed over their outputs.
 
     A step d adds d^2 / 12 to every element; one whose channel is smaller than that is lost altogether. The
     error of x meets the squares of the weights, that of the weights the squares of x.
     """
-    codes = 2 ** Format.parse(one.target.format).bits - 1
-    step = channels.width(factor, _is_symmetric(one)) / codes
+    codes = 2 ** Format.parse(tensor.target.format).bits - 1
+    step = channels.width(factor, _is_symmetric(tensor)) / codes
     square = channels.square / factor**2
-    lost = np.minimum(step**2 / 12, square) * factor**2
+    errors = np.minimum(step**2 / 12, square) * factor**2
     error = 0.0
     for weight in weights:
         groups, inputs, _ = weight.largest.shape
-        error += float((lost * weight.squares).sum())
+        error += float((errors * weight.squares).sum())
         spec = weight.product.spec
         if spec is not None:
             # Factors are powers of two: the largest of the products is the product of the largest.
@@ -369,10 +380,10 @@ def _expected_error(
 
 
 def _count(
-    tensors: _Tensors, found: Mapping[str, SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
+    tensors: _Tensors, candidates: Mapping[str, SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, Histogram]:
     stats = {name: Histogram() for name in factors}
-    inverse = {name: found[name].along(1 / factor) for name, factor in factors.items()}
+    inverse = {name: candidates[name].along(1 / factor) for name, factor in factors.items()}
     for name, array in tensors(list(factors)):
         stats[name].collect(array * inverse[name].astype(array.dtype), threads=THREADS)
     return stats

@@ -1,4 +1,4 @@
-"""Where the factors of smoothing go: into what makes the tensor, where nobody else reads it, else into a Mul.
+"""Applies smoothing factors: into the parameters of the producer, or into a Mul behind it.
 
 Parameters of a LayerNormalization, of a Mul or Add by constants, of a convolution take them at no cost; Relu
 and LeakyRelu let positive factors through. A Mul behind another activation is part of the layer's epilogue in
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Namer, Node, Value, set_initializer
 from intact.placement import Layer, Placement
-from intact.ptq.measure.state import State
-from intact.ptq.scope.targets import Target
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_targets import Target
 from intact.spec import QuantSpec
 
 _PASSING = ("Relu", "LeakyRelu")
@@ -24,7 +24,7 @@ _PASSING = ("Relu", "LeakyRelu")
 
 @dataclass(frozen=True)
 class WeightProduct:
-    """A product with a constant that reads the tensor.
+    """Describes a product with a constant that reads the tensor.
 
     Attributes:
         node: Its name.
@@ -43,13 +43,13 @@ class WeightProduct:
     groups: int = 1
 
     def rows(self, array: NDArray) -> NDArray:
-        """The weight as [groups, inputs, outputs, taps]."""
+        """Return the weight as [groups, inputs, outputs, taps]."""
         first = array if self.outputs_first else array.T
         cut = first.reshape(self.groups, len(first) // self.groups, first.shape[1], -1)
         return np.swapaxes(cut, 1, 2)
 
-    def scaled(self, array: NDArray, factor: NDArray[np.float64]) -> NDArray:
-        """The weight with what it multiplies of each channel times `factor`."""
+    def scale_weight(self, array: NDArray, factor: NDArray[np.float64]) -> NDArray:
+        """Multiply the weights of each input channel by `factor`."""
         if not self.outputs_first:
             return np.asarray(array * factor[:, None].astype(array.dtype))
         spread = factor.reshape(self.groups, 1, -1, *[1] * (array.ndim - 2)).astype(array.dtype)
@@ -59,7 +59,7 @@ class WeightProduct:
 
 @dataclass(frozen=True)
 class SmoothableTensor:
-    """A tensor that only products with constants read quantized.
+    """Describes a tensor that only products with constants read quantized.
 
     Attributes:
         target: The tensor.
@@ -73,46 +73,47 @@ class SmoothableTensor:
 
     @property
     def name(self) -> str:
+        """The name of the tensor."""
         return self.target.site.value
 
     @property
     def axis(self) -> int:
-        """Of the channels."""
+        """The axis of the channels."""
         return 1 if self.rank else -1
 
     def along(self, numbers: NDArray) -> NDArray:
-        """`numbers` of the channels, to be multiplied with the tensor."""
+        """Reshape `numbers` of the channels, so that they multiply the tensor."""
         return numbers.reshape(-1, *[1] * (self.rank - 2)) if self.rank else numbers
 
 
-def passed_on(node: Node, constants: Constants, wanted: Collection[str]) -> Value | None:
-    """What a node that lets factors of channels through reads, if nobody else does; None for other nodes.
+def passing_input(node: Node, constants: Constants, calibrated: Collection[str]) -> Value | None:
+    """Return the input of a node that lets channel factors through, if nobody else reads it; else None.
 
     Args:
         node: Of a float model.
         constants: Its graph's.
-        wanted: Tensors whose values are asked for: they stay.
+        calibrated: Tensors whose values are asked for: they stay.
     """
     if node.domain or node.op_type not in (*_PASSING, "Add", "Mul"):
         return None
     data = [value for value in node.inputs if constants(value) is None]
-    if len(data) != 1 or data[0] is None or data[0].is_graph_output() or data[0].name in wanted:
+    if len(data) != 1 or data[0] is None or data[0].is_graph_output() or data[0].name in calibrated:
         return None
     if node.op_type in ("Add", "Mul"):
-        (other,) = [value for value in node.inputs if value is not data[0]]
-        array = constants(other)
+        (constant,) = [value for value in node.inputs if value is not data[0]]
+        array = constants(constant)
         if array is None or array.size != 1:
             return None
     return data[0] if len(data[0].uses()) == 1 and data[0].producer() is not None else None
 
 
-def apply(
-    state: State, found: Sequence[SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
+def apply_factors(
+    state: State, tensors: Sequence[SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
 ) -> tuple[State, dict[str, str]]:
-    """A state with smoothed tensors, and the name of each new one by that of the old."""
+    """Return the state with smoothed tensors, and the new name of each by the old one."""
     editor = _Editor(replace(state, model=state.model.clone()))
-    for one in found:
-        editor.smooth(one, factors[one.name])
+    for tensor in tensors:
+        editor.smooth(tensor, factors[tensor.name])
     placement = _with_muls(state.placement, editor.renamed, editor.added)
     sites = {site.value: site for site in placement.sites}
     targets = tuple(
@@ -143,7 +144,7 @@ class _Editor:
         self._names, self._constants = Namer(graph), Constants(graph)
         self._nodes = {node.name or "": node for node in graph}
         self._values = {v.name: v for node in graph for v in node.outputs}
-        self._wanted = set(self.state.wanted)
+        self._calibrated = set(self.state.tensors_to_calibrate)
         self._coarse = {
             reader
             for target in self.state.targets
@@ -151,44 +152,48 @@ class _Editor:
             for reader in target.readers
         }
 
-    def smooth(self, one: SmoothableTensor, factor: NDArray[np.float64]) -> None:
+    def smooth(self, tensor: SmoothableTensor, factor: NDArray[np.float64]) -> None:
         """Divide the channels of a tensor, and multiply the weights that read it."""
-        readers = [self._nodes[product.node] for product in one.products]
-        for product in one.products:
-            tensor = self.state.model.graph.initializers[product.weight].const_value
-            assert tensor is not None
-            set_initializer(self.state.model, product.weight, product.scaled(tensor.numpy(), factor))
-        value = self._values[one.name]
-        made_for_them = not value.is_graph_output() and {use.node for use in value.uses()} == set(readers)
-        if made_for_them and len(value.uses()) == len(readers):
-            made = self._divided(value, 1 / factor, one)
+        readers = [self._nodes[product.node] for product in tensor.products]
+        for product in tensor.products:
+            initializer = self.state.model.graph.initializers[product.weight].const_value
+            assert initializer is not None
+            set_initializer(
+                self.state.model, product.weight, product.scale_weight(initializer.numpy(), factor)
+            )
+        value = self._values[tensor.name]
+        is_read_by_products_only = not value.is_graph_output() and {use.node for use in value.uses()} == set(
+            readers
+        )
+        if is_read_by_products_only and len(value.uses()) == len(readers):
+            new_value = self._divide(value, 1 / factor, tensor)
         else:
-            made = self._multiplied(value, readers, 1 / factor, one)
-        if made is value:
-            value.name = self._names(f"{one.name}.smoothed")
-        self.renamed[one.name] = made.name or ""
+            new_value = self._insert_mul(value, readers, 1 / factor, tensor)
+        if new_value is value:
+            value.name = self._names(f"{tensor.name}.smoothed")
+        self.renamed[tensor.name] = new_value.name or ""
 
-    def _divided(self, value: Value, inverse: NDArray[np.float64], one: SmoothableTensor) -> Value:
-        """`value`, which nobody else reads, multiplied in what makes it; or what a Mul makes of it."""
+    def _divide(self, value: Value, inverse: NDArray[np.float64], tensor: SmoothableTensor) -> Value:
+        """Scale `value` in its producer, or insert a Mul behind it; return the scaled value."""
         node = value.producer()
         assert node is not None
-        if self._into_parameters(node, inverse, one):
+        if self._into_parameters(node, inverse, tensor):
             return value
-        data = passed_on(node, self._constants, self._wanted)
+        data = passing_input(node, self._constants, self._calibrated)
         if data is None:
-            return self._multiplied(value, [use.node for use in value.uses()], inverse, one)
+            return self._insert_mul(value, [use.node for use in value.uses()], inverse, tensor)
         if node.op_type in ("Add", "Mul"):
-            self._exchange(node, 1 - list(node.inputs).index(data), one.along(inverse), one)
+            self._exchange(node, 1 - list(node.inputs).index(data), tensor.along(inverse), tensor)
         if node.op_type != "Mul":
-            self._divided(data, inverse, one)
+            self._divide(data, inverse, tensor)
         return value
 
-    def _into_parameters(self, node: Node, inverse: NDArray[np.float64], one: SmoothableTensor) -> bool:
-        """Whether the factors went into constants of a LayerNormalization or convolution."""
-        if node.domain or (node.op_type, one.axis) not in (("LayerNormalization", -1), ("Conv", 1)):
+    def _into_parameters(self, node: Node, inverse: NDArray[np.float64], tensor: SmoothableTensor) -> bool:
+        """Return whether the factors went into constants of a LayerNormalization or convolution."""
+        if node.domain or (node.op_type, tensor.axis) not in (("LayerNormalization", -1), ("Conv", 1)):
             return False
         inputs = [
-            (index, self._constants(given)) for index, given in enumerate(node.inputs) if index and given
+            (index, self._constants(value)) for index, value in enumerate(node.inputs) if index and value
         ]
         if any(array is None or array.shape[:1] != inverse.shape for _, array in inputs):
             return False
@@ -198,42 +203,42 @@ class _Editor:
             return False
         for index, array in inputs:
             assert array is not None
-            self._exchange(node, index, inverse.reshape(-1, *[1] * (array.ndim - 1)), one)
+            self._exchange(node, index, inverse.reshape(-1, *[1] * (array.ndim - 1)), tensor)
         return True
 
-    def _exchange(self, node: Node, index: int, numbers: NDArray, one: SmoothableTensor) -> None:
+    def _exchange(self, node: Node, index: int, numbers: NDArray, tensor: SmoothableTensor) -> None:
         """Multiply a constant of `node`."""
         old = node.inputs[index]
         assert old is not None
         if node.op_type == "Conv" and index == 1:  # targets know a weight by its name
             assert old.const_value is not None
-            array = old.const_value.numpy()
-            set_initializer(self.state.model, old.name or "", array * numbers.astype(array.dtype))
+            kernel = old.const_value.numpy()
+            set_initializer(self.state.model, old.name or "", kernel * numbers.astype(kernel.dtype))
             return
-        known = self._constants(old)
-        assert known is not None
-        scaled = known * numbers.astype(known.dtype) if known.size > 1 else known.reshape(()) * numbers
-        constant = self._new(node).constant(f"{one.name}.smoothing", scaled.astype(known.dtype))
+        array = self._constants(old)
+        assert array is not None
+        scaled = array * numbers.astype(array.dtype) if array.size > 1 else array.reshape(()) * numbers
+        constant = self._new(node).constant(f"{tensor.name}.smoothing", scaled.astype(array.dtype))
         node.replace_input_with(index, constant)
 
     def _new(self, node: Node, after: bool = False) -> Inserter:
         return Inserter(self.state.model.graph, node, self._names, after=after)
 
-    def _multiplied(
-        self, value: Value, readers: Sequence[Node], inverse: NDArray[np.float64], one: SmoothableTensor
+    def _insert_mul(
+        self, value: Value, readers: Sequence[Node], inverse: NDArray[np.float64], tensor: SmoothableTensor
     ) -> Value:
-        """A Mul behind `value`, which `readers` read instead."""
+        """Insert a Mul behind `value`, which `readers` then read."""
         node = value.producer()
         assert node is not None
-        weight = self.state.model.graph.initializers[one.products[0].weight]
+        weight = self.state.model.graph.initializers[tensor.products[0].weight]
         assert weight.const_value is not None
         insert, dtype = self._new(node, after=True), weight.const_value.dtype
-        numbers = one.along(inverse).astype(dtype.numpy())
-        factors = insert.constant(f"{one.name}.smoothing", numbers, dtype)
-        new = insert.node("Mul", [value, factors], f"{one.name}.smoothed", dtype=dtype, shape=value.shape)
+        numbers = tensor.along(inverse).astype(dtype.numpy())
+        factors = insert.constant(f"{tensor.name}.smoothing", numbers, dtype)
+        new = insert.node("Mul", [value, factors], f"{tensor.name}.smoothed", dtype=dtype, shape=value.shape)
         for reader in readers:
-            for index, given in enumerate(reader.inputs):
-                if given is value:
+            for index, operand in enumerate(reader.inputs):
+                if operand is value:
                     reader.replace_input_with(index, new)
         mul = new.producer()
         assert mul is not None
@@ -242,7 +247,9 @@ class _Editor:
 
 
 def _with_muls(placement: Placement, renamed: Mapping[str, str], added: Mapping[str, str]) -> Placement:
-    """The placement with the new tensors, and a layer for each Mul behind that of the node it follows."""
+    """Return the placement with the new tensors, and a layer for each Mul behind that of the node it
+    follows.
+    """
     sites = tuple(replace(site, value=renamed.get(site.value, site.value)) for site in placement.sites)
     layers = []
     for layer in placement.layers:

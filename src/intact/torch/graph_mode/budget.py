@@ -1,6 +1,6 @@
 """16 bits, or floats, for what loses most: where 8 bits leave an output of a calibrated module poor.
 
-The same search as for files (`intact.ptq.mixed.budget`), with the module as what runs: units are
+The same search as for files (`intact.ptq.mixed.float_budget`), with the module as what runs: units are
 quantized alone by their switches, on the batches that calibration has held, and times are predicted for the
 exported graph.
 """
@@ -19,12 +19,20 @@ from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
-from intact.ptq.measure.evaluator import Errors, relative, worst
-from intact.ptq.mixed.budget import GOOD_DB, is_recurrent
+from intact.ptq.measure.output_errors import Errors, lowest_sqnr, relative_error
+from intact.ptq.mixed.float_budget import GOOD_DB, reader_is_recurrent
+from intact.ptq.mixed.precision_search import (
+    RUNS,
+    Form,
+    UnitTrials,
+    affordable_steps,
+    forms_of,
+    is_clearly_better,
+    is_hopeless,
+)
 from intact.ptq.mixed.predicted_time import PredictedTime
-from intact.ptq.mixed.unit_groups import RUNS, Form, UnitTrials, forms_of, is_hopeless, pays, within
 from intact.ptq.scope.settings import FLOAT_BUDGET
-from intact.ptq.stages.sixteen import Unit, said_of
+from intact.ptq.stages.int16_activations import Unit, with_reason
 from intact.torch.exact import torch_functions
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.plan import QuantizerPlan
@@ -56,7 +64,7 @@ class Spent:
 
     def placement(self, before: Placement) -> Placement:
         """With the layers' new formats."""
-        layers = (said_of(layer, self.nodes, self.integers) for layer in before.layers)
+        layers = (with_reason(layer, self.nodes, self.integers) for layer in before.layers)
         return replace(before, layers=tuple(layers))
 
     def report(self, before: GraphModeReport) -> GraphModeReport:
@@ -98,33 +106,33 @@ def spend(
     """
     quantizers = enabled_quantizers(calibration.model)
     before = _errors(calibration.output_errors(quantizers))
-    if not budget or not before or worst(before) >= GOOD_DB:
+    if not budget or not before or lowest_sqnr(before) >= GOOD_DB:
         return Spent()
     units = {one.unit: one for one in units_of(found, plan, quantizers)}
     error = 0.0
-    if worst(before) >= POOR_DB:
-        reads, error = is_recurrent(found.placed), relative(before)
+    if lowest_sqnr(before) >= POOR_DB:
+        reads, error = reader_is_recurrent(found.placed), relative_error(before)
         units = {unit: one for unit, one in units.items() if reads(unit)}
     if not units:
         return Spent()
     undo_bias_correction(calibration.model)
     trials = _ModuleTrials(found, calibration, units)
     wanted = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
-    measured = trials.measured(wanted, budget=budget, error=error) if wanted else []
-    steps = within(measured, budget, error)
+    measured = trials.measure(wanted, budget=budget, error=error) if wanted else []
+    steps = affordable_steps(measured, budget, error)
     forms = forms_of([] if is_hopeless(measured, steps, error) else steps)
     changed = _Change(calibration)
     spent = Spent()
     for form, groups in forms.items():
         for unit, group in groups.items():
             changed.give(units[unit], form)
-            _say(spent, units[unit], form, group.reason(worst(before), form))
+            _say(spent, units[unit], form, group.reason(lowest_sqnr(before), form))
     if changed.enabled():  # else there is no range to choose, and no error
         _quietly(choose)
     if not changed.any:
         return spent
     after = _errors(calibration.output_errors(changed.enabled()))
-    if pays(relative(before), relative(after)):
+    if is_clearly_better(relative_error(before), relative_error(after)):
         return spent
     changed.undo()
     _quietly(choose)
@@ -204,7 +212,7 @@ class _ModuleTrials(UnitTrials):
         return self._units[unit].widens and bits == 8
 
     def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
-        return [relative(_errors(self._alone(part, weights))) for part in parts]
+        return [relative_error(_errors(self._alone(part, weights))) for part in parts]
 
     def _alone(self, part: Sequence[Unit], weights: bool) -> NDArray[np.float64]:
         units = [self._units[unit] for unit in part]

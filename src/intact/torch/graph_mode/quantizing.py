@@ -13,10 +13,10 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
-from intact.patterns import checked_patterns, ends_of_path, exact, require_fitting
+from intact.patterns import check_patterns, ends_of_path, exact, require_fitting
 from intact.placement import Placement, float_steps, in_formats, profile_of
 from intact.progress import waiting
-from intact.ptq.measure.measured_outputs import unordered_outputs
+from intact.ptq.measure.measured_outputs import outputs_in_any_order
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
@@ -139,7 +139,7 @@ def quantize(
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
-    unordered = () if found is None else unordered_outputs(found.placed)
+    unordered = () if found is None else outputs_in_any_order(found.placed)
     options = {"unreached": "disable", "correct_bias": "auto", "unordered": unordered} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
@@ -172,7 +172,7 @@ def _announce(model: nn.Module) -> None:
 def _patterns(model: nn.Module, argument: str, given: Sequence[str]) -> tuple[str, ...]:
     """Patterns for ``fnmatch``, in which the path of a module means itself."""
     paths = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    return tuple(exact(one, paths) for one in checked_patterns(f"quantize: {argument}", given))
+    return tuple(exact(one, paths) for one in check_patterns(f"quantize: {argument}", given))
 
 
 _ONCE = ("num_batches", "unreached", "forward", "unordered", "progress")

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from intact.graph import Model, ops
-from intact.ptq.stages.sixteen import Unit, behind
+from intact.ptq.stages.int16_activations import Unit, readers_behind
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.plan import QuantizerPlan
@@ -21,7 +21,7 @@ class ModuleUnit:
         weights: Paths of the quantizers of what multiplies that.
         labels: Of the calls that read it.
         widens: Whether all that read it multiply it by constant weights: the engine computes that in
-            integers from 16 bits, too (docs/decisions/0043-two-bytes.md).
+            integers from 16 bits, too (docs/decisions/0043-int16-activations-int8-weights.md).
     """
 
     unit: Unit
@@ -47,7 +47,7 @@ def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> l
     pairs = {site.value for site in found.placement.sites if site.role == "activation"}
     units = list[ModuleUnit]()
     for activation, readers in _quantizers(found, plan):
-        read = sorted(behind(nodes, readers, pairs), key=order.__getitem__)
+        read = sorted(readers_behind(nodes, readers, pairs), key=order.__getitem__)
         if activation not in enabled or not read:
             continue
         computing = [name for name in read if not ops.may_move(nodes[name])] or read

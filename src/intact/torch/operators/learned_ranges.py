@@ -30,7 +30,7 @@ from torch import Tensor
 
 from intact import kernels
 from intact.calib import Histogram, range_of
-from intact.calib.choice import Ends
+from intact.calib.range_candidates import Ends
 from intact.spec import INT8, Format, QuantSpec
 from intact.torch import composed
 from intact.torch.operators import fake_quantize as ops

@@ -24,8 +24,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
-from intact.collector import looking_at_new_objects
 from intact.errors import IntactError, UnsupportedError
+from intact.gc_freeze import gc_frozen
 from intact.torch.exact import torch_functions
 from intact.torch.operators.grouped_products import grouped_translations, whole_products
 from intact.torch.operators.recurrent import recurrent_translation, whole_layers
@@ -99,7 +99,7 @@ def translate(
             with (
                 _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
                 without_check_nodes(), constants_folded(), _exact_constants(), _true_rewrites(), way(),
-                registry_kept(), passes_shortened(), looking_at_new_objects(),
+                registry_kept(), passes_shortened(), gc_frozen(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,

@@ -15,8 +15,8 @@ import numpy as np
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError
 from intact.limits import NPZ_BYTES
-from intact.ptq.data.arrays import Npz
-from intact.ptq.data.pixels import decoded
+from intact.ptq.data.image_decoding import decode_image
+from intact.ptq.data.npy_files import Npz
 
 FOLDER_SIZE = 32
 MIN_PER_CLASS = 10
@@ -158,7 +158,7 @@ def _check_folders(root: Path, files: dict[str, list[Path]]) -> None:
 
 def _decoded(source: Path | io.BytesIO, name: str, size: int | None = FOLDER_SIZE) -> np.ndarray:
     """One image as uint8 [3, size, size]; as large as it is where `size` is None."""
-    rgb = decoded(source, name, "RGB", FileFormatError)
+    rgb = decode_image(source, name, "RGB", FileFormatError)
     if size is not None:
         rgb = rgb.resize((size, size), 2)  # bilinear
     return np.asarray(rgb, np.uint8).transpose(2, 0, 1)

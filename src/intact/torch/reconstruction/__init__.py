@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from intact.errors import QuantValueError
-from intact.pool import InProcess, JobPool
+from intact.job_pool import InProcess, JobPool
 from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup, RankPool
@@ -104,7 +104,7 @@ def reconstruct(
         inputs: What each part reads while it learns. "reconstructed": what the quantized model in front of it
             answers by then; one part waits for the other. "float": what it reads in the float model; parts
             are learned independently, in any number of processes, with the same result
-            (docs/decisions/0038-on-many-machines.md).
+            (docs/decisions/0038-distributed-calibration.md).
         pool: Learns parts in other processes, `intact.ray_pool.RayPool` on other machines; needs
             ``inputs="float"``. None: this process, or those of torchrun.
         state: File that is replaced after each part.

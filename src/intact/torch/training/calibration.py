@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact.calib import Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ranged, configurations
+from intact.calib.range_candidates import Candidates, ChosenRange, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
-from intact.ptq.measure.matched_rows import with_rows_of
+from intact.ptq.measure.match_rows import align_rows
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
@@ -123,7 +123,7 @@ class CalibrationResult:
             self._use_unsigned({n: q for n, q in active.items() if n not in computed})
         # Everything that can fail comes before the first range is set.
         for_weights = {
-            n: Ranged(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
+            n: ChosenRange(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
             for n, w in weights.items()
         }
         self._shapes.update({n: keepdims(w, spec_of(quantizers[n])) for n, w in weights.items()})
@@ -187,14 +187,14 @@ class CalibrationResult:
             if plain and bool((self.calibration[name].min >= 0).all()):
                 quantizer.unsigned = True
 
-    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, Ranged]) -> None:
+    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, ChosenRange]) -> None:
         for name, ranged in ranges.items():
             set_range(quantizers[name], ranged.ends, self._shapes.get(name))
             self.methods[name] = ranged.method
 
     def _best(
-        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, Ranged]]
-    ) -> dict[str, Ranged]:
+        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, ChosenRange]]
+    ) -> dict[str, ChosenRange]:
         """The configuration under which the outputs on the held batches change least."""
         self.errors = {}
         if len(found) == 1:
@@ -251,7 +251,7 @@ def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
     compared to the nearest."""
     if unordered or got.shape != want.shape:
         ours, theirs = (x.detach().double().cpu().numpy() for x in (got, want))
-        matched = with_rows_of(ours, theirs, unordered=unordered)
+        matched = align_rows(ours, theirs, unordered=unordered)
         if matched is not None:
             got = torch.from_numpy(np.ascontiguousarray(matched))
     return squared_error(got, want)
@@ -294,7 +294,7 @@ def calibrate(
     "auto" takes for each tensor the range of the smallest expected squared error among all methods;
     then it compares that configuration with the four plain ones by the error of the model's outputs
     on the first `HELD_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
-    no such method gets "max" (docs/decisions/0006-auto-compares-outputs.md has the measurements).
+    no such method gets "max" (docs/decisions/0006-calibration-method-auto.md has the measurements).
 
     Args:
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.

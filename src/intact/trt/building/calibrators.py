@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from intact import numerics, ptq
 from intact.calib import LEAST_VALUES, Calibration, TrtCache, amax_of
-from intact.calib.choice import Candidates
+from intact.calib.range_candidates import Candidates
 from intact.errors import CalibrationError, IntactError
-from intact.ptq.stages.prepare import NothingToQuantizeError
+from intact.ptq.stages.prepare_model import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.base.enums import CalibrationAlgoType
 from intact.trt.base.tensors import Sizes, at_address, is_address

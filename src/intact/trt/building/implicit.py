@@ -26,7 +26,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import Model, Node, node_seconds, to_bytes
-from intact.ptq.stages.prepare import NothingToQuantizeError
+from intact.ptq.stages.prepare_model import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
 from intact.trt.base.enums import BuilderFlag, DataType

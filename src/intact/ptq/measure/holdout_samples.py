@@ -1,0 +1,165 @@
+"""Hold-out samples: runs kept from calibration, to measure what a choice does to the outputs."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.ptq.data.model_inputs import Feeds
+from intact.ptq.measure.channel_statistics import ChannelSquares
+
+if TYPE_CHECKING:
+    from intact.ptq.measure.second_moments import Moments
+
+HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
+STACKED_BYTES = 2**18
+INNER_BYTES = 2**18
+
+RunMeans = tuple[NDArray[np.float64], int]
+"""Means of what a layer reads in one run (`intact.ptq.measure.input_means`), and over how many samples."""
+
+
+@dataclass(order=True)
+class HoldoutSample:
+    """Holds one run that is kept to measure what a choice does to the model's outputs.
+
+    Attributes:
+        digest: Of the inputs; runs are kept and summed in its order, so that no choice depends on the
+            order of the data.
+        feeds: The inputs.
+        outputs: What the float model says to them.
+        inner: What the tensors that were calibrated were in this run, where all of them are few bytes
+            (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
+        means: Of what layers read, by layer, where inner tensors were let go.
+        squares: Of channels, by tensor, likewise.
+        moments: Of what layers read, by layer and `intact.ptq.measure.second_moments.rows_of_run`, likewise.
+    """
+
+    digest: bytes
+    feeds: Feeds = field(compare=False)
+    outputs: dict[str, NDArray] = field(compare=False)
+    inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
+    means: dict[str, RunMeans] = field(compare=False, default_factory=dict, repr=False)
+    squares: dict[str, ChannelSquares] = field(compare=False, default_factory=dict, repr=False)
+    moments: dict[tuple[str, int], Moments] = field(compare=False, default_factory=dict, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of inputs and outputs."""
+        return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
+
+
+class HoldoutSet:
+    """Keeps a few of the runs, chosen by a hash of their content, independent of their order.
+
+    At most 64, and at most 4 MiB of them where that is more than 8.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[HoldoutSample] = []
+        self._nbytes = 0
+        self._bound: bytes | None = (
+            None  # the least digest that there was no room for: none behind it, either
+        )
+
+    def offer(
+        self,
+        feeds: Feeds,
+        outputs: dict[str, NDArray],
+        inner: dict[str, NDArray] | None = None,
+        digest: bytes | None = None,
+    ) -> HoldoutSample | None:
+        """Keep a copy of this run if its hash is among the smallest; another run may have to go.
+
+        Args:
+            feeds, outputs: Of the run.
+            inner: Kept itself.
+            digest: See `digest_of`; None: it is still to be made.
+        Returns:
+            What is kept, if anything is.
+        """
+        digest = digest_of(feeds) if digest is None else digest
+        if not self.may_keep(digest):
+            return None
+        ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
+        sample = HoldoutSample(digest, ins, outs, inner)
+        self._keep(sample)
+        return sample
+
+    def may_keep(self, digest: bytes) -> bool:
+        """Return whether a run with this digest would be kept now; none that would not is ever kept later."""
+        if len(self.runs) == HOLDOUT_MOST and digest >= self.runs[-1].digest:
+            return False
+        return self._bound is None or digest <= self._bound
+
+    def merge(self, other: HoldoutSet) -> None:
+        """Keep those runs that a set which was offered the runs of both would have kept."""
+        bounds = [bound for bound in (self._bound, other._bound) if bound is not None]
+        self._bound = min(bounds, default=None)
+        mine, self.runs, self._nbytes = self.runs, [], 0
+        for sample in (*mine, *other.runs):
+            if self._bound is None or sample.digest <= self._bound:
+                self._keep(sample)
+
+    def _keep(self, sample: HoldoutSample) -> None:
+        insort(self.runs, sample)
+        self._nbytes += sample.nbytes
+        while len(self.runs) > HOLDOUT_LEAST and (
+            len(self.runs) > HOLDOUT_MOST or self._nbytes > HOLDOUT_BYTES
+        ):
+            last = self.runs.pop()
+            self._nbytes, self._bound = self._nbytes - last.nbytes, last.digest
+
+    def stack(self) -> None:
+        """Concatenate small runs, up to 256 KiB of inputs each, because fewer runs are faster."""
+        stacked: list[list[HoldoutSample]] = []
+        for sample in self.runs:
+            last = stacked[-1] if stacked else []
+            alike = bool(last) and _shapes(last[0]) == _shapes(sample)
+            if alike and (len(last) + 1) * sample.nbytes <= STACKED_BYTES:
+                last.append(sample)
+            else:
+                stacked.append([sample])
+        self.runs = [_stack_samples(runs) for runs in stacked]
+
+
+def _shapes(sample: HoldoutSample) -> list[tuple[int, ...]]:
+    return [array.shape for array in (*sample.feeds.values(), *sample.outputs.values())]
+
+
+def _stack_samples(runs: Sequence[HoldoutSample]) -> HoldoutSample:
+    feeds, outputs = (
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for parts in ([sample.feeds for sample in runs], [sample.outputs for sample in runs])
+    )
+    means, squares = dict[str, RunMeans](), dict[str, ChannelSquares]()
+    for sample in runs:
+        squares |= {name: squares[name] + s if name in squares else s for name, s in sample.squares.items()}
+    for name in runs[0].means:
+        parts = [sample.means[name] for sample in runs if name in sample.means]
+        total = sum(samples for _, samples in parts)
+        sums = np.sum([samples * mean for mean, samples in parts], axis=0)
+        means[name] = sums / total, total
+    return HoldoutSample(runs[0].digest, feeds, outputs, means=means, squares=squares)
+
+
+@lru_cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)  # which takes as long as a kilobyte of data
+
+
+def digest_of(feeds: Feeds) -> bytes:
+    """Hash the inputs of a run."""
+    digest = blake2b(digest_size=16)
+    for name in sorted(feeds):
+        array = feeds[name]
+        digest.update(f"{name} {_dtype_name(array.dtype)} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.digest()

@@ -1,0 +1,162 @@
+"""The immutable state that one stage of quantization hands to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.graph import Model
+from intact.placement import Placement
+from intact.ptq.measure.channel_statistics import ChannelEnds
+from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.input_means import Means
+from intact.ptq.measure.output_errors import Errors
+from intact.ptq.measure.top1_margin import Top1Margins
+from intact.ptq.scope.quantization_ranges import Activations, CandidateCache, QuantizedWeight, Ranges
+from intact.ptq.scope.quantization_targets import Key, Target
+from intact.ptq.scope.settings import Settings
+
+
+@dataclass(frozen=True)
+class StoredScale:
+    """Names the initializers that hold the scale and zero point of an activation."""
+
+    target: Target
+    scale: str
+    zero_point: str
+
+
+@dataclass(frozen=True)
+class BiasError:
+    """Describes a layer whose bias can be corrected.
+
+    Attributes:
+        node: Conv, ConvTranspose, Gemm, MatMul or a recurrent layer.
+        bias: Name of the initializer that only this layer adds.
+        added: It was put there for the correction, as zeros.
+        error: Mean error of the output, one entry for each of the bias.
+    """
+
+    node: str
+    bias: str
+    added: bool
+    error: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class InputMeans:
+    """Holds the mean inputs of layers, with the model that they were measured on.
+
+    Attributes:
+        model: The float model that they are of, over all hold-out samples.
+        means: By layer, see `intact.ptq.measure.input_means`.
+    """
+
+    model: Model
+    means: Means
+
+    def are_of(self, state: State) -> bool:
+        """Return whether they were measured on the model of `state`."""
+        return self.model is state.model
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Holds a model on its way through quantization. `intact.ptq.stages.stage_list` lists the stages.
+
+    A stage returns another state (`dataclasses.replace`) and changes a clone of the model, so that a proposal
+    can be dropped, and two states be compared.
+
+    Attributes:
+        settings: What was asked for.
+        data: What to calibrate on, as the user gave it.
+        model: The float model; from the stage on that puts the pairs in, the quantized one.
+        placement: Where pairs belong, what fuses with what, and why.
+        targets: The tensors to quantize, and how.
+        opset: Of the file.
+        calibration: The statistics of the activations; None: they are still to be collected.
+        runs: What is held of the data, to measure choices on; none where statistics were given.
+        margins: Of the answers of all the data; none where statistics were given.
+        traced_model: The float model whose inner tensors `runs` hold; None where that is let go.
+        channels: The ends of the channels of what may be smoothed; none where statistics were given.
+        chooser: What each method would choose.
+        configurations: The ranges to compare, by name.
+        weights: The weights to quantize, until they are in the model as codes.
+        input_means: Of what layers read, where a stage measured that on its way.
+        scales: Where the model keeps the activations' scales.
+        bias_errors: What rounding weights does to the means, where it may be corrected.
+        errors: Of the outputs on the hold-out samples, by what was compared.
+        chosen: The configuration that was taken.
+        corrected, equalized: Whether that was done to biases, to channels.
+        not_equalized: Which convolutions cannot be equalized, and why.
+        smoothed: The tensors whose channels were brought to like ranges.
+        bits16: Why targets were given 16 bits, by their key.
+        in_float: Why tensors, and what multiplies them, were left in float, by their names.
+        warnings: What should be looked at.
+        notes: What was rewritten before placement.
+        candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
+    """
+
+    settings: Settings
+    data: Any
+    model: Model
+    placement: Placement
+    targets: tuple[Target, ...]
+    opset: int
+    notes: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    runs: tuple[HoldoutSample, ...] = ()
+    margins: Top1Margins = field(default_factory=Top1Margins, repr=False)
+    traced_model: Model | None = field(default=None, repr=False)
+    channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
+    chooser: Activations | None = None
+    configurations: Mapping[str, Ranges] = field(default_factory=dict)
+    weights: tuple[QuantizedWeight, ...] = ()
+    input_means: InputMeans | None = field(default=None, repr=False)
+    scales: tuple[StoredScale, ...] = ()
+    bias_errors: tuple[BiasError, ...] = ()
+    errors: Mapping[str, Errors] = field(default_factory=dict)
+    chosen: str = ""
+    corrected: bool = False
+    equalized: bool = False
+    not_equalized: str = ""
+    smoothed: tuple[str, ...] = ()
+    bits16: Mapping[Key, str] = field(default_factory=dict)
+    in_float: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    candidate_cache: CandidateCache = field(default_factory=dict, repr=False)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the inner tensors that hold-out samples keep belong to this model."""
+        return self.traced_model is self.model
+
+    def with_own_model(self) -> State:
+        """Return the state with a clone of the model, which may be changed in place."""
+        model = self.model.clone()
+        means = self.input_means
+        if means is not None and means.are_of(self):
+            means = replace(means, model=model)
+        return replace(
+            self, model=model, traced_model=model if self.has_run else self.traced_model, input_means=means
+        )
+
+    @property
+    def activations(self) -> list[Target]:
+        """The targets that are activations."""
+        return [target for target in self.targets if target.site.role == "activation"]
+
+    @property
+    def tensors_to_calibrate(self) -> list[str]:
+        """The names of the tensors to calibrate."""
+        return list(dict.fromkeys(target.site.value for target in self.activations))
+
+    @property
+    def ranges(self) -> Ranges:
+        """The chosen ranges of the activations, or those of the first configuration."""
+        return self.configurations[self.chosen or next(iter(self.configurations))]

@@ -1,0 +1,117 @@
+"""Counts shards of the calibration data in any process, and merges the results exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from intact.calib import Calibration
+from intact.graph import PicklableModel, Session
+from intact.job_pool import JobPool
+from intact.ptq.measure.channel_statistics import ChannelEnds
+from intact.ptq.measure.holdout_samples import HoldoutSet
+from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of
+from intact.ptq.measure.top1_margin import Top1Margins
+
+MOST_RUNS, MOST_BYTES = 32, 2**24
+"""Of one part: enough to be worth the way, and few enough for many workers and for memory."""
+
+
+@dataclass
+class CollectedStatistics:
+    """Accumulates statistics, hold-out samples and margins over runs.
+
+    Attributes:
+        calibration: The statistics.
+        channels: The ends of every channel of the tensors that were asked for.
+        sample: Those of the runs to measure choices on.
+        margins: Of the answers of all runs.
+        runs: How many there were.
+        batches: The number of the last one's batch, and one more.
+    """
+
+    calibration: Calibration = field(default_factory=Calibration)
+    channels: dict[str, ChannelEnds] = field(default_factory=dict)
+    sample: HoldoutSet = field(default_factory=HoldoutSet)
+    margins: Top1Margins = field(default_factory=Top1Margins)
+    runs: int = 0
+    batches: int = 0
+
+    def add(self, ran: CountedRun) -> None:
+        """Add a run whose tensors are counted."""
+        if (sample := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
+            sample.means, sample.squares, sample.moments = ran.means, ran.squares, ran.moments
+        self.margins.add(ran.outputs)
+        self.runs, self.batches = self.runs + 1, ran.number + 1
+
+    def merge(self, later: CollectedStatistics) -> None:
+        """Add the statistics of later runs."""
+        for name, stats in later.calibration.items():
+            if name in self.calibration:
+                self.calibration[name].merge(stats)  # type: ignore[arg-type]  # of one kind
+            else:
+                self.calibration[name] = deepcopy(stats)  # what arrives may be read-only
+        for name, ends in later.channels.items():
+            self.channels[name] = self.channels[name] | ends if name in self.channels else ends
+        self.sample.merge(later.sample)
+        self.margins.merge(later.margins)
+        self.runs, self.batches = self.runs + later.runs, later.batches
+
+
+@dataclass
+class PartCounter:
+    """Holds what a worker needs to count a part of the data.
+
+    Attributes:
+        model: Float.
+        request: What is counted.
+        threads: Of ONNX Runtime, and of counting.
+    """
+
+    model: PicklableModel
+    request: CountingRequest
+    threads: int
+
+    @cached_property
+    def session(self) -> Session:
+        """The session of the model, made where the first part arrives."""
+        return session_of(self.model.model, self.request, self.threads)
+
+
+def count_in_pool(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> CollectedStatistics:
+    """Count `runs` in the processes of `pool`; the result equals that of one process bit for bit."""
+    statistics = CollectedStatistics()
+    for part in pool.map(count_part, counter, parts_of(runs)):
+        statistics.merge(part)
+    return statistics
+
+
+def count_part(common: PartCounter, part: Sequence[Run]) -> CollectedStatistics:
+    """Count the runs of one part, in a worker."""
+    counter = Counter(common.model.model, common.session, common.request, common.threads)
+    return count_runs(counter, map(counter.run, part))
+
+
+def count_runs(counter: Counter, runs: Iterable[CountedRun]) -> CollectedStatistics:
+    """Count `runs` with `counter` as they come."""
+    statistics = CollectedStatistics(counter.calibration, counter.channels, counter.sample)
+    for ran in runs:
+        statistics.add(ran)
+    counter.finish()
+    return statistics
+
+
+def parts_of(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Yield `runs` in parts of bounded size, in order."""
+    part: list[Run] = []
+    size = 0
+    for number, feeds in runs:
+        part.append((number, feeds))
+        size += sum(array.nbytes for array in feeds.values())
+        if len(part) == MOST_RUNS or size >= MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

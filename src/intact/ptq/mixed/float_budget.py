@@ -1,0 +1,221 @@
+"""Runs the last stages, and repeats them with some layers in 16 bits or float where outputs are poor.
+
+Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
+(`unit_groups`). A budget is spent where an output is below `POOR_DB`, on what is worth it; ``bits16="auto"``
+takes as little as brings every output to `GOOD_DB`, found by bisection
+(docs/decisions/0043-int16-activations-int8-weights.md). On what recurrent layers read the budget is spent
+below `GOOD_DB` already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+from intact.errors import UnsupportedError
+from intact.graph import Model, is_op, ops
+from intact.ptq.measure.output_errors import lowest_sqnr, relative_error
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.float_layers import keep_in_float
+from intact.ptq.mixed.int16_inputs import WideUnits, with_wide_inputs
+from intact.ptq.mixed.precision_search import (
+    TRIALS,
+    FileTrials,
+    Form,
+    UnitGroup,
+    affordable_steps,
+    forms_of,
+    greedy_steps,
+    is_clearly_better,
+    is_hopeless,
+)
+from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
+from intact.ptq.stages.bias_overflow import with_room_for_biases
+from intact.ptq.stages.choose_ranges import label, with_candidates
+from intact.ptq.stages.int16_activations import Unit, units_of, with_int16_opset
+from intact.ptq.stages.stage_list import STAGES, run
+
+GOOD_DB = 40.0
+"""Signal to quantization noise that 16 bits that are asked for bring every output to: an error of 1%."""
+
+POOR_DB = 26.0
+"""Where an output has less, a budget is spent: an error of 5%."""
+
+_AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
+_WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
+_STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
+
+
+def quantize_within_budget(state: State, *, own: bool = False) -> State:
+    """Run all stages; where outputs are poor, run the last ones again with 16 bits or float for some layers.
+
+    Args:
+        state: As given.
+        own: Nobody else needs its model.
+    """
+    before = run(state, STAGES[:_AT], own=own)
+    after = run(before, STAGES[_AT:])
+    if not after.errors or not before.runs:
+        return after
+    if before.settings.bits16 == "auto":
+        return after if _lowest_sqnr(after) >= GOOD_DB else _reach_good_sqnr(_Search(before, after))
+    budget, least = before.settings.float_budget, _lowest_sqnr(after)
+    if not budget or least >= GOOD_DB:
+        return after
+    search = _Search(before, after)
+    if least < POOR_DB:
+        return _spend_budget(search, search.groups(budget=budget), budget)
+    recurrent = search.groups(
+        budget=budget, error=_error(after), is_considered=reader_is_recurrent(before.model)
+    )
+    return _spend_budget(search, recurrent, budget, _error(after)) if recurrent else after
+
+
+def _lowest_sqnr(state: State) -> float:
+    """Return the signal to quantization noise ratio of the worst output, in dB."""
+    return lowest_sqnr(state.errors[label(state)])
+
+
+def is_worth_it(before: State, after: State) -> bool:
+    """Return whether the quantized model `after` is clearly better than `before`."""
+    return is_clearly_better(_error(before), _error(after))
+
+
+def _error(state: State) -> float:
+    """Return the relative error of all outputs."""
+    return relative_error(state.errors[label(state)])
+
+
+def reader_is_recurrent(model: Model) -> Callable[[Unit], bool]:
+    """Return a predicate: whether a recurrent layer reads a unit.
+
+    Where they are multiplied in int8 these lose more than other layers, from step to step; other engines
+    leave them in float.
+    """
+    names = {node.name for node in model.graph if is_op(node, *ops.RECURRENT)}
+    return lambda unit: not names.isdisjoint(unit.nodes)
+
+
+def _spend_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> State:
+    """Raise the precision of what is worth its time, within `budget` in total.
+
+    Args:
+        search: The model.
+        groups: What can be raised.
+        budget: A part of the model's time.
+        error: Of the outputs, with what is in none of the groups.
+    """
+    steps, proposal = affordable_steps(groups, budget, error), None
+    if is_hopeless(groups, steps, error):
+        return search.after
+    while steps and (proposal := search.propose(forms_of(steps))) is None:  # a model in float throughout
+        steps.pop()
+    if proposal is None:
+        return search.after
+    again = search.run_last_stages(proposal)
+    return again if is_worth_it(search.after, again) else search.after
+
+
+def _reach_good_sqnr(search: _Search) -> State:
+    """Raise as few groups as bring every output to `GOOD_DB`, or near what is possible."""
+    steps = greedy_steps(search.groups(4 * TRIALS, least_share=0.0), by_turns=True)
+    while steps and search.propose(forms_of(steps)) is None:  # a model in float throughout
+        steps.pop()
+    tried = dict[int, State]()
+
+    def state_with(number: int) -> State:
+        if number not in tried:
+            proposal = search.propose(forms_of(steps[:number])) if number else None
+            tried[number] = search.after if proposal is None else search.run_last_stages(proposal)
+        return tried[number]
+
+    most = _lowest_sqnr(state_with(len(steps)))
+    if most < search.least + _WORTH_DB:
+        why = f"it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
+        warning = f"bits16: 'auto' widens nothing: {why}"
+        return replace(search.after, warnings=(*search.after.warnings, warning))
+    goal = min(GOOD_DB, most - _STOPS_DB)
+    low, high = 0, len(steps)  # not enough, enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _lowest_sqnr(state_with(middle)) >= goal else (middle, high)
+    return state_with(high)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Searches for other number formats of a model's tensors.
+
+    Attributes:
+        before: In front of the pairs.
+        after: The same with its pairs, and its errors on the hold-out samples.
+    """
+
+    before: State
+    after: State
+
+    @property
+    def least(self) -> float:
+        """The signal to quantization noise ratio of the worst output with 8 bits, in dB."""
+        return _lowest_sqnr(self.after)
+
+    def run_last_stages(self, proposed: State) -> State:
+        """Run the stages that insert pairs and choose ranges on `proposed`."""
+        shared = [state.model for state in (self.before, self._int16_state) if state is not None]
+        return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
+
+    def groups(
+        self, trials: int = TRIALS, budget: float = inf, least_share: float = 0.01, error: float = 0.0,
+        is_considered: Callable[[Unit], bool] = lambda unit: True,
+    ) -> list[UnitGroup]:  # fmt: skip
+        """Measure the groups of units that can be raised within `budget`, with at most `trials` trials.
+
+        None where nothing can be, or nothing would pay.
+        """
+        state = self.before
+        units = [unit for unit in units_of(state) if is_considered(unit)]
+        if not units:
+            return []
+        wide = None if self._int16_state is None else WideUnits(state)
+        longest = max((held.feeds for held in state.runs), key=elements)
+        predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
+        unit_trials = FileTrials(state, self.after, predicted, wide)
+        units = [
+            unit for unit in units
+            if min(unit_trials.time([unit], "16 bits"), unit_trials.time([unit], "float")) <= budget
+        ]  # fmt: skip
+        return unit_trials.measure(units, trials, least_share, budget, error) if units else []
+
+    @cached_property
+    def _int16_state(self) -> State | None:
+        """The state in an opset with 16-bit pairs; None where that is not possible."""
+        try:
+            return with_int16_opset(self.before) if self.before.settings.may_widen else None
+        except UnsupportedError:
+            return None
+
+    def propose(self, forms: Mapping[Form, Mapping[Unit, UnitGroup]]) -> State | None:
+        """Return the state in front of the pairs with these formats; None where nothing would change.
+
+        Whole ranges and those that were chosen are to be compared again.
+        """
+        by = "bits16='auto'" if self.before.settings.bits16 == "auto" else "the float budget"
+        why = {
+            form: {unit: group.reason(self.least, form, by) for unit, group in units_of_form.items()}
+            for form, units_of_form in forms.items()
+        }
+        state = self.before
+        if why["16 bits"]:
+            assert self._int16_state is not None, "else nothing has that form"
+            state = with_wide_inputs(self._int16_state, why["16 bits"])
+        if why["float"]:
+            state = keep_in_float(state, why["float"])
+        if state is self.before or not state.activations:  # float throughout is not what was asked for
+            return None
+        state = with_candidates(state)
+        names = self.after.chosen, "max"
+        again = {name: ranges for name, ranges in state.configurations.items() if name in names}
+        state = replace(state, configurations=again or state.configurations)
+        return with_room_for_biases(state) or state

@@ -1,0 +1,277 @@
+"""Chooses which units get 16 bits or stay in float, by error saved per predicted time.
+
+A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in
+groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits
+could help, once without: what 16 bits leave is the error of the weights. What takes the most error off for
+its time is raised first (docs/decisions/0043-int16-activations-int8-weights.md).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import inf, log2, log10
+from typing import Literal
+
+from intact.ptq.analysis.group_screening import screen_groups
+from intact.ptq.analysis.model_segments import Read
+from intact.ptq.analysis.partial_quantization import grids_of
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.int16_inputs import WideUnits
+from intact.ptq.mixed.predicted_time import PredictedTime
+from intact.ptq.stages.int16_activations import Unit
+
+Form = Literal["16 bits", "float"]
+
+TRIALS = 16
+"""Of groups, at most: they find about three tensors among a hundred."""
+
+RUNS = 2
+"""Of the held ones: what is worth its time is seen in any."""
+
+_LEAST = 1e-4  # of the error or the time: less is as good as nothing
+_HALVES = 0.1  # of the time: what takes more must halve the error for each such part
+_PAYS = 0.5  # of the error before: what a proposal must get below, as measured
+_SLACK = 1.5  # times that, where errors of units alone are added up to tell it
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Holds the error that a format leaves in a unit, and the extra time as a part of the model's time."""
+
+    error: float
+    time: float
+
+
+@dataclass(frozen=True)
+class UnitGroup:
+    """Holds the measured error of units that were quantized together, and the cost of other formats.
+
+    Attributes:
+        units: Which.
+        error: Of the outputs with them alone in 8 bits.
+        forms: What other forms cost: those that they can have.
+    """
+
+    units: tuple[Unit, ...]
+    error: float
+    forms: dict[Form, Cost]
+
+    def reason(self, least: float, form: Form, by: str = "the float budget") -> str:
+        """Explain why the units have that format: `by` chose it because an output has `least` dB."""
+        units = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
+        return (
+            f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {units} alone in 8 bits "
+            f"{-10 * log10(self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
+        )
+
+
+@dataclass(frozen=True)
+class PrecisionStep:
+    """Describes one group that gets another format.
+
+    Attributes:
+        group, form: Which.
+        gain: By how much the errors of all become less, where they add up.
+        time: What that takes more.
+    """
+
+    group: UnitGroup
+    form: Form
+    gain: float
+    time: float
+
+
+def greedy_steps(
+    groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool = False
+) -> list[PrecisionStep]:
+    """Return steps that raise precision, at each point the one that saves the most error for its time.
+
+    Args:
+        groups: Measured.
+        budget: The most time, together.
+        by_turns: What can have 16 bits is in float only behind them.
+    """
+    now = [Cost(group.error, 0.0) for group in groups]
+    first = [{"16 bits"} & group.forms.keys() if by_turns else set() for group in groups]
+    steps, left = list[PrecisionStep](), budget
+    while True:
+        fitting = [
+            (index, PrecisionStep(group, form, now[index].error - cost.error, cost.time - now[index].time))
+            for index, group in enumerate(groups) for form, cost in group.forms.items()
+            if cost.error < now[index].error and 0 <= cost.time - now[index].time <= left
+            and first[index] <= {form}
+        ]  # fmt: skip
+        if not fitting:
+            return steps
+        index, best = max(fitting, key=lambda candidate: candidate[1].gain / max(candidate[1].time, _LEAST))
+        now[index], first[index] = groups[index].forms[best.form], set()
+        steps.append(best)
+        left -= best.time
+
+
+def count_worthwhile(steps: Sequence[PrecisionStep], total: float) -> int:
+    """Count the first steps that maximize ``log2(errors before / errors behind) - time / 0.1``.
+
+    Args:
+        steps: See `greedy_steps`.
+        total: The errors of all groups.
+    """
+    most, best, left, spent = 0.0, 0, total, 0.0
+    for number, step in enumerate(steps, 1):
+        left, spent = left - step.gain, spent + step.time
+        if (now := log2(total / max(left, total * _LEAST)) - spent / _HALVES) > most:
+            most, best = now, number
+    return best
+
+
+def affordable_steps(groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> list[PrecisionStep]:
+    """Return the steps that are worth their time within `budget`.
+
+    Args:
+        groups: Measured.
+        budget: The most time, together.
+        error: Of the outputs, where there are units in none of the groups.
+    """
+    steps = greedy_steps(groups, budget)
+    return steps[: count_worthwhile(steps, max(error, sum(group.error for group in groups)))]
+
+
+def forms_of(steps: Sequence[PrecisionStep]) -> dict[Form, dict[Unit, UnitGroup]]:
+    """Return the formats that `steps` lead to, by unit."""
+    forms: dict[Form, dict[Unit, UnitGroup]] = {"16 bits": {}, "float": {}}
+    for group, form in {id(step.group): (step.group, step.form) for step in steps}.values():
+        forms[form] |= dict.fromkeys(group.units, group)
+    return forms
+
+
+def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], error: float = 0.0) -> bool:
+    """Return whether `steps` leave so much error that the model can hardly become clearly better.
+
+    Args:
+        groups: Measured, or what they may be at best.
+        steps: What is raised of them.
+        error: Of the outputs, where there are units in none of the groups.
+    """
+    total = max(error, sum(group.error for group in groups))
+    return total - sum(step.gain for step in steps) > _SLACK * _PAYS * total
+
+
+def is_clearly_better(before: float, after: float) -> bool:
+    """Return whether the error `after` is at most half of that `before`."""
+    return after <= _PAYS * before
+
+
+class UnitTrials(ABC):
+    """Measures units of a model; subclasses run it.
+
+    Args:
+        predicted: Times.
+        wide: Nodes that may read 16 bits.
+    """
+
+    def __init__(self, predicted: PredictedTime, wide: Container[str] = ()) -> None:
+        self._predicted, self._wide = predicted, wide
+
+    @abstractmethod
+    def can_widen(self, unit: Unit) -> bool:
+        """Return whether a unit can have 16 bits."""
+
+    @abstractmethod
+    def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> Sequence[float]:
+        """Return the relative error of the outputs with each part alone in 8 bits.
+
+        Args:
+            parts: Units that are quantized together.
+            weights: With those that multiply them.
+        """
+
+    def measure(
+        self, units: Sequence[Unit], trials: int = TRIALS, least_share: float = 0.01, budget: float = inf,
+        error: float = 0.0,
+    ) -> list[UnitGroup]:  # fmt: skip
+        """Measure the errors and times of `units`, alone or with neighbours that can have the same formats.
+
+        None where 16 bits would not pay even if they left nothing of any group's error.
+
+        Args:
+            units: One or more.
+            trials: At most so many, and as many again where 16 bits could help.
+            least_share: Of the errors of all; only float is offered to what has less.
+            budget: The most time that may be spent; infinity: whether it pays is not asked.
+            error: Of the outputs, where there are more units than these.
+        """
+        units = sorted(units, key=self.can_widen)
+
+        def measure(groups: Sequence[range]) -> Sequence[float]:
+            return self.errors([units[group.start : group.stop] for group in groups], True)
+
+        screened_groups = screen_groups(len(units), trials, measure)
+        parts = [tuple(units[group.start : group.stop]) for group in screened_groups]
+        least = least_share * sum(group.error for group in screened_groups)
+        widenable = [
+            part for part, group in zip(parts, screened_groups, strict=True)
+            if group.error >= least and all(self.can_widen(unit) for unit in part)
+        ]  # fmt: skip
+        if budget < inf:  # 16 bits leave nothing at best
+            pairs = list(zip(parts, screened_groups, strict=True))
+            best = [UnitGroup(p, g.error, self._forms(p, g.error, g.error)) for p, g in pairs]
+            if is_hopeless(best, affordable_steps(best, budget, error), error):
+                return []
+        alone = dict(zip(widenable, self.errors(widenable, False), strict=True)) if widenable else {}
+        return [
+            UnitGroup(part, group.error, self._forms(part, group.error, alone.get(part)))
+            for part, group in zip(parts, screened_groups, strict=True)
+        ]
+
+    def _forms(self, part: Sequence[Unit], error: float, alone: float | None) -> dict[Form, Cost]:
+        forms: dict[Form, Cost] = {"float": Cost(0.0, self.time(part, "float"))}
+        if alone is not None:
+            time = self.time(part, "16 bits")
+            if time < inf:
+                forms["16 bits"] = Cost(max(error - alone, 0.0), time)
+        return forms
+
+    def time(self, units: Sequence[Unit], form: Form) -> float:
+        """Return the extra time of a format as a part of the model's time; infinity where it is not
+        possible.
+        """
+        if form == "float":
+            return self._predicted.added_time(units)
+        return self._predicted.added_time(units, self._wide) if all(map(self.can_widen, units)) else inf
+
+
+class FileTrials(UnitTrials):
+    """Measures units of an ONNX model.
+
+    Args:
+        before: In front of the pairs.
+        after: Behind them.
+        predicted: Times.
+        wide: What can have 16 bits; None: nothing may.
+    """
+
+    def __init__(self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None) -> None:
+        super().__init__(predicted, () if wide is None else wide.layers)
+        self._state, self._units = before, wide
+        self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:RUNS])
+
+    def can_widen(self, unit: Unit) -> bool:
+        """Return whether all readers of a unit can take 16 bits."""
+        return self._units is not None and self._units.reads(unit) is not None
+
+    def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
+        """Return the relative error of the outputs with each part alone in 8 bits."""
+        reads = [frozenset().union(*(self._reads(unit, weights) for unit in part)) for part in parts]
+        return self._sweep.measure([Trial(group_reads) for group_reads in reads])
+
+    def _reads(self, unit: Unit, weights: bool) -> frozenset[Read]:
+        """Return the quantized reads of a unit: its tensors and the weights that multiply them."""
+        activations = [read for t in self._state.activations if t.key == unit.key for read in t.readers]
+        if not weights:
+            return frozenset(activations)
+        nodes = set(unit.nodes)
+        constants = (t for t in self._state.targets if t.site.role == "weight")
+        return frozenset([*activations, *(r for t in constants for r in t.readers if r[0] in nodes)])

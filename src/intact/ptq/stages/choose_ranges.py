@@ -1,0 +1,55 @@
+"""Chooses the ranges of activations: compares those of each method by the outputs on hold-out samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intact.graph import set_initializer
+from intact.ptq.measure.output_errors import Evaluator, relative_error
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import Activations
+from intact.ptq.stages.bias_correction import biases_after_correction
+from intact.ptq.stages.insert_qdq import feeds_of_ranges
+
+UNCORRECTED = "without corrected biases"
+
+
+def with_candidates(state: State) -> State:
+    """Compute the ranges of every method; of one configuration where no samples exist to compare on."""
+    assert state.calibration is not None
+    chooser = Activations(state.activations, state.calibration, state.settings.options, state.candidate_cache)
+    configurations = chooser.configurations(several=bool(state.runs))
+    return replace(state, chooser=chooser, configurations=configurations)
+
+
+def with_best_ranges(state: State) -> State:
+    """Choose the ranges that change the outputs least (the first of equals), and store them in the model.
+
+    Whole ranges are clipped only where that halves the error: the hold-out samples show few of the rare
+    values that a detector, for example, answers with, and the task may be about these.
+
+    They are compared with corrected biases: what rounding does to the means would drown what they do. The
+    better ones are then measured without, too.
+    """
+    model = state.model
+    if state.runs:
+        biases = biases_after_correction(model, state.bias_errors)
+        feeds = {name: feeds_of_ranges(state, ranges) for name, ranges in state.configurations.items()}
+        evaluator = Evaluator(model, state.runs, [*next(iter(feeds.values())), *biases])
+        chosen, errors = evaluator.best({name: r | biases for name, r in feeds.items()}, "max")
+        if biases:
+            errors[UNCORRECTED] = evaluator.errors(feeds[chosen], errors[chosen])
+        state = replace(state, chosen=chosen, errors=errors)
+    for name, array in feeds_of_ranges(state, state.ranges).items():
+        set_initializer(model, name, array)
+    return state
+
+
+def error_of_chosen_ranges(state: State) -> float:
+    """Return the output error of the chosen ranges with the biases as they are."""
+    return relative_error(state.errors[label(state)], state.errors[state.chosen])
+
+
+def label(state: State) -> str:
+    """Return the name under which `errors` lists the model as it is."""
+    return UNCORRECTED if state.bias_errors and not state.corrected else state.chosen

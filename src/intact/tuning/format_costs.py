@@ -1,0 +1,194 @@
+"""Measures what each format of each layer costs, in output error and in time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from intact.graph import Model, PicklableModel
+from intact.job_pool import JobPool
+from intact.placement import Layer
+from intact.progress import Progress
+from intact.ptq.analysis.analyze import states_around_pairs
+from intact.ptq.analysis.model_segments import Read
+from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of, quantize_reads
+from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, measure_in_pool
+from intact.ptq.analysis.sensitivity_units import SweepUnit, units_of
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.settings import Settings, with_override
+from intact.tuning.integer_program import FormatProgram
+from intact.tuning.latency_clock import CachedClock
+from intact.tuning.layer_formats import FLOAT, LayerFormat
+
+_LIKELY = 0.999
+"""Of the sum of errors: layers behind that share are left as they are, unless they are few."""
+
+_NOISE = 0.01
+"""Of a run: no layer is worth changing for less."""
+
+
+@dataclass(frozen=True, eq=False)
+class UniformModel:
+    """Holds the model quantized with one format for all layers.
+
+    Attributes:
+        before: In front of its pairs.
+        grids: How reads are quantized.
+        units: Its layers, with their reads.
+        sweep: Measures errors of its outputs.
+    """
+
+    before: State
+    grids: QuantizedReads
+    units: tuple[SweepUnit, ...]
+    sweep: Sweep
+
+    def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
+        """Measure the error of the outputs with each layer alone quantized, by layer name."""
+        trials = [Trial(unit.reads) for unit in self.units]
+        with Progress(title, len(trials), progress) as bar:
+            if pool is None:
+                errors = self.sweep.measure(trials, bar)
+            else:
+                jobs = SweepJobs(PicklableModel(self.before.model), self.grids, self.before.runs)
+                errors = measure_in_pool(pool, jobs, trials, bar)
+        return {unit.name: error for unit, error in zip(self.units, errors, strict=True)}
+
+
+def quantize_uniformly(model: Model, data: object, settings: Settings, format: LayerFormat) -> UniformModel:
+    """Quantize `model` with `format` for all of its layers."""
+    if format.override:
+        layer = with_override(settings.layer, "formats", format.override)
+        settings = replace(settings, activations=layer.activations, weights=layer.weights)
+    before, after = states_around_pairs(model, data, settings)
+    grids = grids_of(before, after)
+    units = units_of(before, grids, "layer", defaultdict(float))
+    return UniformModel(before, grids, tuple(units), Sweep(before.model, grids, before.runs))
+
+
+def layers_with_choice(state: State) -> list[Layer]:
+    """Return the int8 layers that the names of their nodes identify, in the graph's order."""
+    types = {node.op_type for node in state.model.graph}
+    return [
+        layer for layer in state.placement.layers
+        if layer.precision == "int8" and layer.nodes and not types.intersection(layer.nodes)
+    ]  # fmt: skip
+
+
+def layers_that_matter(errors: Mapping[str, float], budget: int) -> set[str]:
+    """Return the layers with the largest errors, `budget` at most."""
+    ranked = sorted(errors, key=lambda name: (-errors[name], name))
+    sums = np.cumsum([errors[name] for name in ranked])
+    enough = int(np.searchsorted(sums, _LIKELY * sums[-1])) + 1 if len(sums) and sums[-1] > 0 else 0
+    return set(ranked[: min(budget, max(enough, min(budget, 16)))])
+
+
+class LatencyTable:
+    """Measures the time of a model with other formats for some of its layers.
+
+    Args:
+        everywhere: By format; the first is that of all layers that are not told.
+        clock: Seconds of a model.
+    """
+
+    def __init__(self, everywhere: Mapping[str, UniformModel], clock: CachedClock) -> None:
+        self._everywhere, self._clock = everywhere, clock
+        self._base = next(iter(everywhere))
+        self._reads = {
+            name: {unit.name: unit.reads for unit in uniform_model.units}
+            for name, uniform_model in everywhere.items()
+        }
+        self.reference = clock.begin(self._model({}))
+        """Seconds with the first format everywhere."""
+
+    def seconds(self, formats: Mapping[str, str]) -> float:
+        """Return the seconds of a run with `formats` by layer."""
+        return self._clock(self._model(formats))
+
+    def _model(self, formats: Mapping[str, str]) -> Model:
+        base = self._everywhere[self._base]
+        left = frozenset(read for name in formats for read in self._reads[self._base].get(name, ()))
+        parts = [(base.grids, frozenset(base.grids.reads) - left)]
+        for format in dict.fromkeys(formats.values()):
+            if format in self._everywhere:  # float has no grids
+                names = [name for name, format_name in formats.items() if format_name == format]
+                parts.append((self._everywhere[format].grids, self._read_by(format, names)))
+        return quantize_reads(base.before.model, parts)
+
+    def _read_by(self, format: str, layers: Iterable[str]) -> frozenset[Read]:
+        reads = self._reads[format]
+        return frozenset(read for name in layers for read in reads.get(name, ()))
+
+
+def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
+    """Return the pairs of `layers` where one reads what the other computes, through nodes of no layer."""
+    place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
+    within = {node for layer in state.placement.layers for node in layer.nodes}
+    makers: dict[str, frozenset[int]] = {}
+    pairs: dict[tuple[int, int], None] = {}
+    for node in state.model.graph:
+        read = frozenset[int]().union(*(makers.get(v.name or "", ()) for v in node.inputs if v is not None))
+        name = node.name or ""
+        mine = place.get(name)
+        if mine is not None:
+            pairs |= {(min(producer, mine), max(producer, mine)): None for producer in sorted(read - {mine})}
+        producers = frozenset([mine]) if mine is not None else frozenset() if name in within else read
+        makers.update({value.name or "": producers for value in node.outputs})
+    return list(pairs)
+
+
+def program_of(
+    layers: Sequence[Layer],
+    formats: Sequence[LayerFormat],
+    errors: Mapping[str, Mapping[str, float]],
+    table: LatencyTable,
+    pairs: Sequence[tuple[int, int]],
+    fixed: float,
+    progress: bool,
+) -> FormatProgram:
+    """Build the integer program: measure the missing times, and combine them with the errors.
+
+    Args:
+        layers: Those with a choice.
+        formats: The first one is what times are compared to.
+        errors: By format and layer.
+        table: Gives times.
+        pairs: Neighbours among `layers`.
+        fixed: Error of everything else.
+        progress: Draw a progress bar.
+    """
+    errors_table = np.array([[errors[f.name].get(layer.name, 0.0) for f in formats] for layer in layers])
+    errors_table = errors_table.reshape(len(layers), len(formats))
+    seconds = np.full(errors_table.shape, np.inf)
+    seconds[:, 0] = 0
+    alternatives = range(1, len(formats))
+    quicker = [f for f in alternatives if _is_quicker(layers, formats[f], table)]
+    pending = [
+        (i, f)
+        for f in alternatives
+        for i in range(len(layers))
+        if f in quicker or errors_table[i, f] < errors_table[i, 0]
+    ]
+    with Progress("measuring times", len(pending) + len(pairs), progress) as bar:
+        for i, f in pending:
+            more = table.seconds({layers[i].name: formats[f].name}) - table.reference
+            seconds[i, f] = 0.0 if -_NOISE * table.reference < more < 0 else more
+            bar.advance()
+        savings = {}
+        for exact, (a, b) in product([f for f in alternatives if formats[f].is_float], pairs):
+            extra = table.seconds(dict.fromkeys((layers[a].name, layers[b].name), FLOAT)) - table.reference
+            savings[(a, b, exact)] = float(seconds[a, exact] + seconds[b, exact] - extra)
+            bar.advance()
+    return FormatProgram(errors_table, seconds, savings, fixed)
+
+
+def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:
+    """Return whether a format can be worth its error: float can, and any format that is faster everywhere."""
+    if format.is_float:
+        return True
+    everywhere = table.seconds({layer.name: format.name for layer in layers})
+    return everywhere < (1 - _NOISE) * table.reference
