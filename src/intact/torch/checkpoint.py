@@ -23,7 +23,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError, Unsuppo
 from intact.reading import reading
 from intact.torch.graph_mode.forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
-from intact.torch.models.modules import unwrapped
+from intact.torch.models.modules import unwrap
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.replace import apply_conversion, conversion_record
@@ -43,7 +43,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: The state holds something that is not a tensor.
     """
-    model = unwrapped(model)
+    model = unwrap(model)
     tensors: dict[str, Tensor] = {}
     for key, value in model.state_dict().items():
         if not isinstance(value, Tensor):
@@ -88,7 +88,7 @@ def load_checkpoint(
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
-    given, model = model, unwrapped(model)
+    given, model = model, unwrap(model)
     try:
         add_quantizers(model, document, tensors, custom=custom)
     except FileFormatError as error:

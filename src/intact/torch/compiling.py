@@ -13,7 +13,7 @@ from intact.engine import Engine
 from intact.engine import compile as build
 from intact.errors import QuantValueError
 from intact.torch.graph_mode import GraphModeResult
-from intact.torch.models.batches import device_of, moved
+from intact.torch.models.batches import device_of, move_to
 from intact.torch.models.modules import require_module
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.qdq.qdq_model import Call, example_arguments, qdq_model
@@ -60,7 +60,7 @@ def compile(
         )  # fmt: skip
     device = device_of(model)
     args, kwargs = example_arguments(example, model)
-    call = tuple(moved(list(args), device)), moved(kwargs, device)
+    call = tuple(move_to(list(args), device)), move_to(kwargs, device)
     sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
     made = engine_of(model, call, sizes, shapes=shapes, **options)
     if made is None:

@@ -144,7 +144,9 @@ def fake_quantize(
     high, low = range_on(x, amax, spec), None if amin is None else range_on(x, amin, spec)
     scale, zero_point = scale_and_zero_point(high, low, spec, work)
     found = codes(x, scale, zero_point, spec, work)
-    return laid_out_like((found.to(work) * scale.to(work)).to(torch.float32).to(x.dtype), torch.empty_like(x))
+    return with_layout_of(
+        (found.to(work) * scale.to(work)).to(torch.float32).to(x.dtype), torch.empty_like(x)
+    )
 
 
 def fake_quantize_backward(
@@ -163,7 +165,7 @@ def fake_quantize_backward(
     least, most = bounds(high, low, spec, work)
     x32 = x.to(torch.float32)
     passed = torch.where((x32 >= least) & (x32 <= most), grad, 0)
-    return laid_out_like(passed, torch.empty_like(x, dtype=grad.dtype))
+    return with_layout_of(passed, torch.empty_like(x, dtype=grad.dtype))
 
 
 def transformable(
@@ -208,7 +210,7 @@ def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
     return low + 0.0, high + 0.0
 
 
-def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
+def with_layout_of(x: Tensor, like: Tensor) -> Tensor:
     """`x` in the memory order of `like`."""
     return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 

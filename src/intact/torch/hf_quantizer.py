@@ -20,7 +20,7 @@ from torch import nn
 
 from intact.errors import FileFormatError, IntactError
 from intact.torch.checkpoint import add_quantizers, document_of
-from intact.torch.models.modules import unwrapped, when_quantized
+from intact.torch.models.modules import quantized_callbacks, unwrap
 
 __all__ = ["described", "install", "prepare", "remember"]
 
@@ -37,8 +37,8 @@ _TYPES = {
 
 def install() -> None:
     """Register the quantizer with transformers: now, or when somebody imports that."""
-    if remember not in when_quantized:
-        when_quantized.append(remember)
+    if remember not in quantized_callbacks:
+        quantized_callbacks.append(remember)
     if _REGISTRY in sys.modules:
         _classes()
     elif not any(isinstance(finder, _AtImport) for finder in sys.meta_path):
@@ -48,7 +48,7 @@ def install() -> None:
 def remember(model: nn.Module) -> None:
     """Let `save_pretrained` of a quantized `model` of transformers write its quantizers, too."""
     base = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", None)
-    if base is None or not isinstance(model := unwrapped(model), base):
+    if base is None or not isinstance(model := unwrap(model), base):
         return
     config, quantizer = _classes()
     made: Any = model
@@ -133,7 +133,7 @@ def _classes() -> tuple[Any, Any]:
             return True
 
         def get_state_dict_and_metadata(self, model: Any, *_: Any, **__: Any) -> tuple[None, dict[str, str]]:
-            own: Any = unwrapped(model)
+            own: Any = unwrap(model)
             self.quantization_config = own.config.quantization_config = IntactConfig(described(own))
             return None, {}
 

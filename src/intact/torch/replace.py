@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 from intact.errors import QuantValueError, UnsupportedError
 from intact.patterns import checked_patterns, exact, require_fitting
 from intact.torch import nn as quant_nn
-from intact.torch.models.modules import copied
+from intact.torch.models.modules import deep_copy
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.quant_modules import _DEFAULT_QUANT_MAP
@@ -109,7 +109,7 @@ def replace_modules(
                 "pass such a descriptor",
             )
     if not inplace:
-        model = copied(model)
+        model = deep_copy(model)
     keep = _filter(model, include, exclude)
     report = ReplaceReport(model)
     plan: list[tuple[nn.Module, type[QuantizedModule]]] = []

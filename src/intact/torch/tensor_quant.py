@@ -85,7 +85,7 @@ class TensorQuantFunction(Function):
         format = format_name(num_bits, unsigned)
         _save(ctx, inputs, amax, format, narrow_range)
         scale = composed.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
-        if inputs.dtype == torch.float16 and ops.may_look(scale) and float(scale.max()) > _HALF_MAX:
+        if inputs.dtype == torch.float16 and ops.is_readable(scale) and float(scale.max()) > _HALF_MAX:
             raise QuantValueError(
                 "tensor_quant",
                 f"scale is too large for FP16 with amax={float(amax.min()):.4g}",
@@ -245,7 +245,7 @@ def refuse_negative(inputs: Tensor, amax: Tensor) -> Tensor:
     if ops.is_tracing() or not inputs.numel():
         return amax
     smallest = ops.min_max(inputs)[0]
-    if not ops.may_look(smallest):
+    if not ops.is_readable(smallest):
         return torch.where(smallest < 0, math.nan, amax.to(smallest.device))
     if smallest < 0:
         raise UnsupportedError(
@@ -263,7 +263,7 @@ def _tensor(value: Any) -> Tensor:
 
 def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
     tiny = amax <= ops.TINY
-    if ops.may_look(tiny) and not bool(tiny.any()):
+    if ops.is_readable(tiny) and not bool(tiny.any()):
         return result
     return torch.where(tiny, torch.zeros_like(result), result)
 

@@ -129,7 +129,7 @@ class HistogramCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        if not ops.may_look(x):
+        if not ops.is_readable(x):
             if self._pending is None:
                 state = self._counts, self._width, self._top, self._zeros
                 self._pending = DeviceBins(*state, self._initial_bins, MAX_BINS, x.device)
@@ -251,7 +251,7 @@ def _peaks_and_counts(weight: Tensor, axis: int | None, bins: int) -> tuple[Tens
     counts = torch.zeros(len(channels) if bins else 0, bins, dtype=torch.int64, device=weight.device)
     widths = peaks.flatten() / torch.full_like(peaks.flatten(), bins)
     for row, channel, width in zip(counts, channels, widths, strict=False):
-        if not ops.may_look(weight):
+        if not ops.is_readable(weight):
             count_fixed(
                 channel, torch.where(width > 0, width, math.inf), torch.full_like(row[0], bins - 1), row
             )

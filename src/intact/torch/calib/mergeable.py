@@ -75,7 +75,7 @@ class MergeableCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        if ops.may_look(x) or self._ends_only:
+        if ops.is_readable(x) or self._ends_only:
             self._stats.collect(ops.as_numpy(x.cpu()), threads=torch.get_num_threads())
         else:
             if self._pending is None:

@@ -47,7 +47,7 @@ class DeviceStatistics:
         Raises:
             CalibrationError: The sizes of its kept axes changed.
         """
-        kept = ops.kept_axes(self._axis, x.dim())
+        kept = ops.positive_axes(self._axis, x.dim())
         shape = [x.shape[a] for a in kept]
         rows = x.detach().movedim(kept, list(range(len(kept)))).reshape(math.prod(shape), -1)
         if self._shape is None:

@@ -27,8 +27,8 @@ from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.recurrent import LAYERS
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult, training_modules
 from intact.torch.graph_mode.traced import Untraceable
-from intact.torch.models.batches import arguments_of, device_of, moved, tensors_in
-from intact.torch.models.modules import copied, require_module, unwrapped, when_quantized
+from intact.torch.models.batches import arguments_of, device_of, move_to, tensors_in
+from intact.torch.models.modules import deep_copy, quantized_callbacks, require_module, unwrap
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.qdq.qdq_model import example_arguments
@@ -118,7 +118,7 @@ def quantize(
     from intact.torch.graph_mode.budget import checked_budget, spend
 
     budget = checked_budget(float_budget, profile, {grid, weights})
-    model = model if inplace else copied(model)
+    model = model if inplace else deep_copy(model)
     include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
     job = _Job(model, descriptors, include, exclude)
     found: Analysis | None = None
@@ -165,7 +165,7 @@ def _shown_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 def _announce(model: nn.Module) -> None:
     """Tell those who asked that `model` has quantizers now."""
-    for tell in when_quantized:
+    for tell in quantized_callbacks:
         tell(model)
 
 
@@ -185,7 +185,7 @@ def _own(model: nn.Module) -> nn.Module:
     Raises:
         QuantValueError: It is TorchScript, or a module in it is.
     """
-    model = unwrapped(model)
+    model = unwrap(model)
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise QuantValueError(
@@ -222,7 +222,7 @@ def _first(
     device = device_of(model)
     if example is not None:
         args, kwargs = example_arguments(example, model)
-        return tuple(moved(list(args), device)), moved(kwargs, device), data
+        return tuple(move_to(list(args), device)), move_to(kwargs, device), data
     if data is None:
         raise QuantValueError(
             "quantize", "neither data nor example", "an input to trace the model with",

@@ -1,4 +1,4 @@
-"""A module as something that arrays go into and come out of, for those who know no torch."""
+"""Run a module on NumPy arrays, for callers that do not import torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,23 @@ from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
 from intact.graph import Seen, Tagged
-from intact.torch.models.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
+from intact.torch.models.quantizer_calls import (
+    StableSorts,
+    intercept_quantizers,
+    module_at,
+    path_of,
+    same_arguments,
+)
 
 __all__ = ["Runner"]
 
 
 @dataclass
 class _Call:
-    """One call of a quantizer: `args` keep its tensors where they are, `x` and `y` what they held."""
+    """Records one call of a quantizer.
+
+    `args` keep its tensors alive; `x` and `y` are copies of input and output.
+    """
 
     module: nn.Module
     args: tuple[Any, ...]
@@ -34,10 +43,10 @@ class Runner:
     """Runs `model`, in evaluation mode, on arrays: its inputs in order, whatever their names.
 
     Args:
-        model: Any module; a fake-quantized one, where it is traced.
-        pairs: What the model's file has for its quantizers.
+        model: Any module, or a fake-quantized one for `trace`.
+        pairs: The Q/DQ pairs that the model's file has for its quantizers.
     Raises:
-        QuantValueError: It is no module.
+        QuantValueError: `model` is no module.
     """
 
     def __init__(self, model: nn.Module, pairs: Sequence[Tagged] = ()) -> None:
@@ -46,28 +55,28 @@ class Runner:
         self._model, self.pairs = model.eval(), tuple(pairs)
 
     def __call__(self, feeds: Mapping[str, NDArray]) -> list[NDArray]:
-        """The outputs, in the model's order."""
+        """Return the outputs, in the model's order."""
         with torch.no_grad():
-            made = self._model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
-        return [_array(leaf) for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+            outputs = self._model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
+        return [_array(leaf) for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
     def trace(
-        self, feeds: Mapping[str, NDArray], given: Mapping[str, NDArray] | None = None
+        self, feeds: Mapping[str, NDArray], replacements: Mapping[str, NDArray] | None = None
     ) -> tuple[list[NDArray], list[Seen]]:
-        """Run once, and keep what every quantizer saw and made.
+        """Run once, and record the input and output of every quantizer.
 
         Args:
             feeds: The inputs by name, in the model's order.
-            given: What the layers behind a quantizer get in place of what it made, by the name of its
-                pair's floats: so each layer can be looked at by itself.
+            replacements: What a quantizer returns instead of its own output, by the name of its pair's
+                floats. So each layer can be compared by itself.
         Returns:
             The outputs, and the calls in their order.
         """
         outputs, calls = self._calls(feeds, lambda index: None)
-        pairs = self._matched(calls)
-        if given is not None:  # every run makes the same calls in the same order
-            instead = [None if pair is None else given.get(pair.real) for pair in pairs]
-            outputs, calls = self._calls(feeds, instead.__getitem__)
+        pairs = self._match_pairs(calls)
+        if replacements is not None:  # every run makes the same calls in the same order
+            outputs_instead = [None if pair is None else replacements.get(pair.real) for pair in pairs]
+            outputs, calls = self._calls(feeds, outputs_instead.__getitem__)
         seen = [
             Seen(path_of(self._model, call.module) if pair is None else pair.quantizer, pair, call.x, call.y)
             for call, pair in zip(calls, pairs, strict=True)
@@ -75,41 +84,50 @@ class Runner:
         return outputs, seen
 
     def _calls(
-        self, feeds: Mapping[str, NDArray], instead: Callable[[int], NDArray | None]
+        self, feeds: Mapping[str, NDArray], replacement: Callable[[int], NDArray | None]
     ) -> tuple[list[NDArray], list[_Call]]:
         calls: list[_Call] = []
 
-        def answer(module: nn.Module, args: tuple[Any, ...], run: Callable[[], Tensor]) -> Tensor:
-            made, real = run(), instead(len(calls))
-            calls.append(_Call(module, args, _copy(args[0]), _copy(made)))
-            return made if real is None else torch.from_numpy(real.reshape(made.shape).copy()).to(made)
+        def handle(module: nn.Module, args: tuple[Any, ...], run: Callable[[], Tensor]) -> Tensor:
+            output, replaced = run(), replacement(len(calls))
+            calls.append(_Call(module, args, _copy(args[0]), _copy(output)))
+            return (
+                output
+                if replaced is None
+                else torch.from_numpy(replaced.reshape(output.shape).copy()).to(output)
+            )
 
-        with StableSorts(), watching(self._model, answer):  # rows that experts share lie as in the file
+        with (
+            StableSorts(),
+            intercept_quantizers(self._model, handle),
+        ):  # rows that experts share lie as in the file
             return self(feeds), calls
 
-    def _matched(self, calls: Sequence[_Call]) -> list[Tagged | None]:
-        """The pair of each call: of its own quantizer, in order, or of another that quantizes the same."""
-        waiting: dict[nn.Module, list[Tagged]] = defaultdict(list)
+    def _match_pairs(self, calls: Sequence[_Call]) -> list[Tagged | None]:
+        """Return the pair of each call: that of its own quantizer, in order, or of another with equal
+        arguments.
+        """
+        pairs_left: dict[nn.Module, list[Tagged]] = defaultdict(list)
         for pair in self.pairs:
-            waiting[module_at(self._model, pair.quantizer)].append(pair)
-        found = [waiting[call.module].pop(0) if waiting[call.module] else None for call in calls]
+            pairs_left[module_at(self._model, pair.quantizer)].append(pair)
+        pairs = [pairs_left[call.module].pop(0) if pairs_left[call.module] else None for call in calls]
         for index, call in enumerate(calls):
-            if found[index] is None:
+            if pairs[index] is None:
                 twins = (
-                    pair for pair, other in zip(found, calls, strict=True)
+                    pair for pair, other in zip(pairs, calls, strict=True)
                     if pair is not None and same_arguments(other.args, call.args)
                 )  # fmt: skip
-                found[index] = next(twins, None)
-        return found
+                pairs[index] = next(twins, None)
+        return pairs
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
-    """A tensor as an array of its own type; NumPy has no bfloat16."""
-    found: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
-    return found
+    """Return a tensor as an array of its own type; bfloat16, which NumPy lacks, becomes float32."""
+    array: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    return array
 
 
 def _copy(tensor: Tensor) -> NDArray[np.float32]:
-    """What a tensor holds now: an operator in place may change it."""
-    found: NDArray[np.float32] = tensor.detach().cpu().float().numpy().copy()
-    return found
+    """Return a copy of a tensor's present values, because an in-place operator may change them."""
+    array: NDArray[np.float32] = tensor.detach().cpu().float().numpy().copy()
+    return array

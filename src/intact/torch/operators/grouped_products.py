@@ -1,11 +1,11 @@
-"""`intact::grouped_mm`: products of groups of rows, a matrix for each, while a model is exported.
+"""Register `intact::grouped_mm`, the product of groups of rows with one matrix per group, for export.
 
-The experts of a transformer are such a product. PyTorch's own is traced with bfloat16 alone, and transformers
-calls another one while it is traced. While `whole_products` is open, both are one operator.
+The experts of a transformer are such a product. PyTorch's own operator traces with bfloat16 only, and
+transformers calls a different function under a trace. Inside `whole_products` both become one operator.
 
-Which rows belong to which group is known when the file runs. ONNX has no such product, and sizes that values
-decide would be bound anew at every run. So every row is multiplied by the matrices of all groups, which lie
-side by side as one, and keeps what its own group makes: the same numbers, of more products.
+The rows of each group are known only at run time, and ONNX has no such product. Shapes that depend on values
+would be inferred again at every run. So every row is multiplied by the matrices of all groups, side by side
+as one matrix, and keeps the part of its own group. The numbers are the same, at the cost of more products.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ _LIB.define(  # type: ignore[no-untyped-call]
 
 
 def _run(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """``[rows, k], [groups, k, n] -> [rows, n]``; `ends`: int32, behind which row each group ends.
+    """Multiply ``[rows, k]`` by ``[groups, k, n]`` to ``[rows, n]``.
 
-    Rows behind the last end are zeros, of which PyTorch says nothing.
+    `ends` (int32) holds the end row of each group.
+
+    Rows behind the last end are zeros; PyTorch leaves them undefined.
     """
-    made = rows.new_zeros(rows.shape[0], matrices.shape[2])
+    products = rows.new_zeros(rows.shape[0], matrices.shape[2])
     first = 0
     for matrix, end in zip(matrices, ends.tolist(), strict=True):
-        made[first:end] = rows[first:end] @ matrix
+        products[first:end] = rows[first:end] @ matrix
         first = end
-    return made
+    return products
 
 
 def _sizes(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
@@ -58,7 +60,7 @@ torch.library.register_fake("intact::grouped_mm", _sizes, lib=_LIB)
 
 @contextmanager
 def whole_products() -> Iterator[None]:
-    """While it is open, functions that multiply groups of rows are one operator."""
+    """Make functions that multiply groups of rows one operator inside the context."""
     with _WholeProducts():
         yield
 
@@ -70,16 +72,16 @@ class _WholeProducts(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "").partition(".")[0]  # of an overload: "....default"
         if name in GROUPED and len(args) >= 2:
-            made = _product(*args, **kwargs)
-            if made is not None:
-                return made
+            product = _product(*args, **kwargs)
+            if product is not None:
+                return product
         return func(*args, **kwargs)
 
 
 def _product(
     rows: Tensor, matrices: Tensor, offs: Tensor | None = None, bias: Any = None, out_dtype: Any = None
 ) -> Tensor | None:
-    """None for what is no product of groups of rows, which PyTorch answers for itself."""
+    """Run the call as one operator. Return None for anything else, so that PyTorch runs it."""
     if bias is not None or out_dtype not in (None, rows.dtype) or matrices.dim() != 3:
         return None
     if rows.dim() == 3:
@@ -91,8 +93,11 @@ def _product(
 
 
 def grouped_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator -> what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
-    return {torch.ops.aten.histc.default: _histc, torch.ops.intact.grouped_mm.default: _grouped_mm}
+    """Return operators and their ONNX writers, for `custom_translation_table` of `torch.onnx.export`."""
+    return {
+        torch.ops.aten.histc.default: _write_histc,
+        torch.ops.intact.grouped_mm.default: _write_grouped_mm,
+    }
 
 
 def _op() -> Any:
@@ -105,16 +110,19 @@ def _numbers(*values: int) -> Any:
     return _op().Constant(value_ints=list(values))
 
 
-def _grouped_mm(rows, matrices, ends):  # type: ignore[no-untyped-def]
+def _write_grouped_mm(rows, matrices, ends):  # type: ignore[no-untyped-def]
     op = _op()
     groups = matrices.shape[0]
     side_by_side = op.Reshape(op.Transpose(matrices, perm=[1, 0, 2]), _numbers(0, -1))
-    made = op.Reshape(op.MatMul(rows, side_by_side), _numbers(0, groups, -1))
-    return op.GatherND(made, op.Unsqueeze(_group_of_rows(rows, ends, groups), _numbers(1)), batch_dims=1)
+    products = op.Reshape(op.MatMul(rows, side_by_side), _numbers(0, groups, -1))
+    return op.GatherND(products, op.Unsqueeze(_group_of_rows(rows, ends, groups), _numbers(1)), batch_dims=1)
 
 
 def _group_of_rows(rows: Any, offs: Any, groups: int) -> Any:
-    """Of each row how many groups end in front of it; rows behind the last end are the last group's."""
+    """Return the group of each row: the number of groups that end before it.
+
+    Rows behind the last end get the last group.
+    """
     op = _op()
     count = op.Squeeze(op.Shape(rows, start=0, end=1))
     number = op.Range(op.Constant(value_int=0), count, op.Constant(value_int=1))
@@ -123,8 +131,8 @@ def _group_of_rows(rows: Any, offs: Any, groups: int) -> Any:
     return op.Min(op.ReduceSum(passed, _numbers(1), keepdims=0), op.Constant(value_int=groups - 1))
 
 
-def _histc(self, bins=100, min=0, max=0):  # type: ignore[no-untyped-def]
-    """How many values lie in each of `bins` parts of [min, max], the last with its end."""
+def _write_histc(self, bins=100, min=0, max=0):  # type: ignore[no-untyped-def]
+    """Write `torch.histc`: how many values lie in each of `bins` parts of [min, max], the end included."""
     op = _op()
     flat = op.Reshape(self, _numbers(-1))
     if min == max and bins > 1:

@@ -1,9 +1,9 @@
-"""Packed sequences in a trace: all steps of all sequences, and lengths that recurrent layers read.
+"""Trace packed sequences as padded tensors with lengths.
 
-`pack_padded_sequence` makes as many rows as the lengths add up to, which only values say, and which no file
-and no trace has. In a trace its rows are those of the padded tensor, the rows behind the end of a sequence
-among them, and the layers get the lengths: ONNX's `sequence_lens`. What computes each row by itself may
-stand in between. What `pad_packed_sequence` makes has as many steps as what was packed.
+`pack_padded_sequence` makes as many rows as the lengths add up to. That number depends on values, so no trace
+and no file can hold it. A trace keeps all rows of the padded tensor instead, also those behind the end of a
+sequence, and recurrent layers get the lengths as ONNX's `sequence_lens`. Functions that compute each row by
+itself may stand in between. `pad_packed_sequence` returns as many steps as the padded tensor had.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from intact.errors import UnsupportedError
 __all__ = ["PackedInTrace", "has_packed", "run_padded"]
 
 _PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
-_ASK = {
+_READ_SHAPE = {
     "__get__", "size", "dim", "numel", "stride", "is_floating_point", "is_contiguous", "__len__", "new_zeros",
     "new_ones", "new_full", "new_empty",
 }  # fmt: skip
-"""Functions that read a tensor's type and sizes alone."""
+"""Functions that read only a tensor's type and sizes."""
 _BY_ROW = {
     "linear", "relu", "relu_", "leaky_relu", "gelu", "silu", "elu", "tanh", "tanh_", "sigmoid", "dropout",
     "feature_dropout", "fake_quantize", "edge", "clone", "contiguous", "detach", "to", "float",
 }  # fmt: skip
-"""Functions of rows that compute each by itself."""
+"""Functions that compute each row by itself."""
 
 Layers = Callable[..., "tuple[Tensor, ...] | None"]
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """A packed sequence.
+    """Describes one packed sequence.
 
     Attributes:
-        sizes: What its users know it by: how many sequences each step has, here all of them.
-        lengths: How many steps each sequence has.
-        steps, batch: Of the padded tensor.
+        sizes: The tensor by which its users refer to it: how many sequences each step has, here always all.
+        lengths: How many steps each sequence has, integers [batch].
+        steps: Steps of the padded tensor.
+        batch: Sequences in the padded tensor.
     """
 
     sizes: Tensor
@@ -52,22 +53,22 @@ class _Packed:
     steps: int
     batch: int
 
-    def padded(self, rows: Tensor) -> Tensor:
-        """Rows [steps * batch, ...] as [steps, batch, ...]."""
+    def unflatten(self, rows: Tensor) -> Tensor:
+        """Reshape rows [steps * batch, ...] to [steps, batch, ...]."""
         return rows.reshape(self.steps, self.batch, *rows.shape[1:])
 
 
 class PackedInTrace:
-    """The packed sequences of one trace, found by the tensors that stand for them."""
+    """Holds the packed sequences of one trace, keyed by the identity of the tensors that stand for them."""
 
     def __init__(self) -> None:
         self._by_sizes: dict[int, _Packed] = {}
         self._rows: dict[int, Tensor] = {}
-        self._zeroed: set[int] = set()
+        self._zero_padded: set[int] = set()
         """Rows that are 0 behind the end of each sequence."""
 
     def concerns(self, name: str, args: tuple[Any, ...]) -> bool:
-        """Whether a call makes a packed sequence, or reads a part of one."""
+        """Return whether a call makes a packed sequence, or reads a part of one."""
         if not self._rows:
             return name == _PACK
         return name == _PACK or any(id(x) in self._rows or id(x) in self._by_sizes for x in args[:2])
@@ -93,25 +94,29 @@ class PackedInTrace:
             return self._by_row(name, func, args, kwargs)
         if name == _PAD:
             return self._pad(packed, *args, **kwargs)
-        x, _, *read = args
-        made = layers(name, packed.padded(x), *read, lengths=packed.lengths) if len(read) == 7 else None
-        if made is None:
+        x, _, *layer_args = args
+        result = (
+            layers(name, packed.unflatten(x), *layer_args, lengths=packed.lengths)
+            if len(layer_args) == 7
+            else None
+        )
+        if result is None:
             raise _unsupported(f"{name} with projections, or with dropout in training,")
-        y, *last = made
-        return self._known(y.flatten(0, 1), zeroed=True), *last
+        y, *states = result
+        return self._register(y.flatten(0, 1), zero_padded=True), *states
 
     def _pack(self, x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
         x = x.transpose(0, 1) if batch_first else x
         steps, batch = x.shape[:2]
         sizes = torch.full((steps,), batch, dtype=torch.int64)
         self._by_sizes[id(sizes)] = _Packed(sizes, lengths, steps, batch)
-        return self._known(x.flatten(0, 1)), sizes
+        return self._register(x.flatten(0, 1)), sizes
 
     def _pad(
         self, packed: _Packed, rows: Tensor, sizes: Tensor, batch_first: bool, value: float, steps: int
     ) -> tuple[Tensor, Tensor]:
-        x = packed.padded(rows)
-        if value or id(rows) not in self._zeroed:
+        x = packed.unflatten(rows)
+        if value or id(rows) not in self._zero_padded:
             inside = torch.arange(packed.steps)[:, None] < packed.lengths
             x = torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, value)
         if steps != packed.steps:
@@ -120,16 +125,16 @@ class PackedInTrace:
 
     def _by_row(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plain = name.partition(".")[0]
-        if plain in _ASK or id(args[0]) in self._by_sizes:
+        if plain in _READ_SHAPE or id(args[0]) in self._by_sizes:
             return func(*args, **kwargs)
         if plain not in _BY_ROW or id(args[0]) not in self._rows:
             raise _unsupported(plain)
-        return self._known(func(*args, **kwargs))
+        return self._register(func(*args, **kwargs))
 
-    def _known(self, rows: Tensor, *, zeroed: bool = False) -> Tensor:
+    def _register(self, rows: Tensor, *, zero_padded: bool = False) -> Tensor:
         self._rows[id(rows)] = rows  # alive, so that its id is its own
-        if zeroed:
-            self._zeroed.add(id(rows))
+        if zero_padded:
+            self._zero_padded.add(id(rows))
         return rows
 
 
@@ -145,9 +150,9 @@ def _unsupported(name: str) -> UnsupportedError:
     )  # fmt: skip
 
 
-def has_packed(answer: Any) -> bool:
-    """Whether there is a packed sequence in what a module answers."""
-    leaves = pytree.tree_leaves(answer, is_leaf=lambda x: isinstance(x, PackedSequence))
+def has_packed(output: Any) -> bool:
+    """Return whether a module's output holds a packed sequence."""
+    leaves = pytree.tree_leaves(output, is_leaf=lambda x: isinstance(x, PackedSequence))
     return any(isinstance(x, PackedSequence) for x in leaves)
 
 
@@ -155,7 +160,7 @@ def run_padded(
     cell: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
     bidirectional: bool, lengths: Tensor | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """One recurrent layer by torch's function, packed where rows have lengths.
+    """Run one recurrent layer by torch's function, packed where rows have lengths.
 
     Args:
         cell: "lstm", "gru", "rnn_tanh" or "rnn_relu".

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph, placement
 from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
-from intact.torch.models.modules import require_module, unwrapped
+from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.qdq.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 from intact.torch.qdq.onnx_ops import evaluating
@@ -149,7 +149,7 @@ def export(
     """
     require_module(model, "export")
     require_path(path)
-    model = unwrapped(model)
+    model = unwrap(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)
     args, kwargs = example_arguments(example, model)

@@ -17,7 +17,13 @@ from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
 from intact.torch.models.batches import tensors_in
-from intact.torch.models.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
+from intact.torch.models.quantizer_calls import (
+    StableSorts,
+    intercept_quantizers,
+    module_at,
+    path_of,
+    same_arguments,
+)
 from intact.torch.operators.recurrent import whole_layers
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
@@ -129,7 +135,7 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), whole_layers(), StableSorts(), watching(model, replay.answer):
+    with torch.no_grad(), whole_layers(), StableSorts(), intercept_quantizers(model, replay.answer):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 

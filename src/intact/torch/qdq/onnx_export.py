@@ -260,7 +260,7 @@ def _observer(seen: dict[nn.Module, tuple[Tensor, Tensor]]) -> Callable[[nn.Modu
         x = inputs[0]
         if quantizer.pre_quant_scale is not None:
             x = x * quantizer.pre_quant_scale
-        low, high = ops.min_max(x, ops.kept_axes(quantizer.axis, x.dim()))
+        low, high = ops.min_max(x, ops.positive_axes(quantizer.axis, x.dim()))
         if quantizer in seen:
             low, high = torch.minimum(low, seen[quantizer][0]), torch.maximum(high, seen[quantizer][1])
         seen[quantizer] = low, high

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.torch.models.batches import takes_list, tensors_in
-from intact.torch.models.modules import made_weights
+from intact.torch.models.modules import compute_weights_once
 from intact.torch.nn import TensorQuantizer
 from intact.torch.qdq.onnx_ops import evaluating, fixed_size, is_dynamic, translate
 
@@ -53,7 +53,7 @@ def qdq_model(
         CalibrationError, UnsupportedError, QuantValueError: As `intact.torch.export`.
     """
     _refuse_unready(model)
-    with torch.no_grad(), evaluating(model), made_weights(model), _answering_tensors(model) as answer:
+    with torch.no_grad(), evaluating(model), compute_weights_once(model), _answering_tensors(model) as answer:
         open_batch = dynamic_batch and dynamic_shapes is None
         trace, shapes = _dynamic(model, *call) if open_batch else (call, dynamic_shapes)
         program = translate(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from intact.progress import Progress
 from intact.torch.models.batches import Forward
-from intact.torch.models.modules import copied
+from intact.torch.models.modules import deep_copy
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import gather_float
 from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
@@ -79,7 +79,7 @@ def learned_part(data: bytes, block: FoundBlock) -> tuple[dict[str, Tensor], Blo
 
 def float_copy(model: nn.Module) -> nn.Module:
     """A copy that keeps the float weights, with its own biases; see `gather` for how it runs in float."""
-    reference = copied(model).requires_grad_(False)
+    reference = deep_copy(model).requires_grad_(False)
     undo_bias_correction(reference)
     return reference
 

@@ -23,7 +23,7 @@ from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
 from intact.torch.models.batches import Forward, forward_batch, length_of, real_tensors
-from intact.torch.models.nonfinite import nonfinite_explained, require_numbers, squared_error
+from intact.torch.models.nonfinite import explain_nonfinite, require_numbers, squared_error
 from intact.torch.models.sharded import require_whole
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.training.bias import correct_bias as subtract_mean_error
@@ -265,7 +265,7 @@ def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str
 
 
 def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
-    with nonfinite_explained(model, number, batch):
+    with explain_nonfinite(model, number, batch):
         return run(model, batch)
 
 
@@ -352,7 +352,7 @@ def calibrate(
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
                 batches += 1
-        with nonfinite_explained(model):
+        with explain_nonfinite(model):
             fetch(calibrators)
     except Exception as error:
         failure = error

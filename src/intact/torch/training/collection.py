@@ -14,7 +14,7 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.spec import Format, QuantSpec
 from intact.torch.calib.calibrator import _Calibrator
 from intact.torch.calib.mergeable import MergeableCalibrator
-from intact.torch.models.sharded import whole
+from intact.torch.models.sharded import gather
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 
 _SWITCHES = ("_if_quant", "_if_calib", "_if_clip", "_calibrator")
@@ -80,7 +80,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
         for name, quantizer in quantizers.items():
             kept = quantizer._calibrator
             if isinstance(kept, _Keep) and kept.tensor is not None:
-                found[name] = whole(kept.tensor.detach())
+                found[name] = gather(kept.tensor.detach())
     return found
 
 

@@ -22,9 +22,9 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
-from intact.torch.models.batches import device_of, forward_batch, length_of, moved
+from intact.torch.models.batches import device_of, forward_batch, length_of, move_to
 from intact.torch.models.modules import require_module
-from intact.torch.models.sharded import average_gradients, equalize, is_dealt, is_sharded, reshard
+from intact.torch.models.sharded import average_gradients, equalize, is_sharded, is_sharded_tensor, reshard
 from intact.torch.training.batchnorm import freeze, reestimate_batchnorm
 from intact.torch.training.choice import set_range, weight_range
 from intact.torch.training.collection import enabled_quantizers, evaluating, spec_of, weights_of
@@ -386,7 +386,7 @@ class _Run:
                 "pairs (inputs, targets)",
                 "or pass teacher=",
             )
-        return moved(batch[1], device_of(self.model))
+        return move_to(batch[1], device_of(self.model))
 
 
 def _require_finite(model: nn.Module, epoch: int) -> None:
@@ -400,7 +400,7 @@ def _require_finite(model: nn.Module, epoch: int) -> None:
 
 def _part(x: Tensor) -> Tensor:
     """What this process has of `x`."""
-    return x.to_local() if is_dealt(x) else x  # type: ignore[attr-defined]
+    return x.to_local() if is_sharded_tensor(x) else x  # type: ignore[attr-defined]
 
 
 def _diverged(where: str, number: float) -> CalibrationError:

@@ -112,7 +112,7 @@ def fake_quantize(
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:
         return composed.fake_quantize(x, amax, amin, format, axis, narrow)
-    tensors = composed.laid_out_like(x, out), *_ends(x, amax, amin, call.spec), out
+    tensors = composed.with_layout_of(x, out), *_ends(x, amax, amin, call.spec), out
     _launch(forward_kernel, tensors, call, **call.float_layout)
     return out
 
@@ -131,7 +131,7 @@ def fake_quantize_backward(
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:
         return composed.fake_quantize_backward(grad, x, amax, amin, format, axis, narrow)
-    read = composed.laid_out_like(grad, out), composed.laid_out_like(x, out)
+    read = composed.with_layout_of(grad, out), composed.with_layout_of(x, out)
     _launch(backward_kernel, (*read, *_ends(x, amax, amin, call.spec), out), call)
     return out
 

@@ -88,7 +88,7 @@ def count_fixed_kernel(
 
 def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
     """`composed.min_max`, in one read of `x` where its granules lie as the kernel needs them."""
-    dense = composed.laid_out_like(x, torch.empty_like(x))
+    dense = composed.with_layout_of(x, torch.empty_like(x))
     found = layout_of(dense.shape, dense.stride(), kept)
     if found is None or (found.granules > 1 and found.inner < 32):  # neighbours would be read far apart
         return composed.min_max(x, kept)
@@ -132,7 +132,7 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
 
 def count_fixed(x: Tensor, width: Tensor, last: Tensor, counts: Tensor, skip_zeros: bool) -> None:
     """`intact.torch.calib.on_device.count_fixed`; `skip_zeros`: without zeros, and none if `width` is inf."""
-    x = composed.laid_out_like(x.detach(), torch.empty_like(x))
+    x = composed.with_layout_of(x.detach(), torch.empty_like(x))
     blocks, held_bins = triton.cdiv(x.numel(), BLOCK), min(2 * BINS, len(counts))
     held = torch.zeros(min(COPIES, blocks), held_bins, dtype=torch.int32, device=x.device)
     with torch.cuda.device_of(x):

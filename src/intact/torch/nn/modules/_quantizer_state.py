@@ -131,7 +131,7 @@ def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
     ends = learned_ranges.start(inputs, spec, quantizer._learn_amax, is_weight)
     if ends is None:
         return
-    kept = ops.kept_axes(quantizer._axis, inputs.dim())
+    kept = ops.positive_axes(quantizer._axis, inputs.dim())
     shape = [n if a in kept else 1 for a, n in enumerate(inputs.shape)] if kept else []
     shape = list(quantizer._amax.shape) if hasattr(quantizer, "_amax") else shape
     low, high = (torch.tensor(end, device=inputs.device).reshape(shape) for end in ends)

@@ -323,7 +323,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                 high = high.reshape([n if a in axes else 1 for a, n in enumerate(inputs.shape)])
             codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
-        lost = ops.not_finite(low, high) if self._is_dynamic else None
+        lost = ops.nonfinite_granules(low, high) if self._is_dynamic else None
         if lost is not None:
             low, high = None if low is None else low.masked_fill(lost, -1), high.masked_fill(lost, 1)
         grid: Any = {"format": self.format, "axis": axes, "narrow": self._narrow_range}
@@ -346,7 +346,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         elif hasattr(self, "_amax"):
             amax = self._amax
         else:
-            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
+            low, high = ops.min_max(inputs, ops.positive_axes(self._axis, inputs.dim()))
             amax = torch.maximum(low.abs(), high.abs())
         return amax if self._scale_amax is None else amax * self._scale_amax
 
@@ -355,14 +355,14 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         if hasattr(self, "_amax"):
             low, high = self._amin, self._amax
         else:
-            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
+            low, high = ops.min_max(inputs, ops.positive_axes(self._axis, inputs.dim()))
         if self._scale_amax is not None:
             low, high = low * self._scale_amax, high * self._scale_amax
         return low, high
 
     def _axes_for(self, inputs: Tensor, amax: Tensor) -> list[int] | None:
         """The kept axes: the quantizer's own, unless the user gave an amax that broadcasts along others."""
-        own, seen = ops.kept_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
+        own, seen = ops.positive_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
         if amax.dim() == 0:
             return None
         return own if set(seen) <= set(own) or amax.dim() == len(own) else seen
