@@ -44,7 +44,7 @@ def measured(name: str, family: str, folder: Path) -> Row:
     from intact.engine.compare import compare
     from intact.engine.steps import FallbackSubgraph
     from intact.torch import export
-    from intact.torch.models.running import Runner
+    from intact.torch.models.array_runner import Runner
 
     torch.set_num_threads(1)
     (chosen,) = (one for one in networks(family) if one.name == name)

@@ -25,7 +25,7 @@ from torch.distributed.fsdp import fully_shard
 import intact.torch
 from intact.errors import IntactError
 from intact.torch import distributed
-from intact.torch.models.sharded import whole
+from intact.torch.models.fsdp import whole
 
 
 class Stop(Exception):

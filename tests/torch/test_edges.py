@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from intact.torch.graph_mode.edges import edge, edge_translation
-from intact.torch.qdq.onnx_ops import translate
+from intact.torch.graph_mode.input_markers import edge, edge_translation
+from intact.torch.qdq.run_exporter import translate
 
 
 class Crossed(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.model_calls import ModelCall
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted, Spot
 
 SPOT = Spot(ModelCall("layers.0.1", "add", 2), 1, behind=True)

@@ -23,8 +23,8 @@ from intact.torch import nn as quant_nn
 from intact.torch.nn import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.tensor_quant import QuantDescriptor
-from intact.torch.training.collection import spec_of
-from intact.torch.training.learning import (
+from intact.torch.training.collect_statistics import spec_of
+from intact.torch.training.learn_ranges import (
     PositiveRanges,
     learn_ranges,
     learned_ranges_of,

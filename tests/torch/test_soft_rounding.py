@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from intact.torch.reconstruction.data import chosen
-from intact.torch.reconstruction.rounding import (
+from intact.torch.reconstruction.adaround import (
     SoftRounding,
     beta_at,
     inverse_rectified_sigmoid,
     rectified_sigmoid,
 )
+from intact.torch.reconstruction.block_data import chosen
 
 
 def test_the_rectified_sigmoid_is_the_papers() -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from intact import numerics
 from intact.calib.histogram import BINS
 from intact.spec import Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator, on_device
 from intact.torch.operators import fake_quantize as ops
 
@@ -31,8 +31,8 @@ pytest.importorskip(
 from triton.runtime.jit import JITFunction
 
 from intact.torch import triton as kernels
-from intact.torch.triton import elementwise, statistics
-from intact.torch.triton.layout import layout_of
+from intact.torch.triton import elementwise, range_statistics
+from intact.torch.triton.granule_layout import layout_of
 
 FORMATS = ["int8", "uint8", "int3", "uint16", "fp8e4m3", "fp8e5m2", "fp4e2m1"]
 HARD = [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 0.5, 2.5, -0.5, 1e30, -1e-3, 3e38]
@@ -56,7 +56,7 @@ def only_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("left to the composed formula")
 
     for name in ("fake_quantize", "fake_quantize_backward", "min_max"):
-        monkeypatch.setattr(composed, name, refuse)
+        monkeypatch.setattr(fake_quantize_formula, name, refuse)
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
@@ -178,7 +178,7 @@ def test_layouts(lay: Callable[[Tensor], Tensor], axes: list[int], fused: bool) 
     assert (layout_of(dense.shape, dense.stride(), axes) is not None) == fused
     with np.errstate(all="ignore"):
         got = kernels.fake_quantize(x, amax, None, "int8", axes, True)
-    same_bits(got, composed.fake_quantize(x.cpu(), amax, None, "int8", axes, True))
+    same_bits(got, fake_quantize_formula.fake_quantize(x.cpu(), amax, None, "int8", axes, True))
     assert got.stride() == torch.empty_like(x).stride()
 
 
@@ -187,9 +187,9 @@ def test_any_size(shape: tuple[int, ...]) -> None:
     x = torch.linspace(-3, 3, int(np.prod(shape))).reshape(shape)
     call = (torch.tensor(2.0), None, "int8", None, False)
     placed = x.to(DEVICE)
-    same_bits(kernels.fake_quantize(placed, *call), composed.fake_quantize(x, *call))
+    same_bits(kernels.fake_quantize(placed, *call), fake_quantize_formula.fake_quantize(x, *call))
     masked = kernels.fake_quantize_backward(placed, placed, *call)
-    same_bits(masked, composed.fake_quantize_backward(x, x, *call))
+    same_bits(masked, fake_quantize_formula.fake_quantize_backward(x, x, *call))
 
 
 @pytest.mark.usefixtures("only_kernels")
@@ -325,7 +325,7 @@ _TYPES = {
 @pytest.fixture(scope="module", params=[80, 90, 100], ids=lambda sm: f"sm_{sm}")
 def ptx(request: pytest.FixtureRequest) -> dict[str, str]:
     """The PTX of each variant; a process of its own compiles, as this one interprets."""
-    blocks = {"elementwise": elementwise.BLOCK, "statistics": statistics.BLOCK}
+    blocks = {"elementwise": elementwise.BLOCK, "statistics": range_statistics.BLOCK}
     wanted = [(n, m, k, request.param, c | {"BLOCK": blocks[m]}, t) for n, m, k, c, t in _VARIANTS]
     command = [sys.executable, "-c", _COMPILE, json.dumps(_TYPES), json.dumps(wanted)]
     ran = subprocess.run(

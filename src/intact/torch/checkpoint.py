@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.reading import reading
-from intact.torch.graph_mode.forward import record_of, restore
+from intact.torch.graph_mode.quantized_forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.models.modules import unwrap
+from intact.torch.module_replacement import apply_conversion, conversion_record
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
-from intact.torch.replace import apply_conversion, conversion_record
 
 _KEY, _VERSION = "intact.checkpoint", 1
 

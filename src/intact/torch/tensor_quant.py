@@ -19,7 +19,7 @@ from torch.autograd import Function
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch._errors import NotOfferedError
 from intact.torch.descriptor import (
     FLOAT_FORMATS,
@@ -84,7 +84,7 @@ class TensorQuantFunction(Function):
             amax = refuse_negative(inputs, amax)
         format = format_name(num_bits, unsigned)
         _save(ctx, inputs, amax, format, narrow_range)
-        scale = composed.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
+        scale = formula.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
         if inputs.dtype == torch.float16 and ops.is_readable(scale) and float(scale.max()) > _HALF_MAX:
             raise QuantValueError(
                 "tensor_quant",

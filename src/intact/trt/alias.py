@@ -15,7 +15,7 @@ from intact.errors import UnsupportedError
 from intact.standins.metadata import StandInDistribution, register_distribution
 from intact.trt.base.dialects import VERSIONS
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
-from intact.trt.plugins.quick_plugins import PluginModule
+from intact.trt.plugins.plugin_decorators import PluginModule
 
 CUDA_PYTHON, PYCUDA = "12.8.0", "2024.1.2"
 """The versions whose functions the stand-ins have."""

@@ -12,16 +12,16 @@ from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.base.host_interfaces import IStreamWriter
 from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.itensor import ITensor
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Reporting
 from intact.trt.base.progress import phases
-from intact.trt.base.removed import hide_removed
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
 from intact.trt.building.calibrators import IInt8Calibrator
 from intact.trt.building.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.building.implicit import implicit_plan, nodes_on_floats
-from intact.trt.building.record import BuildRecord
-from intact.trt.building.values import dependence_of, only_shapes, whole_plan
+from intact.trt.building.data_dependent_shapes import dependence_of, only_shapes, whole_plan
+from intact.trt.building.implicit_quantization import implicit_plan, nodes_on_floats
 from intact.trt.layers import (
     IAssertionLayer,
     IDequantizeLayer,
@@ -31,7 +31,7 @@ from intact.trt.layers import (
     IQuantizeLayer,
 )
 from intact.trt.network import INetworkDefinition
-from intact.trt.plugins.registry import IPluginRegistry, get_plugin_registry, plugins_of
+from intact.trt.plugins.plugin_registry import IPluginRegistry, get_plugin_registry, plugins_of
 from intact.trt.running.cuda_engine import ICudaEngine, to_bytes
 from intact.trt.running.refit import weights_of
 

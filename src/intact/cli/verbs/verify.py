@@ -214,7 +214,7 @@ _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
 def _module(name: str, graph: Model) -> Module:
     from intact.graph import tagged_pairs
-    from intact.torch.models.running import Runner
+    from intact.torch.models.array_runner import Runner
 
     return Runner(_loaded(name), tagged_pairs(graph))
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from intact.calib import Histogram, Range
 from intact.calib.histogram import BINS, MIN_EXPONENT
 from intact.errors import CalibrationError
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops
 
 _PART = 1 << 24  # values whose bins are in memory at a time
@@ -150,7 +150,7 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
         bins: int64, [rows, 2, BINS]: counts of negative and of other values.
     """
     finite = torch.isfinite(rows)
-    steps = rows.abs() * composed.power_of_two(127 - exponent)[:, None]
+    steps = rows.abs() * formula.power_of_two(127 - exponent)[:, None]
     index = torch.where(finite, steps, 0).to(torch.int64) + torch.where(rows < 0, 0, BINS)
     first = torch.arange(len(rows), device=rows.device)[:, None] * (2 * BINS)
     bins.view(-1).index_add_(0, (index + first).flatten(), finite.flatten().to(torch.int64))

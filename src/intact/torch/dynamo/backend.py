@@ -20,7 +20,7 @@ from torch import Tensor, fx
 from intact.engine import Engine
 from intact.engine.engine import Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.torch.compiling import engine_of
+from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant
 
 __all__ = ["NAME", "backend", "register"]

@@ -4,6 +4,6 @@
 products, exponentials) compute what an engine of the module computes (docs/numerics.md, N65).
 """
 
-from intact.torch.exact.mode import exact_functions, torch_functions
+from intact.torch.exact.exact_mode import exact_functions, torch_functions
 
 __all__ = ["exact_functions", "torch_functions"]

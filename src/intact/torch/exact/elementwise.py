@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from intact import numerics
-from intact.torch.exact.grids import TensorGrids
-from intact.torch.exact.operator import exact
+from intact.torch.exact.exact_operator import exact
+from intact.torch.exact.tensor_grids import TensorGrids
 
 __all__ = ["ELEMENTWISE", "Declined", "Handler", "of"]
 

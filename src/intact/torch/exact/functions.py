@@ -23,8 +23,8 @@ from intact.engine.steps import (
     Reduce,
     Softmax,
 )
-from intact.torch.exact.operator import register
-from intact.torch.exact.steps import run_step
+from intact.torch.exact.engine_steps import run_step
+from intact.torch.exact.exact_operator import register
 
 __all__ = ["FUNCTIONS"]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from intact.engine.steps import Recurrent
-from intact.torch.exact.grids import TensorGrids
-from intact.torch.exact.operator import exact, register
-from intact.torch.exact.products import linear
-from intact.torch.exact.steps import run_step
-from intact.torch.operators.packed import run_padded
+from intact.torch.exact.engine_steps import run_step
+from intact.torch.exact.exact_operator import exact, register
+from intact.torch.exact.matrix_products import linear
+from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.operators.packed_sequences import run_padded
 
 __all__ = ["layers"]
 

@@ -20,13 +20,13 @@ from intact.graph import ops
 from intact.graph.ops.attributes import integer, text
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
-from intact.torch.graph_mode.calls import ModelCall
-from intact.torch.graph_mode.edges import DOMAIN
-from intact.torch.graph_mode.open_sizes import Calls, place_by_fixed_sizes
-from intact.torch.graph_mode.recurrent import Inside, read_inside
-from intact.torch.graph_mode.traced import Edge, Traced
-from intact.torch.graph_mode.tracing import trace
-from intact.torch.tracing.untranslated import OPAQUE
+from intact.torch.graph_mode.dynamic_shapes import Calls, place_by_fixed_sizes
+from intact.torch.graph_mode.input_markers import DOMAIN
+from intact.torch.graph_mode.model_calls import ModelCall
+from intact.torch.graph_mode.recurrent_layers import Inside, read_inside
+from intact.torch.graph_mode.trace_model import trace
+from intact.torch.graph_mode.trace_records import Edge, Traced
+from intact.torch.tracing.untranslated_operators import OPAQUE
 
 
 @dataclass

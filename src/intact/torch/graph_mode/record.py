@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import Kind, ModelCall
+from intact.torch.graph_mode.model_calls import Kind, ModelCall
 
 
 @dataclass(frozen=True)

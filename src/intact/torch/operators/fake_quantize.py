@@ -1,13 +1,13 @@
 """`intact::fake_quantize` and its gradient, registered as one PyTorch operator.
 
-On CPU it runs the native kernels on the tensors' own memory. On every other device the same formula is
-composed of torch operators, bit for bit and without a wait for the device (`intact.torch.composed`); on CUDA
-one kernel does it, where Triton is installed (`intact.torch.triton`).
-Autocast does not touch it: it runs in the dtype of its input, computing in float32 inside.
+On CPU it runs the native kernels on the tensors' own memory. On other devices it runs
+`intact.torch.fake_quantize_formula`, the same formula as torch operators, bit for bit and without waiting for
+the device. On CUDA, one Triton kernel runs it where Triton is installed (`intact.torch.triton`). Autocast
+does not change it: it runs in the dtype of its input, and computes in float32 inside.
 
-The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node; where
-AOTAutograd functionalizes a graph for a compiler, as for Inductor, the node becomes the composed formula,
-which fuses with its neighbours.
+The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node. Where
+AOTAutograd functionalizes a graph for a compiler such as Inductor, the formula replaces the node, so that it
+fuses with its neighbours.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from torch.fx._symbolic_trace import is_fx_tracing
 
 from intact import kernels, numerics
 from intact.errors import QuantValueError
-from intact.torch import composed
-from intact.torch.composed import with_layout_of
+from intact.torch import fake_quantize_formula
+from intact.torch.fake_quantize_formula import with_layout_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 Shape = tuple[int, ...]
 
-TINY = composed.TINY
+TINY = fake_quantize_formula.TINY
 _BY_TRITON = ("cuda", "xpu")  # devices for which Inductor writes Triton; see `composed` on what that rounds
 _LARGEST_CACHED = 4096  # ranges in one cache entry
 _ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
@@ -83,7 +83,7 @@ def fake_quantize(
         axes = [axis] if isinstance(axis, int) else list(axis)
     if not is_tracing() and torch._C._are_functorch_transforms_active():
         _check_dtype(x)
-        return composed.transformable(x, amax, amin, format, axes or None, narrow)
+        return fake_quantize_formula.transformable(x, amax, amin, format, axes or None, narrow)
     call = torch.ops.intact.fake_quantize.default
     return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
 
@@ -101,9 +101,9 @@ def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = Fa
     """
     _check_dtype(x)
     axes = broadcast_axes(amax.shape, x.dim())
-    spec = composed.spec_of(x.shape, amax.numel(), True, format, axes, narrow)
+    spec = fake_quantize_formula.spec_of(x.shape, amax.numel(), True, format, axes, narrow)
     scale, zero_point = scale_and_zero_point(x, amax, format=format, axis=spec.axes, narrow=narrow)
-    codes = composed.codes(x, scale, zero_point, spec)
+    codes = fake_quantize_formula.codes(x, scale, zero_point, spec)
     return torch.where(x.isnan(), spec.qmin, codes).to(x.dtype)
 
 
@@ -119,7 +119,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
         ends = kernels.minmax(as_numpy(x), tuple(axis_list) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     elif is_tracing() or x.numel():
-        low, high = (kernels_for(x) or composed).min_max(x.detach(), axis_list)
+        low, high = (kernels_for(x) or fake_quantize_formula).min_max(x.detach(), axis_list)
     else:
         high = torch.full([x.shape[a] for a in axis_list], -math.inf, device=x.device)
         low = -high
@@ -207,8 +207,8 @@ class _Grid:
     def __init__(
         self, shape: Shape, high: NDArray, low: NDArray | None, format: str, axis: Shape, narrow: bool
     ) -> None:
-        self.spec = composed.spec_of(shape, high.size, low is None, format, axis, narrow)
-        self.granule, self.keepdims = composed.granules(shape, self.spec)
+        self.spec = fake_quantize_formula.spec_of(shape, high.size, low is None, format, axis, narrow)
+        self.granule, self.keepdims = fake_quantize_formula.granules(shape, self.spec)
         most = self._granules(high)
         if low is None:
             self.scale = numerics.scale_from_amax(most, self.spec)
@@ -219,7 +219,7 @@ class _Grid:
             self.bounds = numerics.representable_range(self.scale, self.zero_point, self.spec)
 
     def _granules(self, values: NDArray) -> NDArray:
-        composed.check_fits(values.shape, self.granule, self.keepdims)
+        fake_quantize_formula.check_fits(values.shape, self.granule, self.keepdims)
         return values.reshape(self.granule)
 
 
@@ -261,9 +261,12 @@ def scale_and_zero_point(
         grid = _grid(x, amax, amin, format, axis, narrow)
         grid_tensors = torch.tensor(grid.scale), torch.tensor(grid.zero_point)
         return grid_tensors[0].reshape(grid.keepdims), grid_tensors[1].reshape(grid.keepdims)
-    spec = composed.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
-    ends = composed.range_on(x, amax, spec), None if amin is None else composed.range_on(x, amin, spec)
-    scale, zero_point = composed.scale_and_zero_point(*ends, spec)
+    spec = fake_quantize_formula.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
+    ends = (
+        fake_quantize_formula.range_on(x, amax, spec),
+        None if amin is None else fake_quantize_formula.range_on(x, amin, spec),
+    )
+    scale, zero_point = fake_quantize_formula.scale_and_zero_point(*ends, spec)
     return scale, zero_point.to(torch.int32)
 
 
@@ -323,11 +326,11 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
 
 def _forward_composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    return (kernels_for(x) or composed).fake_quantize(x, amax, amin, *call)  # type: ignore[no-any-return]
+    return (kernels_for(x) or fake_quantize_formula).fake_quantize(x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
 def _backward_composed(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    run = (kernels_for(x) or composed).fake_quantize_backward
+    run = (kernels_for(x) or fake_quantize_formula).fake_quantize_backward
     return run(grad, x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
@@ -376,8 +379,13 @@ def _second_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 for _name, _cpu, _other, _formula in (
-    ("fake_quantize", _forward_cpu, _forward_composed, composed.fake_quantize),
-    ("fake_quantize_backward", _backward_cpu, _backward_composed, composed.fake_quantize_backward),
+    ("fake_quantize", _forward_cpu, _forward_composed, fake_quantize_formula.fake_quantize),
+    (
+        "fake_quantize_backward",
+        _backward_cpu,
+        _backward_composed,
+        fake_quantize_formula.fake_quantize_backward,
+    ),
 ):
     torch.library.register_torch_dispatch(
         f"intact::{_name}", FunctionalTensorMode, _decomposition_rule(_formula), lib=_LIB

@@ -32,7 +32,7 @@ from intact import kernels
 from intact.calib import Histogram, range_of
 from intact.calib.choice import Ends
 from intact.spec import INT8, Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops
 
 SMALLEST = 2 * ops.TINY
@@ -144,7 +144,7 @@ def _terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tup
     out = torch.empty_like(x, dtype=grad.dtype)
     axes = ops.broadcast_axes(low.shape, x.dim())
     granule = [x.shape[a] for a in axes]
-    g, real, quantized = (ops.as_numpy(composed.with_layout_of(array, out)) for array in (grad, x, y))
+    g, real, quantized = (ops.as_numpy(formula.with_layout_of(array, out)) for array in (grad, x, y))
     least, most = (ops.as_numpy(end).reshape(granule) for end in (low, high))
     _, sums = kernels.learned_range_grad(
         g, real, quantized, least, most, QuantSpec(INT8, axis=tuple(axes) or None),

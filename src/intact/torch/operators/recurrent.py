@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.operators.packed import PackedInTrace, run_padded
+from intact.torch.operators.packed_sequences import PackedInTrace, run_padded
 
 __all__ = ["recurrent_translation", "whole_layers"]
 

@@ -16,9 +16,9 @@ from intact import graph, placement
 from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
 from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.qdq.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
-from intact.torch.qdq.onnx_ops import evaluating
 from intact.torch.qdq.qdq_model import example_arguments, qdq_model
+from intact.torch.qdq.run_exporter import evaluating
+from intact.torch.qdq.verify_export import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 
 __all__ = ["ExportReport", "export"]
 

@@ -18,7 +18,7 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.torch.models.batches import takes_list, tensors_in
 from intact.torch.models.modules import compute_weights_once
 from intact.torch.nn import TensorQuantizer
-from intact.torch.qdq.onnx_ops import evaluating, fixed_size, is_dynamic, translate
+from intact.torch.qdq.run_exporter import evaluating, fixed_size, is_dynamic, translate
 
 __all__ = ["Call", "example_arguments", "qdq_model"]
 

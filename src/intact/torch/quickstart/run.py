@@ -32,7 +32,7 @@ from intact.torch.quickstart.train import (
     train,
 )
 from intact.torch.training.calibration import CalibrationResult, calibrate
-from intact.torch.training.collection import enabled_quantizers, spec_of
+from intact.torch.training.collect_statistics import enabled_quantizers, spec_of
 from intact.torch.training.finetuning import finetune
 
 CALIBRATION_IMAGES = 512

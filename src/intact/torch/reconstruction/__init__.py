@@ -17,15 +17,21 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.models.batches import Forward, forward_batch
+from intact.torch.models.fsdp import require_whole
 from intact.torch.models.modules import require_module
-from intact.torch.models.sharded import require_whole
-from intact.torch.qdq.onnx_ops import is_dynamic
+from intact.torch.qdq.run_exporter import is_dynamic
+from intact.torch.reconstruction.block_data import gather
 from intact.torch.reconstruction.blocks import FoundBlock, find_blocks
-from intact.torch.reconstruction.data import gather
-from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
-from intact.torch.reconstruction.parts import PartLearner, float_copy, frozen, learn_part, learned_part
-from intact.torch.reconstruction.state import FinishedBlocks, copies_of, fingerprint
-from intact.torch.training.collection import enabled_quantizers
+from intact.torch.reconstruction.optimize_block import BlockReport, LearnSettings, learn_block
+from intact.torch.reconstruction.parallel_parts import (
+    PartLearner,
+    float_copy,
+    frozen,
+    learn_part,
+    learned_part,
+)
+from intact.torch.reconstruction.reconstruction_checkpoint import FinishedBlocks, copies_of, fingerprint
+from intact.torch.training.collect_statistics import enabled_quantizers
 
 __all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
 

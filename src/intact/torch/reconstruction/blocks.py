@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.patterns import exact
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.training.collection import enabled_quantizers, evaluating, weights_of
+from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, weights_of
 
 MOST_LAYERS = 8
 """A module with more weights than this is no block: a residual block has 2 to 4, a transformer's layer 6."""

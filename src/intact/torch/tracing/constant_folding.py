@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.onnx._internal.exporter import _fx_passes
 
-from intact.torch.tracing.checks import remove_unread
-from intact.torch.tracing.decomposition import decompose_calls
+from intact.torch.tracing.assertions import remove_unread
+from intact.torch.tracing.decompose_program import decompose_calls
 
 __all__ = ["constants_folded"]
 

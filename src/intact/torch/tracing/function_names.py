@@ -8,7 +8,7 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from intact.torch.operators.grouped_products import GROUPED
+from intact.torch.operators.grouped_matmul import GROUPED
 
 __all__ = ["KnownFunction", "function_of"]
 

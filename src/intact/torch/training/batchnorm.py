@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import Forward, forward_batch
-from intact.torch.training.collection import evaluating
+from intact.torch.training.collect_statistics import evaluating
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 

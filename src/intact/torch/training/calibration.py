@@ -23,21 +23,12 @@ from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
 from intact.torch.models.batches import Forward, forward_batch, length_of, real_tensors
+from intact.torch.models.fsdp import require_whole
 from intact.torch.models.nonfinite import explain_nonfinite, require_numbers, squared_error
-from intact.torch.models.sharded import require_whole
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.training.bias import correct_bias as subtract_mean_error
-from intact.torch.training.bias import undo_bias_correction, without_bias
-from intact.torch.training.choice import (
-    Method,
-    keepdims,
-    method_by_name,
-    require_method,
-    set_range,
-    warn_if_zero,
-    weight_range,
-)
-from intact.torch.training.collection import (
+from intact.torch.training.bias_correction import correct_bias as subtract_mean_error
+from intact.torch.training.bias_correction import undo_bias_correction, without_bias
+from intact.torch.training.collect_statistics import (
     calibrator_for,
     computed_weights_of,
     disable_unreached,
@@ -50,6 +41,15 @@ from intact.torch.training.collection import (
     watching,
     weights_of,
     working_quantizers,
+)
+from intact.torch.training.range_choice import (
+    Method,
+    keepdims,
+    method_by_name,
+    require_method,
+    set_range,
+    warn_if_zero,
+    weight_range,
 )
 
 HELD_BATCHES = 4

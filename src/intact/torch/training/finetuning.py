@@ -23,19 +23,19 @@ from intact.torch import distributed
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import device_of, forward_batch, length_of, move_to
+from intact.torch.models.fsdp import average_gradients, equalize, is_sharded, is_sharded_tensor, reshard
 from intact.torch.models.modules import require_module
-from intact.torch.models.sharded import average_gradients, equalize, is_sharded, is_sharded_tensor, reshard
 from intact.torch.training.batchnorm import freeze, reestimate_batchnorm
-from intact.torch.training.choice import set_range, weight_range
-from intact.torch.training.collection import enabled_quantizers, evaluating, spec_of, weights_of
-from intact.torch.training.learning import (
+from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, spec_of, weights_of
+from intact.torch.training.learn_ranges import (
     PositiveRanges,
     learn_ranges,
     learned_ranges_of,
     learning_quantizers,
     shorten,
 )
-from intact.torch.training.training_state import read_state, restore, write_state
+from intact.torch.training.range_choice import set_range, weight_range
+from intact.torch.training.training_checkpoint import read_state, restore, write_state
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 Loss = Callable[[Any, Any], Tensor]

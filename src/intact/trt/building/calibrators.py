@@ -25,9 +25,9 @@ from intact.errors import CalibrationError, IntactError
 from intact.ptq.stages.prepare import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.base.enums import CalibrationAlgoType
-from intact.trt.base.tensors import Sizes, at_address, is_address
+from intact.trt.base.itensor import Sizes, at_address, is_address
 from intact.trt.network import INetworkDefinition
-from intact.trt.plugins.before_plugins import before_plugins
+from intact.trt.plugins.split_at_plugins import before_plugins
 
 _Given = tuple[int, Mapping[str, Sizes]]
 """The batch size that the calibrator says, and the usual shapes of inputs."""

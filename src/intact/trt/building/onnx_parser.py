@@ -19,16 +19,16 @@ from intact.graph import (
 )
 from intact.placement import check
 from intact.trt.base.enums import ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
+from intact.trt.base.itensor import ITensor
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import LayerType, layer_type_of
-from intact.trt.base.tensors import ITensor
-from intact.trt.building.stored_model import StoredModel
+from intact.trt.base.operation_enums import LayerType, layer_type_of
+from intact.trt.base.trt_object import Interface
+from intact.trt.building.split_model import StoredModel
 from intact.trt.layers import ILayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.plugins.onnx_plugins import OnnxPlugins
 from intact.trt.plugins.plugin import IPluginV2Layer, IPluginV3Layer
-from intact.trt.plugins.registry import IPluginV3, get_plugin_registry
+from intact.trt.plugins.plugin_registry import IPluginV3, get_plugin_registry
 
 NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
 

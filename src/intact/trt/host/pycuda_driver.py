@@ -34,7 +34,7 @@ class DeviceAllocation:
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Its bytes."""
-        from intact.trt.base.tensors import at_address
+        from intact.trt.base.itensor import at_address
 
         return at_address(self._address + offset, (size,), np.dtype(np.uint8)).data
 

@@ -13,9 +13,9 @@ import numpy as np
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import AttentionNormalizationOp, KVCacheMode, LayerType
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.itensor import ITensor
+from intact.trt.base.operation_enums import AttentionNormalizationOp, KVCacheMode, LayerType
+from intact.trt.base.trt_object import Interface
 from intact.trt.layers.base import ILayer, Nodes
 
 QUERY, KEY, VALUE, MASK, SCALE = range(5)

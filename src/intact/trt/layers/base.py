@@ -12,9 +12,9 @@ from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
 from intact.trt.base.dialects import Dialect, DialectChoice, message_of
 from intact.trt.base.enums import DataType, stored
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import LayerType
-from intact.trt.base.tensors import ITensor, OwningNetwork, Sizes, plain
+from intact.trt.base.itensor import ITensor, OwningNetwork, Sizes, plain
+from intact.trt.base.operation_enums import LayerType
+from intact.trt.base.trt_object import Interface
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import FillOperation, LayerType
-from intact.trt.base.tensors import Sizes
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import FillOperation, LayerType
 from intact.trt.layers.base import ILayer, Nodes, sizes_in
 
 DEFAULTS = {

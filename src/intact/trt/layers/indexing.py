@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
-from intact.trt.base.tensors import Sizes
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
 from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
-from intact.trt.layers.moves import IConstantLayer
+from intact.trt.layers.data_movement import IConstantLayer
 
 FARTHEST = np.iinfo(np.int64).min
 """Where a slice that runs backwards ends, so that it takes the first element too."""

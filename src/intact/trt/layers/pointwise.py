@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from intact.graph import DTYPES, Composer
 from intact.trt.base.enums import DataType, stored
-from intact.trt.base.operations import (
+from intact.trt.base.itensor import ITensor, Sizes, Weights, array_of
+from intact.trt.base.operation_enums import (
     UNARY_NODES,
     ActivationType,
     ElementWiseOperation,
@@ -18,7 +19,6 @@ from intact.trt.base.operations import (
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.base.tensors import ITensor, Sizes, Weights, array_of
 from intact.trt.layers.base import ILayer, Nodes, sizes_in
 
 ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import LayerType
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.itensor import ITensor
+from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.layers.dynamic import dequantized, dynamic_behind
-from intact.trt.layers.moves import IConstantLayer
+from intact.trt.layers.data_movement import IConstantLayer
+from intact.trt.layers.dynamic_quantize import dequantized, dynamic_behind
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 
 MAX_VOLUME = 2**31 - 1

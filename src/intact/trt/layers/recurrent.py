@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.base.operations import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
-from intact.trt.base.tensors import ITensor, Weights, array_of
+from intact.trt.base.itensor import ITensor, Weights, array_of
+from intact.trt.base.operation_enums import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
 from intact.trt.layers.base import ILayer, Nodes
 
 GATES = {

@@ -6,14 +6,14 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import (
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import (
     REDUCE_NODES,
     CumulativeOperation,
     LayerType,
     ReduceOperation,
     TopKOperation,
 )
-from intact.trt.base.tensors import Sizes
 from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
 
 

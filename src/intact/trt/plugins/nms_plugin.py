@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt.base.enums import DataType, PluginFieldType
-from intact.trt.base.tensors import at_address
-from intact.trt.plugins.registry import (
+from intact.trt.base.itensor import at_address
+from intact.trt.plugins.plugin_registry import (
     IPluginCreator,
     IPluginV2DynamicExt,
     PluginField,

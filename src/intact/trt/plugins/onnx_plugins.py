@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact.errors import UnsupportedError
 from intact.graph import ForeignNode
 from intact.trt.base.enums import PluginFieldType, TensorRTPhase, dtype_of
-from intact.trt.plugins.registry import (
+from intact.trt.plugins.plugin_registry import (
     IPluginCreatorV3One,
     PluginField,
     PluginFieldCollection,

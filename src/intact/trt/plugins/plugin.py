@@ -10,7 +10,7 @@ from intact.engine.custom import OutputGrid as Grid
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.logger import ILogger
-from intact.trt.base.operations import LayerType
+from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers import ILayer
 from intact.trt.plugins.nms_plugin import install
 

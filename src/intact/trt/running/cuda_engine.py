@@ -26,14 +26,14 @@ from intact.trt.base.enums import (
     dtype_of,
 )
 from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.itensor import Sizes
 from intact.trt.base.logger import ILogger
-from intact.trt.base.objects import Reporting
-from intact.trt.base.removed import hide_removed
-from intact.trt.base.tensors import Sizes
-from intact.trt.building.record import BuildRecord
-from intact.trt.building.values import WholeEngine, engine_of
-from intact.trt.running.context import IExecutionContext
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
+from intact.trt.building.data_dependent_shapes import WholeEngine, engine_of
 from intact.trt.running.engine_configs import IRuntimeConfig, ISerializationConfig
+from intact.trt.running.execution_context import IExecutionContext
 from intact.trt.running.inspector import EngineInspector
 
 

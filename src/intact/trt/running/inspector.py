@@ -8,8 +8,8 @@ from typing import Any
 from intact.engine import Plan
 from intact.placement import Layer
 from intact.trt.base.enums import LayerInformationFormat
-from intact.trt.base.objects import Reporting
-from intact.trt.building.record import BuildRecord
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
 
 
 class EngineInspector(Reporting):

@@ -16,12 +16,12 @@ from intact.errors import IntactError, QuantValueError
 from intact.graph import Composer, load, weights_in, with_weights
 from intact.reading import read_bytes
 from intact.trt.base.enums import ErrorCode, TensorLocation, WeightsRole
+from intact.trt.base.itensor import Weights, array_of
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Interface, Reporting
-from intact.trt.base.tensors import Weights, array_of
+from intact.trt.base.trt_object import Interface, Reporting
+from intact.trt.building.data_dependent_shapes import WholeEngine
 from intact.trt.building.onnx_parser import KeepsErrors, ParserError
-from intact.trt.building.stored_model import StoredModel
-from intact.trt.building.values import WholeEngine
+from intact.trt.building.split_model import StoredModel
 from intact.trt.layers import IConstantLayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.running.cuda_engine import ICudaEngine

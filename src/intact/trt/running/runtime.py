@@ -12,9 +12,9 @@ from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT, TempfileControlFlag
 from intact.trt.base.logger import ILogger
-from intact.trt.base.objects import Reporting
-from intact.trt.building.record import BuildRecord
-from intact.trt.plugins.registry import IPluginRegistry, get_plugin_registry, remake
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
+from intact.trt.plugins.plugin_registry import IPluginRegistry, get_plugin_registry, remake
 from intact.trt.running.cuda_engine import ICudaEngine
 
 

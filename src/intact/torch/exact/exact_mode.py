@@ -1,0 +1,135 @@
+"""The mode in which torch functions compute what the engine computes."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from intact.torch.exact.function_handlers import HANDLERS, OPENED, Declined
+from intact.torch.exact.tensor_grids import MOVES, TensorGrids
+from intact.torch.operators.fake_quantize import is_tracing
+from intact.torch.tracing.function_names import function_of
+
+__all__ = ["exact_functions"]
+
+_local = threading.local()
+
+
+@contextmanager
+def exact_functions(model: nn.Module) -> Iterator[None]:
+    """While it is open, torch functions have the engine's bits, if `model` is in evaluation mode.
+
+    Not while a graph is recorded, or inside of `torch.func`: these see torch's own functions.
+    """
+    recorded = is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+    if model.training or recorded or is_suspended() or getattr(_local, "open", False):
+        yield
+        return
+    _local.open = True
+    try:
+        with _Exact():
+            yield
+    finally:
+        _local.open = False
+
+
+@contextmanager
+def torch_functions() -> Iterator[None]:
+    """While it is open, functions are torch's own: an exporter runs the model."""
+    before = is_suspended()
+    _local.suspended = True
+    try:
+        yield
+    finally:
+        _local.suspended = before
+
+
+def is_suspended() -> bool:
+    """Whether `torch_functions` is open in this thread."""
+    return bool(getattr(_local, "suspended", False))
+
+
+class _Exact(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.grids = TensorGrids()
+        self._opened: set[str] = set()  # functions whose parts are running: one of these may be the function
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        body = _body(func) if isinstance(func, FunctionType) else None
+        if body is not None:
+            with self:
+                return body(*args, **kwargs)
+        known = function_of(func)
+        name = known.name
+        if name == "fake_quantize":
+            made = func(*args, **kwargs)
+            self.grids.quantized(made, args)
+            return made
+        if name in MOVES and not known.writes:
+            made = func(*args, **kwargs)
+            if args:
+                self.grids.moved(name, made, func, args, kwargs)
+            return made
+        if "out" in kwargs or not _is_real(args):
+            return func(*args, **kwargs)
+        if name in OPENED and name not in self._opened:
+            self._opened.add(name)
+            try:
+                with self:
+                    return _written(known.writes, args, OPENED[name](*args, **kwargs))
+            finally:
+                self._opened.discard(name)
+        handler = HANDLERS.get(name)
+        if handler is None:
+            return func(*args, **kwargs)
+        try:
+            made = handler(self.grids, *args, **kwargs)
+        except (Declined, TypeError):  # operands that the function does not have: torch says so itself
+            return func(*args, **kwargs)
+        return _written(known.writes, args, made)
+
+
+def _written(writes: bool, args: tuple[Any, ...], made: Any) -> Any:
+    return args[0].copy_(made) if writes else made
+
+
+def _is_real(args: tuple[Any, ...]) -> bool:
+    """Whether all floats among the operands are tensors that the engine's steps take."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if not tensors and args and isinstance(args[0], (tuple, list)):
+        tensors = [x for x in args[0] if isinstance(x, Tensor)]
+    floats = [x for x in tensors if x.is_floating_point()]
+    return bool(floats) and all(
+        x.dtype == torch.float32 and x.device.type == "cpu" and x.layout == torch.strided and x.numel()
+        for x in floats
+    )  # fmt: skip
+
+
+@functools.cache
+def _body(function: FunctionType) -> Callable[..., Any] | None:
+    """`function` without its question whether somebody wants the call as a whole: its own calls are seen.
+
+    None of what asks no such question.
+    """
+    names = set(function.__code__.co_names) & function.__globals__.keys()
+    asks = [name for name in names if name.startswith("has_torch_function")]
+    if not asks or "__class__" in function.__code__.co_freevars:  # its super() comes back under its own name
+        return None
+    seen = {**function.__globals__, **dict.fromkeys(asks, lambda *_: False)}
+    body = FunctionType(
+        function.__code__, seen, function.__name__, function.__defaults__, function.__closure__
+    )
+    body.__kwdefaults__ = function.__kwdefaults__
+    return body

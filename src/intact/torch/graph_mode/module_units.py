@@ -1,0 +1,102 @@
+"""The units of a module in graph mode: a quantizer of activations, and the weights that multiply it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+
+from intact.graph import Model, ops
+from intact.ptq.stages.sixteen import Unit, behind
+from intact.torch.graph_mode.analysis import Analysis
+from intact.torch.graph_mode.model_calls import ModelCall
+from intact.torch.graph_mode.quantizer_plan import QuantizerPlan
+
+
+@dataclass(frozen=True)
+class ModuleUnit:
+    """What gets another format as one.
+
+    Attributes:
+        unit: Its quantizer of activations as the one tensor, and the exported graph's nodes that read it.
+        weights: Paths of the quantizers of what multiplies that.
+        labels: Of the calls that read it.
+        widens: Whether all that read it multiply it by constant weights: the engine computes that in
+            integers from 16 bits, too (docs/decisions/0043-two-bytes.md).
+    """
+
+    unit: Unit
+    weights: tuple[str, ...]
+    labels: tuple[str, ...]
+    widens: bool
+
+    @property
+    def activation(self) -> str:
+        """Path of the quantizer of activations."""
+        return self.unit.tensors[0]
+
+
+def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> list[ModuleUnit]:
+    """The units of a model, in the order of the exported graph.
+
+    Args:
+        found, plan: Of the model.
+        enabled: Paths of the quantizers that work.
+    """
+    nodes = {node.name or "": node for node in found.traced.model.graph}
+    order = {name: index for index, name in enumerate(nodes)}
+    pairs = {site.value for site in found.placement.sites if site.role == "activation"}
+    units = list[ModuleUnit]()
+    for activation, readers in _quantizers(found, plan):
+        read = sorted(behind(nodes, readers, pairs), key=order.__getitem__)
+        if activation not in enabled or not read:
+            continue
+        computing = [name for name in read if not ops.may_move(nodes[name])] or read
+        weights = [name for name in _weights(found, plan, computing) if name in enabled]
+        labels = dict.fromkeys(found.label(name, nodes[name].op_type) for name in computing)
+        widens = bool(weights) and all(nodes[name].op_type in ops.MULTIPLY_WIDE for name in computing)
+        unit = Unit((len(units), activation, False, None), (activation,), tuple(read))
+        units.append(ModuleUnit(unit, tuple(weights), tuple(labels), widens))
+    return sorted(units, key=lambda one: order[one.unit.nodes[0]])
+
+
+def _quantizers(found: Analysis, plan: QuantizerPlan) -> Iterator[tuple[str, set[str]]]:
+    """Each quantizer of activations, and the nodes of the calls that read it."""
+    for path in plan.own_input:
+        yield f"{path}._input_quantizer", _nodes(found, {ModelCall(path)})
+    for path, quantizers in plan.layers.items():
+        for name in quantizers:
+            kind, _, index = name.partition(".")
+            if kind == "_input_quantizers":
+                inside = {node for (node, _), one in found.inside.items() if one == (path, int(index))}
+                yield f"{path}.{name}", inside
+    for item in plan.inserted:
+        spots = [spot for spots in item.tensors for spot in spots]
+        # Of one that stands behind a call nobody says who reads.
+        if not item.is_weight and not any(spot.behind for spot in spots):
+            yield item.name, _nodes(found, {spot.call for spot in spots})
+
+
+def _weights(found: Analysis, plan: QuantizerPlan, nodes: Iterable[str]) -> Iterator[str]:
+    """Paths that quantizers of the weights of these nodes may have."""
+    names = set(nodes)
+    calls = {found.owners[name] for name in names if name in found.owners}
+    yield from sorted(f"{call.module}._weight_quantizer" for call in calls if not call.function)
+    for path, layer in sorted({one for (name, _), one in found.inside.items() if name in names}):
+        yield f"{path}._weight_quantizers.{layer}"
+    for item in plan.inserted:
+        if item.is_weight and any(spot.call in calls for spots in item.tensors for spot in spots):
+            yield item.name
+
+
+def _nodes(found: Analysis, calls: Container[ModelCall]) -> set[str]:
+    return {node for node, owner in found.owners.items() if owner in calls}
+
+
+def shapes_of(model: Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of tensors as far as the graph says them, sizes that it leaves open as 1."""
+    values = [value for node in model.graph for value in node.outputs]
+    return {
+        value.name: tuple(size if isinstance(size, int) else 1 for size in value.shape)
+        for value in [*model.graph.inputs, *values]
+        if value.name and value.shape is not None
+    }

@@ -1,0 +1,167 @@
+"""Calls that torch's exporter cannot write as ONNX: found by its error, and named or written as our node."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.utils import _pytree as pytree
+
+from intact.torch.tracing.user_frames import NOT_THE_USERS
+
+__all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "knows_complex"]
+
+OPAQUE = "Opaque"
+"""The node of domain "intact" that stands for such a call where nobody will run the graph."""
+
+_FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in .+\n\s*(?P<code>.+)')
+
+
+@dataclass(frozen=True)
+class Untranslated:
+    """A call of an operator that torch's exporter cannot write.
+
+    Attributes:
+        target: The operator, as the graph calls it.
+        module: Path of the module whose forward calls it.
+        line: Where the user's code does: "net.py:12, `y = x.median(1)[0]`"; "" where nothing says so.
+        outputs: How many tensors each such call in the graph makes, in order.
+        complex: Whether they read complex numbers: for these the exporter has other translations.
+        written_by: What writes others of these calls; None: nothing writes any.
+    """
+
+    target: Any
+    module: str
+    line: str
+    outputs: tuple[int, ...]
+    complex: bool = False
+    written_by: Callable[..., Any] | None = None
+
+    @property
+    def operator(self) -> str:
+        """Its name: "aten.median.dim"."""
+        return str(self.target)
+
+    def opaque(self) -> Callable[..., Any]:
+        """What writes calls of it as nodes of ours where need be, for a `custom_translation_table`."""
+        import onnx_ir as ir
+        from onnxscript import evaluator as evaluators  # a second of import time: training does not pay it
+
+        calls = itertools.count()  # or equal nodes become one
+
+        def write(*args: Any, **kwargs: Any) -> Any:
+            evaluator: Any = evaluators.default()
+            call, before = next(calls), len(evaluator.nodes)
+            if self.written_by is not None:
+                try:
+                    return self.written_by(*args, **kwargs)
+                except Exception:  # whatever it met before
+                    del evaluator.nodes[before:]
+            read = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, ir.Value)]
+            made = self.outputs[call % len(self.outputs)]
+            attributes = [ir.AttrString("operator", self.operator), ir.AttrInt64("call", call)]
+            node = ir.Node("intact", OPAQUE, read, attributes, num_outputs=made)
+            evaluator.nodes.append(node)
+            return node.outputs[0] if made == 1 else node.outputs
+
+        return write
+
+
+def find_untranslated(error: BaseException) -> Untranslated | None:
+    """The call that torch's exporter stopped at; None where it is another error."""
+    found = next(filter(None, map(_stopped_at, _causes(error))), None)
+    if found is None:
+        return None
+    node, known = found
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    same = (other for other in node.graph.nodes if other.target is node.target)
+    kind = _reads_complex(node)
+    outputs = tuple(_number_of_outputs(other) for other in same if _reads_complex(other) == kind)
+    return Untranslated(node.target, _module_of(node), _line_of(node), outputs, kind, known)
+
+
+class Opaque:
+    """Writes calls of one operator: those that read complex numbers, the others, or both.
+
+    A `custom_translation_table` says nothing about complex numbers. While `knows_complex` is open, it does.
+    """
+
+    def __init__(self, by_kind: dict[bool, Callable[..., Any]] | None = None) -> None:
+        self.by_kind: dict[bool, Callable[..., Any]] = by_kind or {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.by_kind[False](*args, **kwargs)
+
+
+@contextmanager
+def knows_complex() -> Iterator[None]:
+    """Let the exporter ask each `Opaque` about the calls that it has writers for.
+
+    By replacing a method of torch's own, which has the argument that its table lacks.
+    """
+    own = ONNXRegistry.register_op
+
+    def register_op(self: ONNXRegistry, target: Any, function: Any, is_complex: bool = False) -> None:
+        if not isinstance(function, Opaque):
+            own(self, target, function, is_complex)
+            return
+        for kind, write in function.by_kind.items():
+            own(self, target, write, kind)
+
+    ONNXRegistry.register_op = register_op  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ONNXRegistry.register_op = own  # type: ignore[method-assign]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _stopped_at(error: BaseException) -> tuple[fx.Node, Callable[..., Any] | None] | None:
+    """What the exporter, which goes through a graph, was at, and what it had called to write it.
+
+    Its error says so in text only; its frames hold both.
+    """
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        node = frame.f_locals.get("node")
+        if isinstance(node, fx.Node) and node.op == "call_function":
+            return node, frame.f_locals.get("onnx_function")
+    return None
+
+
+def _module_of(node: fx.Node) -> str:
+    """Path of a module, from ``{key: (path, class)}``, the innermost last; "conv@1" is its second call."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""
+
+
+def _line_of(node: fx.Node) -> str:
+    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
+    own = [frame for frame in frames if not frame["file"].startswith(NOT_THE_USERS)]
+    if not own:
+        return ""
+    return f"{Path(own[-1]['file']).name}:{own[-1]['line']}, `{own[-1]['code'].strip()}`"
+
+
+def _number_of_outputs(node: fx.Node) -> int:
+    made = node.meta.get("val")
+    return len(made) if isinstance(made, (tuple, list)) else 1
+
+
+def _reads_complex(node: fx.Node) -> bool:
+    made = (source.meta.get("val") for source in node.all_input_nodes)
+    return any(isinstance(value, Tensor) and value.is_complex() for value in made)
