@@ -192,7 +192,7 @@ def _formulas() -> Iterator[None]:
 @pytest.fixture
 def off_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors on the CPU take the way of those on a device."""
-    monkeypatch.setattr(ops, "may_look", lambda x: False)
+    monkeypatch.setattr(ops, "is_readable", lambda x: False)
 
 
 @pytest.mark.usefixtures("_formulas")
@@ -301,13 +301,13 @@ def test_a_histogram_of_a_device_equals_that_of_the_cpu(
         on_cpu.collect(batch)
         with monkeypatch.context() as patch:
             if number != 3:  # one batch comes on the CPU
-                patch.setattr(ops, "may_look", lambda x: False)
+                patch.setattr(ops, "is_readable", lambda x: False)
             on_device.collect(batch)
         assert number or on_device.compute_amax("mse") == on_cpu.compute_amax("mse")  # a look between
     assert on_device._calib_hist.tolist() == on_cpu._calib_hist.tolist()
     assert (on_device._width, on_device._top) == (on_cpu._width, on_cpu._top)
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "may_look", lambda x: False)
+        patch.setattr(ops, "is_readable", lambda x: False)
         on_device.collect(batches()[-1] * 1e6)
     with pytest.raises(CalibrationError, match="at most 1048576 bins"):
         on_device.compute_amax("mse")
@@ -320,7 +320,7 @@ def test_ranges_of_weights_counted_on_a_device(method: str, monkeypatch: pytest.
         layer.weight.data.copy_(values(1200).nan_to_num(0, 0, 0).clamp(-9, 9).reshape(4, 300))
         layer.weight.data[1] = 0
     calib.calibrate_weights(layers[0], method)
-    monkeypatch.setattr(ops, "may_look", lambda x: False)
+    monkeypatch.setattr(ops, "is_readable", lambda x: False)
     calib.calibrate_weights(layers[1], method)
     assert torch.equal(layers[0].weight_quantizer.amax, layers[1].weight_quantizer.amax)
 

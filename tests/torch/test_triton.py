@@ -237,7 +237,7 @@ def test_a_histogram_counted_by_the_kernel(axis: int | None, monkeypatch: pytest
     for batch in [*batches, edges, torch.zeros(1, 3, 1)]:
         want.collect(batch)
         with monkeypatch.context() as patch:
-            patch.setattr(ops, "may_look", lambda x: False)
+            patch.setattr(ops, "is_readable", lambda x: False)
             patch.setattr(ops, "kernels_for", lambda x: kernels)
             patch.setattr(on_device, "count_pow2", None)
             patch.setattr(on_device, "finite_range", None)
@@ -256,7 +256,7 @@ def test_a_histogram_of_bins_as_wide_as_the_first_batch_says(
     for batch in batches:
         want.collect(batch)
         with monkeypatch.context() as patch:
-            patch.setattr(ops, "may_look", lambda x: False)
+            patch.setattr(ops, "is_readable", lambda x: False)
             patch.setattr(ops, "kernels_for", lambda x: kernels)
             patch.setattr(on_device, "count_fixed", None)
             by_kernel.collect(batch.to(DEVICE))
