@@ -383,7 +383,7 @@ def _run(part: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _opened(name: str) -> Handler:
-    return lambda *args, **kwargs: function_decompositions.OPENED[name](_run, *args, **kwargs)
+    return lambda *args, **kwargs: function_decompositions.DECOMPOSITIONS[name](_run, *args, **kwargs)
 
 
 def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:

@@ -20,7 +20,7 @@ from intact.torch.graph_mode.model_calls import (
 )
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.tracing.function_decompositions import is_opened
+from intact.torch.tracing.function_decompositions import is_decomposed
 from intact.torch.tracing.function_names import function_of
 
 _QUESTIONS = {
@@ -166,7 +166,7 @@ class Observer(Calls):
         name = inside + known.name
         if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
-        if is_opened(name, known.writes, kwargs, careful=bool(self.careful)):
+        if is_decomposed(name, known.writes, kwargs, careful=bool(self.careful)):
             return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         first = not known.writes or (known.rebinds and not self.careful)
         first = first and not (self.careful > 1 and known.name in _VIEWS)

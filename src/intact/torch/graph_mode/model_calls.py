@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from intact.torch.tracing.function_decompositions import BODIES, OPENED, writes_into
+from intact.torch.tracing.function_decompositions import BODIES, DECOMPOSITIONS, takes_into
 
 _PROMOTING = {"add", "sub", "mul", "div"}
 _TORCH = Path(torch.__file__).parent
@@ -115,8 +115,8 @@ class Calls(TorchFunctionMode):
         def run(part: Any, *args: Any, **kwargs: Any) -> Any:
             return self.perform(frame, f"{name}.", part, args, kwargs)
 
-        into = {"into": True} if writes and writes_into(name) else {}
-        return OPENED[name](run, *args, **kwargs, **into)
+        into = {"into": True} if writes and takes_into(name) else {}
+        return DECOMPOSITIONS[name](run, *args, **kwargs, **into)
 
 
 def site_of_call() -> str:

@@ -29,9 +29,9 @@ from intact.torch.graph_mode.model_calls import (
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.graph_mode.symbolic_trace_signature import record_as
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.tracing.function_decompositions import is_opened
+from intact.torch.tracing.function_decompositions import is_decomposed
 from intact.torch.tracing.function_names import function_of
-from intact.torch.tracing.graph_modules import Blank, RunsGraph
+from intact.torch.tracing.graph_modules import ClassPlaceholder, RunsGraph
 
 _local = threading.local()
 
@@ -126,7 +126,7 @@ class _Pass(Calls):
     ) -> Any:
         known = function_of(func)
         name = inside + known.name
-        if name in frame.opened and is_opened(name, known.writes, kwargs):
+        if name in frame.opened and is_decomposed(name, known.writes, kwargs):
             return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         if name not in frame.functions or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
@@ -252,11 +252,15 @@ class RunsQuantized(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         kind = self._float_class
-        return _blank, (Blank(kind, self) if issubclass(kind, fx.GraphModule) else kind,), self.__dict__
+        return (
+            _blank,
+            (ClassPlaceholder(kind, self) if issubclass(kind, fx.GraphModule) else kind,),
+            self.__dict__,
+        )
 
 
-def _blank(float_class: type[nn.Module] | Blank) -> nn.Module:
-    kind = _class_of(float_class.kind if isinstance(float_class, Blank) else float_class)  # type: ignore[arg-type]
+def _blank(float_class: type[nn.Module] | ClassPlaceholder) -> nn.Module:
+    kind = _class_of(float_class.kind if isinstance(float_class, ClassPlaceholder) else float_class)  # type: ignore[arg-type]
     return kind.__new__(kind)
 
 

@@ -32,10 +32,10 @@ from intact.torch.models.batches import tensors_in
 from intact.torch.operators.grouped_matmul import whole_products
 from intact.torch.operators.recurrent import whole_layers
 from intact.torch.qdq.run_exporter import FLAT_WEIGHTS, translate
-from intact.torch.tracing.assertions import without_checks
-from intact.torch.tracing.concrete_values import known_values
-from intact.torch.tracing.export_flags import untold
-from intact.torch.tracing.untranslated_operators import Opaque, find_untranslated, knows_complex
+from intact.torch.tracing.assertions import skip_assertions
+from intact.torch.tracing.concrete_values import concrete_values
+from intact.torch.tracing.export_flags import hide_export
+from intact.torch.tracing.untranslated_operators import Opaque, find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 from intact.torch.training.collect_statistics import evaluating
 
@@ -182,7 +182,7 @@ class _Marked(nn.Module):
         seen = self.seen
         marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
         begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
-        way = nullcontext() if seen.told else untold()
+        way = nullcontext() if seen.told else hide_export()
         with _standing_in(self.model, marker, seen), begun, marker.watching(), way:
             answers = list(tensors_in(self.model(*args, **kwargs)))
         _forget_unknown_sizes(answers)
@@ -326,8 +326,8 @@ def _export(
     log.setLevel(logging.ERROR)
     try:
         with (
-            warnings.catch_warnings(), whole_layers(), whole_products(), without_checks(),
-            user_frames(), known_values(model, (args, kwargs)),
+            warnings.catch_warnings(), whole_layers(), whole_products(), skip_assertions(),
+            user_frames(), concrete_values(model, (args, kwargs)),
         ):  # fmt: skip
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             call = args, dict(kwargs)
@@ -366,7 +366,7 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
     edges = edge_translation()
     while True:
         try:
-            with knows_complex():
+            with translate_complex():
                 made: onnx_graph.Model = translate(
                     program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=edges | opaque
                 ).model
@@ -378,7 +378,7 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
             if stuck.complex in kinds:
                 path = stuck.module.partition(".")[2]  # from `_Marked` on
                 raise Untraceable(path, f"it cannot be exported: {error.got}") from error
-            kinds[stuck.complex] = stuck.opaque()
+            kinds[stuck.complex] = stuck.opaque_writer()
         else:
             return made
 

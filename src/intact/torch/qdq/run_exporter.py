@@ -32,12 +32,12 @@ from intact.torch.operators.recurrent import recurrent_translation, whole_layers
 from intact.torch.qdq.cached_registry import registry_kept
 from intact.torch.qdq.operator_translations import more_translations
 from intact.torch.qdq.skip_exporter_work import passes_shortened
-from intact.torch.tracing.assertions import without_check_nodes, without_checks
-from intact.torch.tracing.concrete_values import known_values
-from intact.torch.tracing.constant_folding import constants_folded
-from intact.torch.tracing.export_flags import untold
+from intact.torch.tracing.assertions import remove_assertion_nodes, skip_assertions
+from intact.torch.tracing.concrete_values import concrete_values
+from intact.torch.tracing.constant_folding import fold_constants
+from intact.torch.tracing.export_flags import hide_export
 from intact.torch.tracing.graph_modules import with_forward
-from intact.torch.tracing.untranslated_operators import find_untranslated, knows_complex
+from intact.torch.tracing.untranslated_operators import find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import user_frames
 
 __all__ = ["trace_torchscript", "translate"]
@@ -94,11 +94,11 @@ def translate(
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     errors: list[Exception] = []
     model = with_forward(model)
-    for way in (_as_it_runs, nullcontext, untold) if _is_of_graph_mode(model) else (nullcontext,):
+    for way in (_as_it_runs, nullcontext, hide_export) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (
-                _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
-                without_check_nodes(), constants_folded(), _exact_constants(), _true_rewrites(), way(),
+                _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), translate_complex(),
+                remove_assertion_nodes(), fold_constants(), _exact_constants(), _true_rewrites(), way(),
                 registry_kept(), passes_shortened(), looking_at_new_objects(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
@@ -121,7 +121,7 @@ def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
 
     @functools.wraps(known)
     def export(*args: Any, **kwargs: Any) -> Any:
-        with whole_layers(), whole_products(), without_checks(), user_frames():
+        with whole_layers(), whole_products(), skip_assertions(), user_frames():
             return known(*args, **kwargs)
 
     if isinstance(model, torch.export.ExportedProgram):
@@ -129,7 +129,7 @@ def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
         return
     torch.export.export = export
     try:
-        with known_values(model):
+        with concrete_values(model):
             yield
     finally:
         torch.export.export = known

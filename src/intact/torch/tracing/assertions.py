@@ -1,4 +1,4 @@
-"""Checks in a model's code, left out of what is exported: they compute nothing that the model answers.
+"""Leave assertions in a model's code out of what is exported; they do not change its outputs.
 
 `torch._check_tensor_all`, `torch._assert`, ``assert mask.any()`` and ``if x.isnan().any(): raise`` ask a
 tensor for its value. A trace has no values, and ONNX has no operator that raises an error.
@@ -22,16 +22,16 @@ from torch.overrides import TorchFunctionMode
 
 from intact.torch.tracing.user_frames import OURS
 
-__all__ = ["CHECKS", "remove_unread", "without_check_nodes", "without_checks"]
+__all__ = ["ASSERTION_OPERATORS", "remove_dead_calls", "remove_assertion_nodes", "skip_assertions"]
 
 
 # ---- while the model's code runs ----
 
 
 @contextmanager
-def without_checks() -> Iterator[None]:
-    """While it is open, checks of a tensor's value pass in code that is traced."""
-    with _ChecksPass():
+def skip_assertions() -> Iterator[None]:
+    """Let assertions on a tensor's value pass in code that is traced inside the context."""
+    with _SkipAssertions():
         yield
 
 
@@ -42,10 +42,10 @@ _UNCHECKED: dict[Any, Callable[..., Any]] = {
     torch.linalg.cholesky: torch.linalg.cholesky_ex,
     Tensor.inverse: torch.linalg.inv_ex,
 }
-"""Function that raises an error for a singular matrix -> one that answers the same, and a number beside."""
+"""Function that raises for a singular matrix -> one that returns the same and a status number beside it."""
 
 
-class _ChecksPass(TorchFunctionMode):
+class _SkipAssertions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -61,62 +61,70 @@ class _ChecksPass(TorchFunctionMode):
 
 
 def _asking_frame() -> FrameType | None:
-    """The frame that asks a tensor for its truth."""
+    """Return the frame that asks a tensor for its truth value."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _hands_on_calls(frame):
+    while frame is not None and _is_dispatch_mode(frame):
         frame = frame.f_back
     return frame
 
 
-def _hands_on_calls(frame: FrameType) -> bool:
-    """Whether it is one of the modes that see each call: those of torch.export or ours."""
+def _is_dispatch_mode(frame: FrameType) -> bool:
+    """Return whether a frame belongs to a mode that sees each call: one of torch.export's, or ours."""
     return frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(OURS)
 
 
 def _passing_value(frame: FrameType | None) -> bool | None:
-    """The truth value with which the check at `frame` passes; None where the code there is no check."""
+    """Return the truth value with which the assertion at `frame` passes; None where the code is no
+    assertion.
+    """
     if frame is None:
         return None
-    checks = _checks_of(frame.f_code.co_filename)
-    if not checks:
+    assertions = _assertions_of(frame.f_code.co_filename)
+    if not assertions:
         return None
-    # The jump may have the place of the whole statement: what it asks for was made right before.
+    # The jump may carry the position of the whole statement, so look at the instruction before it, too.
     positions = list(frame.f_code.co_positions())[: frame.f_lasti // 2 + 1][-2:]
-    found = (checks.get((line, column)) for _, line, _, column in reversed(positions))
-    return next((value for value in found if value is not None), None)
+    values = (assertions.get((line, column)) for _, line, _, column in reversed(positions))
+    return next((value for value in values if value is not None), None)
 
 
 @functools.cache
-def _checks_of(file: str) -> dict[tuple[int | None, int | None], bool]:
-    """Line and column of the end of each expression that a check of `file` asks -> the value that passes."""
+def _assertions_of(file: str) -> dict[tuple[int | None, int | None], bool]:
+    """Map the end (line, column) of each expression that an assertion in `file` tests to its passing
+    value.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:  # a notebook's cell with magic in it
         return {}
-    found: dict[tuple[int | None, int | None], bool] = {}
+    assertions: dict[tuple[int | None, int | None], bool] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
-            found |= _asked(node.test, passes=True)
+            assertions |= _asserted_values(node.test, passes=True)
         elif isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise) and not node.orelse:
-            found |= _asked(node.test, passes=False)
-    return found
+            assertions |= _asserted_values(node.test, passes=False)
+    return assertions
 
 
-def _asked(test: ast.expr, *, passes: bool) -> dict[tuple[int | None, int | None], bool]:
-    """The parts of `test` that are asked, where all must have one value for the check to pass."""
+def _asserted_values(test: ast.expr, *, passes: bool) -> dict[tuple[int | None, int | None], bool]:
+    """Return the parts of `test` that must all have one value for the assertion to pass."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _asked(test.operand, passes=not passes)
+        return _asserted_values(test.operand, passes=not passes)
     if isinstance(test, ast.BoolOp):
         if isinstance(test.op, ast.And) != passes:
-            return {}  # one of them is enough, and nobody knows which
-        return {place: value for part in test.values for place, value in _asked(part, passes=passes).items()}
+            return {}  # one of them is enough, and which one is unknown
+        return {
+            place: value
+            for part in test.values
+            for place, value in _asserted_values(part, passes=passes).items()
+        }
     return {(test.end_lineno, test.end_col_offset): passes}
 
 
 # ---- in the traced program ----
 
 
-CHECKS = {
+ASSERTION_OPERATORS = {
     torch.ops.aten.sym_constrain_range.default,
     torch.ops.aten.sym_constrain_range_for_size.default,
     torch.ops.aten._assert_async.default,
@@ -130,35 +138,38 @@ CHECKS = {
 
 
 @contextmanager
-def without_check_nodes() -> Iterator[None]:
-    """Let torch's exporter drop checks together with what is computed for them alone.
+def remove_assertion_nodes() -> Iterator[None]:
+    """Make torch's exporter drop assertions together with what is computed for them alone.
 
-    It drops the checks, and then finds no ONNX form of `aten._is_all_true`, which only a check has read.
+    Otherwise it drops only the assertions, and then finds no ONNX form of `aten._is_all_true`, which only
+    they read.
     """
-    known = getattr(_fx_passes, "remove_assertion_nodes", None)
-    if known is None:
+    remove_only_assertions = getattr(_fx_passes, "remove_assertion_nodes", None)
+    if remove_only_assertions is None:
         yield
         return
 
     def remove(graph_module: fx.GraphModule) -> fx.GraphModule:
         for part in graph_module.modules():
             if isinstance(part, fx.GraphModule):
-                _remove_checks(part.graph)
-        done: fx.GraphModule = known(graph_module)
-        return done
+                _remove_assertions(part.graph)
+        reduced: fx.GraphModule = remove_only_assertions(graph_module)
+        return reduced
 
     _fx_passes.remove_assertion_nodes = remove
     try:
         yield
     finally:
-        _fx_passes.remove_assertion_nodes = known
+        _fx_passes.remove_assertion_nodes = remove_only_assertions
 
 
-def _remove_checks(graph: fx.Graph) -> None:
-    remove_unread(node for node in graph.nodes if node.op == "call_function" and node.target in CHECKS)
+def _remove_assertions(graph: fx.Graph) -> None:
+    remove_dead_calls(
+        node for node in graph.nodes if node.op == "call_function" and node.target in ASSERTION_OPERATORS
+    )
 
 
-def remove_unread(nodes: Iterable[fx.Node]) -> None:
+def remove_dead_calls(nodes: Iterable[fx.Node]) -> None:
     """Remove calls that nothing reads, and what is computed for them alone."""
     waiting = list(nodes)
     while waiting:

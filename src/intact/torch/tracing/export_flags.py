@@ -1,4 +1,4 @@
-"""What code is told that asks whether it is being exported."""
+"""Make `torch.compiler.is_exporting()` and `is_compiling()` return False inside a context."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-__all__ = ["untold"]
+__all__ = ["hide_export"]
 
-_QUESTIONS = ("is_compiling", "is_exporting")
+_FLAGS = ("is_compiling", "is_exporting")
 
 
 @contextmanager
-def untold() -> Iterator[None]:
-    """While it is open, `torch.compiler.is_exporting` and `is_compiling` say no.
+def hide_export() -> Iterator[None]:
+    """Make `torch.compiler.is_exporting` and `is_compiling` return False inside the context.
 
-    Code that goes another way while it is exported may not have been run that way before: a mask that is only
-    made then, and has no shape that the rest can add.
+    Code that branches on them may never have run the other branch. For example, it makes a mask only under
+    export, whose shape does not broadcast.
     """
     with ExitStack() as stack:
-        for name in _QUESTIONS:
+        for name in _FLAGS:
             stack.callback(setattr, torch.compiler, name, getattr(torch.compiler, name))
-            setattr(torch.compiler, name, _no)
+            setattr(torch.compiler, name, _return_false)
         yield
 
 
-def _no() -> bool:
+def _return_false() -> bool:
     return False

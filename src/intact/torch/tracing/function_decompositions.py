@@ -1,7 +1,7 @@
-"""Functions of PyTorch that do several things at once, as the calls that they are made of.
+"""Decompose functions of PyTorch that do several things at once into the calls that they consist of.
 
-The exporter writes them as these operators too. Placement decides about each; a model runs them so only where
-a quantizer stands inside.
+The exporter writes them as these operators, too. Placement decides about each. A model runs them decomposed
+only where a quantizer stands inside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`scaled_dot_product_attention`: ``softmax(query @ key^T * scale + mask) @ value``."""
+    """Decompose `scaled_dot_product_attention`: ``softmax(query @ key^T * scale + mask) @ value``."""
     if enable_gqa and key.shape[-3] != query.shape[-3]:
         key = run(torch.repeat_interleave, key, query.shape[-3] // key.shape[-3], -3)
         value = run(torch.repeat_interleave, value, query.shape[-3] // value.shape[-3], -3)
@@ -52,29 +52,35 @@ def attention(
     weights = run(torch.softmax, scores, -1)
     if allowed is not None:
         zero = torch.zeros((), dtype=query.dtype, device=query.device)
-        weights = run(torch.where, _nowhere(allowed, weights), zero, weights)
+        weights = run(torch.where, _fully_masked(allowed, weights), zero, weights)
     if dropout_p:
         weights = run(torch.dropout, weights, dropout_p, True)
     return run(torch.matmul, weights, value)  # type: ignore[no-any-return]
 
 
 def _as_float(mask: Tensor, like: Tensor) -> Tensor:
-    """0 where `mask` is; elsewhere -inf as the exporter writes it, and in training the smallest number.
+    """Return 0 where `mask` is true, and elsewhere -inf as the exporter writes it.
 
-    Of a row of -inf alone the gradient would be NaN. The answers are the same: `exp` of both is 0.
+    In training it is the smallest number instead, because the gradient of a row of -inf would be NaN. The
+    outputs are the same: `exp` of both is 0.
     """
     low = torch.finfo(like.dtype).min if torch.is_grad_enabled() else -math.inf
     ends = torch.tensor([low, 0.0], dtype=like.dtype, device=like.device)
     return torch.where(mask, ends[1], ends[0])
 
 
-def _nowhere(mask: Tensor, weights: Tensor) -> Tensor:
-    """Where nothing may be attended to: without gradients as the exporter asks, which engines know."""
+def _fully_masked(mask: Tensor, weights: Tensor) -> Tensor:
+    """Return the rows that may attend to nothing.
+
+    Without gradients it asks as the exporter does, a pattern that engines know.
+    """
     return torch.logical_not(mask.any(-1, keepdim=True)) if torch.is_grad_enabled() else torch.isnan(weights)
 
 
 def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:
-    """`gelu`: ``input * (0.5 * (1 + erf(input / sqrt(2))))``; the approximation by tanh stays one call."""
+    """Decompose `gelu`: ``input * (0.5 * (1 + erf(input / sqrt(2))))``; the tanh approximation stays one
+    call.
+    """
     if approximate != "none":
         return run(F.gelu, input, approximate=approximate)  # type: ignore[no-any-return]
     half = torch.tensor(0.5, dtype=input.dtype, device=input.device)
@@ -83,20 +89,23 @@ def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
-    """`glu`: the first half times the sigmoid of the second."""
+    """Decompose `glu`: the first half times the sigmoid of the second."""
     values, gates = run(torch.chunk, input, 2, dim)
     return run(torch.mul, values, run(torch.sigmoid, gates))  # type: ignore[no-any-return]
 
 
 def silu(run: Run, input: Tensor, inplace: bool = False) -> Tensor:
-    """`silu`: ``input * sigmoid(input)``."""
+    """Decompose `silu`: ``input * sigmoid(input)``."""
     return run(torch.mul, input, run(torch.sigmoid, input))  # type: ignore[no-any-return]
 
 
 def addcmul(
     run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
 ) -> Tensor:
-    """`addcmul`: ``input + value * tensor1 * tensor2``; `into`: `addcmul_`, which writes it into `input`."""
+    """Decompose `addcmul`: ``input + value * tensor1 * tensor2``.
+
+    With `into`, it is `addcmul_`, which writes into `input`.
+    """
     scaled = tensor1 if value == 1 else run(torch.mul, tensor1, value)
     return run(_ADD[into], input, run(torch.mul, scaled, tensor2))  # type: ignore[no-any-return]
 
@@ -104,16 +113,16 @@ def addcmul(
 def addcdiv(
     run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
 ) -> Tensor:
-    """`addcdiv`: ``input + value * (tensor1 / tensor2)``; `into`: `addcdiv_`."""
+    """Decompose `addcdiv`: ``input + value * (tensor1 / tensor2)``. With `into`, it is `addcdiv_`."""
     share = run(torch.div, tensor1, tensor2)
     scaled = share if value == 1 else run(torch.mul, share, value)
     return run(_ADD[into], input, scaled)  # type: ignore[no-any-return]
 
 
 def lerp(run: Run, input: Tensor, end: Tensor, weight: float | Tensor, *, into: bool = False) -> Tensor:
-    """`lerp`, from the nearer end as PyTorch does it; `into`: `lerp_`.
+    """Decompose `lerp`, from the nearer end as PyTorch computes it. With `into`, it is `lerp_`.
 
-    With a tensor of weights, and where what is written into is the farther end, it stays one call.
+    It stays one call with a tensor of weights, and where the tensor that it writes into is the farther end.
     """
     if isinstance(weight, Tensor) or (into and abs(weight) >= 0.5):
         whole = Tensor.lerp_ if into else torch.lerp
@@ -127,7 +136,7 @@ def lerp(run: Run, input: Tensor, end: Tensor, weight: float | Tensor, *, into: 
 _ADD = (torch.add, Tensor.add_)
 
 
-OPENED: dict[str, Callable[..., Any]] = {
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "gelu": gelu,
     "glu": glu,
@@ -136,37 +145,42 @@ OPENED: dict[str, Callable[..., Any]] = {
     "addcdiv": addcdiv,
     "lerp": lerp,
 }
-"""Name of a function -> what it does, step by step."""
+"""Name of a function -> its decomposition."""
 
 
 _INTO = frozenset({"addcmul", "addcdiv", "lerp"})
 _INPLACE = frozenset({"silu"})
-"""Those that have an argument `inplace`, or a name with "_", and are seen as if they wrote into nothing."""
+"""Functions with an argument `inplace` or a name with "_". They are decomposed as if they wrote into
+nothing.
+"""
 
 
-def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any], *, careful: bool = False) -> bool:
-    """Whether a call of `function` is seen as its parts.
+def is_decomposed(function: str, writes: bool, kwargs: Mapping[str, Any], *, careful: bool = False) -> bool:
+    """Return whether a call of `function` is decomposed.
 
     Args:
-        function, kwargs: Its name and named arguments.
-        writes: It writes into its first operand.
-        careful: Somebody may know a tensor that a call changes in place.
+        function: Its name.
+        writes: Whether it writes into its first operand.
+        kwargs: Its named arguments.
+        careful: Whether other names may refer to a tensor that the call changes in place.
     """
     if careful and function in _INPLACE:
         return False
-    return function in (_INTO | _INPLACE if writes else OPENED) and kwargs.get("out") is None
+    return function in (_INTO | _INPLACE if writes else DECOMPOSITIONS) and kwargs.get("out") is None
 
 
-def writes_into(function: str) -> bool:
-    """Whether an opened call of `function` that writes into its first operand is told to."""
+def takes_into(function: str) -> bool:
+    """Return whether the decomposition of `function` takes the argument `into`."""
     return function in _INTO
 
 
 def _body(function: Any) -> FunctionType:
-    """`function` without its question whether somebody wants the call as a whole: its own calls are seen."""
-    seen = {**function.__globals__, "has_torch_function": lambda _: False}
-    return FunctionType(function.__code__, seen, function.__name__, function.__defaults__)
+    """Return `function` without its check for `__torch_function__` overrides, so that its inner calls are
+    seen.
+    """
+    globals_without_check = {**function.__globals__, "has_torch_function": lambda _: False}
+    return FunctionType(function.__code__, globals_without_check, function.__name__, function.__defaults__)
 
 
 BODIES = {"multi_head_attention_forward": _body(F.multi_head_attention_forward)}
-"""Name of a function that PyTorch writes in Python -> what it does, as that code."""
+"""Name of a function that PyTorch writes in Python -> that code, with visible inner calls."""

@@ -1,8 +1,9 @@
-"""GraphModules as modules with a forward.
+"""Run GraphModules as modules with a forward.
 
-torch.export runs the graph of a ``torch.fx.GraphModule`` node by node, and never its forward, in which the
-quantizers of graph mode are; copies and pickles of one are made anew from the graph. So while it is exported,
-and from when it is quantized on, such a module is a `RunsGraph`: it holds the same and runs the same code.
+torch.export runs the graph of a ``torch.fx.GraphModule`` node by node, and never its forward, which holds the
+quantizers of graph mode. Copies and pickles of a GraphModule are rebuilt from the graph, too. So during an
+export, and once it is quantized, such a module is a `RunsGraph`, which holds the same attributes and runs the
+same code.
 """
 
 from __future__ import annotations
@@ -13,35 +14,35 @@ from typing import Any, TypeVar
 
 from torch import fx, nn
 
-__all__ = ["Blank", "RunsGraph", "with_forward"]
+__all__ = ["ClassPlaceholder", "RunsGraph", "with_forward"]
 
 _M = TypeVar("_M", bound=nn.Module)
 
 
 class RunsGraph(nn.Module):
-    """Base of the class that stands for a class of GraphModules; each GraphModule has a class of its own.
+    """Base of the class that replaces a class of GraphModules; each GraphModule has a class of its own.
 
-    What it does not have itself, ``graph``, ``code`` or a method of a user's class, is the GraphModule's.
+    ``graph``, ``code`` and methods of a user's class are those of the GraphModule.
     """
 
     _graph_class: type[fx.GraphModule]
 
     def _as_graph_module(self) -> fx.GraphModule:
-        """The GraphModule that holds what this module holds."""
-        return _sharing(self, self._graph_class)
+        """Return the GraphModule with this module's attributes."""
+        return _share_attributes(self, self._graph_class)
 
     def __getattr__(self, name: str) -> Any:
-        of = next((kind for kind in self._graph_class.__mro__ if name in vars(kind)), nn.Module)
-        if issubclass(nn.Module, of) or name.startswith("__"):  # or it would copy itself its own way
+        owner = next((kind for kind in self._graph_class.__mro__ if name in vars(kind)), nn.Module)
+        if issubclass(nn.Module, owner) or name.startswith("__"):  # or it would copy itself its own way
             return super().__getattr__(name)
-        if of is fx.GraphModule:
+        if owner is fx.GraphModule:
             return getattr(self._as_graph_module(), name)
-        found = vars(of)[name]  # of a user's class; a method may call the forward
-        return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
+        attribute = vars(owner)[name]  # of a user's class; a method may call the forward
+        return attribute.__get__(self, type(self)) if hasattr(attribute, "__get__") else attribute
 
     @property
     def graph(self) -> fx.Graph:
-        """The graph; its code is run anew once it is set."""
+        """Return the graph. Assigning a graph compiles its code again."""
         return self._as_graph_module().graph
 
     @graph.setter
@@ -49,22 +50,24 @@ class RunsGraph(nn.Module):
         self._as_graph_module().graph = graph
 
     def train(self, mode: bool = True) -> RunsGraph:
-        """As the GraphModule does it: torchvision's feature extractors have a graph for either mode."""
+        """Set the mode as the GraphModule does; torchvision's feature extractors have a graph for either
+        mode.
+        """
         self._as_graph_module().train(mode)
         return self
 
 
-def _sharing(module: nn.Module, kind: type[_M]) -> _M:
-    made: _M = object.__new__(kind)
-    made.__dict__ = module.__dict__
-    return made
+def _share_attributes(module: nn.Module, kind: type[_M]) -> _M:
+    shared: _M = object.__new__(kind)
+    shared.__dict__ = module.__dict__
+    return shared
 
 
 def with_forward(model: Any) -> Any:
-    """`model`, or for a GraphModule a module that holds the same, and is run and not read."""
+    """Return `model`; for a GraphModule, a module with the same attributes whose forward is run."""
     if not isinstance(model, fx.GraphModule):
         return model
-    return _sharing(model, _class_of(type(model)))
+    return _share_attributes(model, _class_of(type(model)))
 
 
 def _class_of(kind: type[fx.GraphModule]) -> type[RunsGraph]:
@@ -78,8 +81,8 @@ def _class_of(kind: type[fx.GraphModule]) -> type[RunsGraph]:
 # ---- copies and pickles ----
 
 
-class Blank:
-    """The class of a GraphModule, in a copy or a pickle of it: a class with the same code.
+class ClassPlaceholder:
+    """Stands for the class of a GraphModule in a copy or a pickle of it.
 
     Args:
         kind: The class.
@@ -89,17 +92,19 @@ class Blank:
     def __init__(self, kind: type[fx.GraphModule], model: nn.Module) -> None:
         self.kind, self._model = kind, model
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Blank:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ClassPlaceholder:
         kind = type(self.kind.__name__, (self.kind,), {"forward": self.kind.forward})  # of another graph
-        return Blank(kind, self._model)
+        return ClassPlaceholder(kind, self._model)
 
-    def __reduce__(self) -> tuple[Callable[..., Blank], tuple[str]]:
-        held, imports = _sharing(self._model, self.kind).__reduce__()[1]
-        return _compiled, (imports + held["_code"],)
+    def __reduce__(self) -> tuple[Callable[..., ClassPlaceholder], tuple[str]]:
+        attributes, imports = _share_attributes(self._model, self.kind).__reduce__()[1]
+        return _compile_class, (imports + attributes["_code"],)
 
 
-def _compiled(source: str) -> Blank:
-    """What a pickle of a GraphModule of PyTorch does, too: it is code, as every pickle."""
+def _compile_class(source: str) -> ClassPlaceholder:
+    """Compile the code of a pickled GraphModule and return its class, as PyTorch's own pickles do."""
     names: dict[str, Any] = {}
     exec(source, names)
-    return Blank(type("GraphModule", (fx.GraphModule,), {"forward": names["forward"]}), nn.Module())
+    return ClassPlaceholder(
+        type("GraphModule", (fx.GraphModule,), {"forward": names["forward"]}), nn.Module()
+    )

@@ -1,4 +1,4 @@
-"""Calls that torch's exporter cannot write as ONNX: found by its error, and named or written as our node."""
+"""Find the call that torch's exporter cannot write as ONNX, to name it or to write it as an opaque node."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from torch.utils import _pytree as pytree
 
 from intact.torch.tracing.user_frames import NOT_THE_USERS
 
-__all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "knows_complex"]
+__all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "translate_complex"]
 
 OPAQUE = "Opaque"
-"""The node of domain "intact" that stands for such a call where nobody will run the graph."""
+"""Operator of domain "intact" that stands for such a call in graphs that are analysed, and not run."""
 
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in .+\n\s*(?P<code>.+)')
 
 
 @dataclass(frozen=True)
 class Untranslated:
-    """A call of an operator that torch's exporter cannot write.
+    """Describes a call of an operator that torch's exporter cannot write.
 
     Attributes:
         target: The operator, as the graph calls it.
         module: Path of the module whose forward calls it.
-        line: Where the user's code does: "net.py:12, `y = x.median(1)[0]`"; "" where nothing says so.
-        outputs: How many tensors each such call in the graph makes, in order.
-        complex: Whether they read complex numbers: for these the exporter has other translations.
-        written_by: What writes others of these calls; None: nothing writes any.
+        line: The user's line: "net.py:12, `y = x.median(1)[0]`"; "" where it is unknown.
+        outputs: How many tensors each call of it in the graph returns, in order.
+        complex: Whether these calls read complex numbers, for which the exporter has other translations.
+        written_by: The translation that writes other calls of it; None where there is none.
     """
 
     target: Any
@@ -48,11 +48,11 @@ class Untranslated:
 
     @property
     def operator(self) -> str:
-        """Its name: "aten.median.dim"."""
+        """Return its name: "aten.median.dim"."""
         return str(self.target)
 
-    def opaque(self) -> Callable[..., Any]:
-        """What writes calls of it as nodes of ours where need be, for a `custom_translation_table`."""
+    def opaque_writer(self) -> Callable[..., Any]:
+        """Return the writer of opaque nodes for its calls, for a `custom_translation_table`."""
         import onnx_ir as ir
         from onnxscript import evaluator as evaluators  # a second of import time: training does not pay it
 
@@ -66,34 +66,35 @@ class Untranslated:
                     return self.written_by(*args, **kwargs)
                 except Exception:  # whatever it met before
                     del evaluator.nodes[before:]
-            read = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, ir.Value)]
-            made = self.outputs[call % len(self.outputs)]
+            inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, ir.Value)]
+            output_count = self.outputs[call % len(self.outputs)]
             attributes = [ir.AttrString("operator", self.operator), ir.AttrInt64("call", call)]
-            node = ir.Node("intact", OPAQUE, read, attributes, num_outputs=made)
+            node = ir.Node("intact", OPAQUE, inputs, attributes, num_outputs=output_count)
             evaluator.nodes.append(node)
-            return node.outputs[0] if made == 1 else node.outputs
+            return node.outputs[0] if output_count == 1 else node.outputs
 
         return write
 
 
 def find_untranslated(error: BaseException) -> Untranslated | None:
-    """The call that torch's exporter stopped at; None where it is another error."""
-    found = next(filter(None, map(_stopped_at, _causes(error))), None)
-    if found is None:
+    """Return the call at which torch's exporter stopped; None where the error is another one."""
+    stop = next(filter(None, map(_find_stop, _causes(error))), None)
+    if stop is None:
         return None
-    node, known = found
+    node, translation = stop
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
     same = (other for other in node.graph.nodes if other.target is node.target)
     kind = _reads_complex(node)
     outputs = tuple(_number_of_outputs(other) for other in same if _reads_complex(other) == kind)
-    return Untranslated(node.target, _module_of(node), _line_of(node), outputs, kind, known)
+    return Untranslated(node.target, _module_of(node), _line_of(node), outputs, kind, translation)
 
 
 class Opaque:
     """Writes calls of one operator: those that read complex numbers, the others, or both.
 
-    A `custom_translation_table` says nothing about complex numbers. While `knows_complex` is open, it does.
+    A `custom_translation_table` does not distinguish complex numbers. Inside `translate_complex`, these
+    writers do.
     """
 
     def __init__(self, by_kind: dict[bool, Callable[..., Any]] | None = None) -> None:
@@ -104,25 +105,25 @@ class Opaque:
 
 
 @contextmanager
-def knows_complex() -> Iterator[None]:
-    """Let the exporter ask each `Opaque` about the calls that it has writers for.
+def translate_complex() -> Iterator[None]:
+    """Make the exporter ask each `Opaque` only about calls that it has a writer for.
 
-    By replacing a method of torch's own, which has the argument that its table lacks.
+    It replaces a method of torch's registry, which takes the argument `is_complex` that the table lacks.
     """
-    own = ONNXRegistry.register_op
+    register = ONNXRegistry.register_op
 
     def register_op(self: ONNXRegistry, target: Any, function: Any, is_complex: bool = False) -> None:
         if not isinstance(function, Opaque):
-            own(self, target, function, is_complex)
+            register(self, target, function, is_complex)
             return
         for kind, write in function.by_kind.items():
-            own(self, target, write, kind)
+            register(self, target, write, kind)
 
     ONNXRegistry.register_op = register_op  # type: ignore[method-assign]
     try:
         yield
     finally:
-        ONNXRegistry.register_op = own  # type: ignore[method-assign]
+        ONNXRegistry.register_op = register  # type: ignore[method-assign]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -131,10 +132,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _stopped_at(error: BaseException) -> tuple[fx.Node, Callable[..., Any] | None] | None:
-    """What the exporter, which goes through a graph, was at, and what it had called to write it.
+def _find_stop(error: BaseException) -> tuple[fx.Node, Callable[..., Any] | None] | None:
+    """Return the node at which the exporter stopped, and the translation that it had called.
 
-    Its error says so in text only; its frames hold both.
+    The error names the node in its text only, but the exporter's frames hold both.
     """
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         node = frame.f_locals.get("node")
@@ -144,7 +145,9 @@ def _stopped_at(error: BaseException) -> tuple[fx.Node, Callable[..., Any] | Non
 
 
 def _module_of(node: fx.Node) -> str:
-    """Path of a module, from ``{key: (path, class)}``, the innermost last; "conv@1" is its second call."""
+    """Return a module's path from ``{key: (path, class)}``, the innermost last; "conv@1" is its
+    second call.
+    """
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     return re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""
 
@@ -158,10 +161,10 @@ def _line_of(node: fx.Node) -> str:
 
 
 def _number_of_outputs(node: fx.Node) -> int:
-    made = node.meta.get("val")
-    return len(made) if isinstance(made, (tuple, list)) else 1
+    value = node.meta.get("val")
+    return len(value) if isinstance(value, (tuple, list)) else 1
 
 
 def _reads_complex(node: fx.Node) -> bool:
-    made = (source.meta.get("val") for source in node.all_input_nodes)
-    return any(isinstance(value, Tensor) and value.is_complex() for value in made)
+    values = (source.meta.get("val") for source in node.all_input_nodes)
+    return any(isinstance(value, Tensor) and value.is_complex() for value in values)

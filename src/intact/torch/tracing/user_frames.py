@@ -1,7 +1,7 @@
-"""Note with each call of a trace only those frames of its stack that are the user's.
+"""Record only the user's stack frames with each call of a trace.
 
-torch.export reads all frames, most of which are its own, and the lines of code in them. That takes a tenth of
-the time of `quantize`; errors name the user's innermost line alone.
+torch.export reads all frames and their lines of code, and most of them are its own. That takes a tenth of the
+time of `quantize`. Errors name only the user's innermost line.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from intact._installation import PACKAGE_FOLDER
 __all__ = ["NOT_THE_USERS", "OURS", "user_frames"]
 
 OURS = str(PACKAGE_FOLDER)
-"""Where the files of this package lie."""
+"""The folder of this package."""
 
 NOT_THE_USERS = (str(Path(torch.__file__).parent), OURS)
-"""Where those of torch lie, too."""
+"""Folders of torch and of this package."""
 
 
 class _UserFrames:
-    """In place of torch's `CapturedTraceback`: the frames of those who call torch."""
+    """Replaces torch's `CapturedTraceback`, and holds only the frames that call torch."""
 
     def __init__(self, frames: list[FrameSummary]) -> None:
         self._frames = frames
@@ -51,13 +51,13 @@ class _UserFrames:
 
 @contextmanager
 def user_frames() -> Iterator[None]:
-    """While it is open, traces note the user's frames alone."""
-    known = getattr(proxy, "CapturedTraceback", None)
-    if known is None:
+    """Make traces record only the user's frames inside the context."""
+    captured_traceback = getattr(proxy, "CapturedTraceback", None)
+    if captured_traceback is None:
         yield
         return
     setattr(proxy, "CapturedTraceback", _UserFrames)  # noqa: B010  # mypy: it is a class
     try:
         yield
     finally:
-        setattr(proxy, "CapturedTraceback", known)  # noqa: B010
+        setattr(proxy, "CapturedTraceback", captured_traceback)  # noqa: B010
