@@ -17,6 +17,7 @@ from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.calib.on_device import DeviceBins, count_fixed
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import ConvTransposeNd
 
 _METHODS = ("entropy", "mse", "percentile")
 _OPTIONS: dict[str, Any] = {
@@ -230,7 +231,7 @@ def calibrate_weights(
             continue
         axis = None
         if perchannel:
-            axis = 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
+            axis = 1 if isinstance(module, ConvTransposeNd) else 0
         found.append(
             (quantizer, *_peaks_and_counts(weight.detach(), axis, 0 if method == "max" else num_bins))
         )

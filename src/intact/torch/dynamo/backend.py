@@ -22,6 +22,7 @@ from intact.engine.engine import Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant
+from intact.torch.private_torch import DYNAMO_BACKENDS, REGISTER_DYNAMO_BACKEND, version_of
 
 __all__ = ["NAME", "backend", "register"]
 
@@ -60,10 +61,8 @@ def backend(
 
 def register() -> None:
     """Let torch know the name, where the package's entry point is not installed."""
-    from torch._dynamo.backends import registry
-
-    if NAME not in registry._COMPILER_FNS:
-        registry.register_backend(backend, name=NAME)
+    if NAME not in (DYNAMO_BACKENDS.find() or ()):
+        REGISTER_DYNAMO_BACKEND.require()(backend, name=NAME)
 
 
 class _Compiled:
@@ -149,7 +148,7 @@ def _takes(port: Port, x: Tensor) -> bool:
 
 def _version(x: Tensor) -> int:
     """Counts what is written to a tensor; not through `.data`, and not to one of inference mode."""
-    return 0 if x.is_inference() else x._version
+    return 0 if x.is_inference() else version_of(x)
 
 
 def _check(gm: fx.GraphModule, args: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 
 from intact.errors import UnsupportedError
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.private_torch import is_static_input
 
 __all__ = ["DynamoGraph", "holds_quantizers", "is_constant"]
 
@@ -28,7 +29,7 @@ def holds_quantizers(gm: fx.GraphModule) -> bool:
 
 def is_constant(x: Any) -> bool:
     """Whether an input of a graph is a parameter or a buffer: Dynamo marks the tensors of modules."""
-    return isinstance(x, nn.Parameter) or hasattr(x, "_dynamo_static_input_type")
+    return isinstance(x, nn.Parameter) or is_static_input(x)
 
 
 class DynamoGraph:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from intact.torch.exact.function_handlers import HANDLERS, OPENED, Declined
 from intact.torch.exact.tensor_grids import MOVES, TensorGrids
 from intact.torch.operators.fake_quantize import is_tracing
+from intact.torch.private_torch import is_in_functorch
 from intact.torch.tracing.function_names import function_of
 
 __all__ = ["exact_functions"]
@@ -29,7 +30,7 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
 
     Not while a graph is recorded, or inside of `torch.func`: these see torch's own functions.
     """
-    recorded = is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+    recorded = is_tracing() or is_in_functorch()
     if model.training or recorded or is_suspended() or getattr(_local, "open", False):
         yield
         return

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import DisableTorchFunction
 
 __all__ = ["exact", "register", "register_torch"]
 
@@ -69,7 +70,7 @@ def _run(operands: list[Tensor], function: str, arguments: str) -> Tensor:
 
 
 def _like(operands: list[Tensor], function: str, arguments: str) -> Tensor:
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return _FUNCTIONS[function].torch(*operands, **json.loads(arguments))
 
 

@@ -18,6 +18,7 @@ from intact.torch.exact import functions, matrix_products, pool_and_resize, recu
 from intact.torch.exact.elementwise import ELEMENTWISE, Declined, Handler, of
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence
 from intact.torch.tracing import function_decompositions
 
 __all__ = ["HANDLERS", "OPENED", "Declined"]
@@ -298,12 +299,12 @@ def _recurrent(cell: str) -> Handler:
         if not plain or (dropout and train) or x.dim() != (3 if sizes is None else 2):
             raise Declined
         if sizes is not None:
-            rows, lengths = torch._pad_packed_sequence(x, sizes, False, 0.0, len(sizes))
+            rows, lengths = pad_packed_sequence(x, sizes, False, 0.0, len(sizes))
             grids.put(rows, grids.of(x))  # 0 is on every grid
             y, ends = recurrent.layers(
                 grids, cell, rows, states, params, biases, count, bidirectional, lengths
             )
-            return (torch._pack_padded_sequence(y, lengths, False)[0], *ends)
+            return (pack_padded_sequence(y, lengths, False)[0], *ends)
         rows = x
         if batch_first:
             rows = x.transpose(0, 1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import version_of
 
 __all__ = ["TensorGrid", "TensorGrids", "MOVES"]
 
@@ -103,7 +104,7 @@ class TensorGrids:
 
 
 def _version(x: Tensor) -> int:
-    return 0 if x.is_inference() else x._version
+    return 0 if x.is_inference() else version_of(x)
 
 
 def _common(grids: list[TensorGrid | None]) -> TensorGrid | None:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from torch.utils import checkpoint
-
-_WITHOUT_REENTRANT = "_checkpoint_without_reentrant_generator"
+from intact.torch.private_torch import CHECKPOINT_APPLY, CHECKPOINT_GENERATOR
 
 
 class ResumableRun(Protocol):
@@ -35,12 +33,11 @@ def resume_checkpoints(running: Callable[[], ResumableRun | None]) -> None:
     Args:
         running: The run that this thread is in, if any.
     """
-    generator = getattr(checkpoint, _WITHOUT_REENTRANT, None)
+    generator = CHECKPOINT_GENERATOR.find()
     if generator is not None:
-        setattr(checkpoint, _WITHOUT_REENTRANT, _without_reentrant(generator, running))
-    function: Any = getattr(checkpoint, "CheckpointFunction", None)
-    if function is not None:
-        function.apply = _reentrant(function.apply, running)
+        CHECKPOINT_GENERATOR.replace(_without_reentrant(generator, running))
+    if CHECKPOINT_APPLY.find() is not None:
+        CHECKPOINT_APPLY.replace(_reentrant(CHECKPOINT_APPLY.require(), running))
 
 
 def _without_reentrant(

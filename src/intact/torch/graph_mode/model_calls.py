@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
+from intact.torch.private_torch import code_before_graph_break, mark_constant_result, pytree
 from intact.torch.tracing.function_decompositions import BODIES, DECOMPOSITIONS, takes_into
 
 _PROMOTING = {"add", "sub", "mul", "div"}
@@ -141,23 +141,13 @@ def _site_in_dynamo() -> str:
     return ""
 
 
-_site_in_dynamo._dynamo_marked_constant = True  # type: ignore[attr-defined]  # assume_constant_result
+mark_constant_result(_site_in_dynamo)
 
 
 def _site(code: CodeType, line: int) -> str:
-    while (made_of := _original(code)) is not None:
-        code = made_of
+    while (original := code_before_graph_break(code)) is not None:
+        code = original
     return f"{code.co_name}:{line - code.co_firstlineno}"
-
-
-def _original(code: CodeType) -> CodeType | None:
-    """The function that torch.compile went on with, behind a graph break, in this code of its own."""
-    if not code.co_name.startswith("torch_dynamo_resume_in_"):
-        return None
-    cache = getattr(sys.modules.get("torch._dynamo.resume_execution"), "ContinueExecutionCache", None)
-    known = getattr(cache, "generated_code_metadata", {}).get(code)
-    found = getattr(known, "code", None)
-    return found if isinstance(found, CodeType) else None
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from intact.torch.graph_mode.model_calls import (
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.graph_mode.symbolic_trace_signature import record_as
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.private_torch import version_of
 from intact.torch.tracing.function_decompositions import is_decomposed
 from intact.torch.tracing.function_names import function_of
 from intact.torch.tracing.graph_modules import ClassPlaceholder, RunsGraph
@@ -188,7 +189,7 @@ class _Pass(Calls):
 
 def _version(x: Tensor) -> int:
     """What changes when x is written to, where PyTorch counts it."""
-    return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else x._version
+    return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else version_of(x)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from torch.fx import _symbolic_trace
+from intact.torch.private_torch import PATCH_FUNCTION
 
 __all__ = ["record_as"]
 
@@ -32,21 +32,21 @@ def record_as(forward: Any, own: Any, check: Callable[[Any, Sequence[Any]], None
 
 @functools.cache
 def _install() -> None:
-    known: Any = getattr(_symbolic_trace, "_patch_function", None)
-    if known is None:
+    original = PATCH_FUNCTION.find()
+    if original is None:
         return
 
-    @functools.wraps(known)
+    @functools.wraps(original)
     def plain_function(function: FunctionType, count: int) -> Any:
         own, check = getattr(function, _PLACE, (function, None))
-        copied = known(own, count)
+        copy = original(own, count)
         if check is None:
-            return copied
+            return copy
 
         def forward(module: Any, *args: Any) -> Any:
             check(module, args)
-            return copied(module, *args)
+            return copy(module, *args)
 
         return forward
 
-    setattr(_symbolic_trace, "_patch_function", plain_function)  # noqa: B010  # mypy: it is a function
+    PATCH_FUNCTION.replace(plain_function)

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
-from torch.fx.experimental import _config as config
-from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
@@ -31,6 +29,7 @@ from intact.torch.graph_mode.trial_runs import Like, Surveyor, survey, survey_tr
 from intact.torch.models.batches import tensors_in
 from intact.torch.operators.grouped_matmul import whole_products
 from intact.torch.operators.recurrent import whole_layers
+from intact.torch.private_torch import detect_fake_mode, open_sizes_of_one, pytree
 from intact.torch.qdq.run_exporter import FLAT_WEIGHTS, translate
 from intact.torch.tracing.assertions import skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
@@ -270,7 +269,7 @@ def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
 
 def _forget_unknown_sizes(made: list[Tensor]) -> None:
     """A trace owes torch.export no tensor of a size that only values decide: it may not reach an answer."""
-    mode = torch._guards.detect_fake_mode(made)
+    mode = detect_fake_mode(made)
     if mode is not None and mode.shape_env is not None:
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
@@ -349,7 +348,7 @@ def _export(
 @contextmanager
 def _open_sizes(call: Any) -> Iterator[Any]:
     """What torch.export takes for sizes that are open as far as the code lets them, those of 1 too."""
-    with config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+    with open_sizes_of_one():
         yield pytree.tree_map(
             lambda x: dict.fromkeys(range(x.dim()), Dim.AUTO) if isinstance(x, Tensor) else None, call
         )

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.torch.graph_mode.call_observer import Observer
 from intact.torch.graph_mode.model_calls import ModelCall
 from intact.torch.graph_mode.trace_records import Untraceable
 from intact.torch.models.batches import tensors_in
 from intact.torch.operators.packed_sequences import has_packed
+from intact.torch.private_torch import pytree
 
 _AGREEMENT = 1e-3
 _TRIES = 4

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
 from intact.graph import Seen, Tagged
@@ -22,6 +21,7 @@ from intact.torch.models.quantizer_calls import (
     path_of,
     same_arguments,
 )
+from intact.torch.private_torch import pytree
 
 __all__ = ["Runner"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
+from intact.torch.private_torch import pytree
 
 Forward = Callable[[nn.Module, Any], Any]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
+from intact.torch.private_torch import compiled_module, forward_pre_hooks, is_compiled, pytree
 
 _M = TypeVar("_M", bound=nn.Module)
 
@@ -42,15 +42,11 @@ def require_module(model: object, what: str) -> None:
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the module without the wrappers of torch.compile, DataParallel or DistributedDataParallel."""
-    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or _is_compiled(model):
-        inner = model._orig_mod if _is_compiled(model) else model.module
+    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or is_compiled(model):
+        inner = compiled_module(model) if is_compiled(model) else model.module
         assert isinstance(inner, nn.Module)
         model = inner
     return model
-
-
-def _is_compiled(model: nn.Module) -> bool:
-    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
 
 
 def deep_copy(model: _M) -> _M:
@@ -77,7 +73,7 @@ def compute_weights_once(model: nn.Module) -> Iterator[None]:
         for module in model.modules():
             for name in module.parametrizations if parametrize.is_parametrized(module) else ():  # type: ignore[union-attr]
                 getattr(module, name)
-            hooks = module._forward_pre_hooks
+            hooks = forward_pre_hooks(module)
             for key, hook in list(hooks.items()):
                 if type(hook).__module__.startswith("torch.nn.utils."):  # weight_norm, spectral_norm, pruning
                     hook(module, ())

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import CalibrationError
+from intact.torch.private_torch import pytree
 
 _SHOWN = 3
 """How many tensors an error names."""

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from intact.torch.private_torch import TorchDispatchMode
 
 __all__ = ["CallHandler", "StableSorts", "module_at", "path_of", "same_arguments", "intercept_quantizers"]
 

@@ -22,16 +22,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
-import torch._functorch.config
 from numpy.typing import NDArray
 from torch import Tensor
-from torch._subclasses.functional_tensor import FunctionalTensorMode
-from torch.fx._symbolic_trace import is_fx_tracing
 
 from intact import kernels, numerics
 from intact.errors import QuantValueError
 from intact.torch import fake_quantize_formula
 from intact.torch.fake_quantize_formula import with_layout_of
+from intact.torch.private_torch import (
+    FunctionalTensorMode,
+    decomposes_custom_operators,
+    has_functorch_transforms,
+    is_fx_tracing,
+    is_jit_tracing,
+)
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 Shape = tuple[int, ...]
@@ -81,7 +85,7 @@ def fake_quantize(
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
-    if not is_tracing() and torch._C._are_functorch_transforms_active():
+    if not is_tracing() and has_functorch_transforms():
         _check_dtype(x)
         return fake_quantize_formula.transformable(x, amax, amin, format, axes or None, narrow)
     call = torch.ops.intact.fake_quantize.default
@@ -137,7 +141,7 @@ def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
 
 def is_tracing() -> bool:
     """Return True while a graph is recorded, so that values of tensors cannot be read."""
-    recorded = bool(torch._C._get_tracing_state()) or is_fx_tracing()
+    recorded = is_jit_tracing() or is_fx_tracing()
     return torch.compiler.is_compiling() or recorded
 
 
@@ -351,7 +355,7 @@ def _decomposition_rule(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """
 
     def dispatch(mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: Any) -> Tensor:
-        if not torch._functorch.config.decompose_custom_triton_ops:
+        if not decomposes_custom_operators():
             return mode.__torch_dispatch__(operator, types, args, kwargs)  # type: ignore[no-any-return]
         with mode:
             return run(*args, work=torch.float64 if args[0].device.type in _BY_TRITON else torch.float32)

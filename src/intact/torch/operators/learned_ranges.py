@@ -34,6 +34,7 @@ from intact.calib.choice import Ends
 from intact.spec import INT8, Format, QuantSpec
 from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import is_jit_tracing
 
 SMALLEST = 2 * ops.TINY
 """A learned amax below this acts as this: at 2**-24 the scale would jump to 1."""
@@ -72,7 +73,7 @@ def fake_quantize(
     """
     learns = amax.requires_grad or (amin is not None and amin.requires_grad)
     # A graph that leaves PyTorch has the operator that exporters know.
-    exported = torch.compiler.is_exporting() or bool(torch._C._get_tracing_state())
+    exported = torch.compiler.is_exporting() or is_jit_tracing()
     if learns and torch.is_grad_enabled() and not exported:
         call = (format, None if axis is None else list(axis), narrow, kind, features)
         return torch.ops.intact.fake_quantize_learned.default(x, amax, amin, *call)  # type: ignore[no-any-return]

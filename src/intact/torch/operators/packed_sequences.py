@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils import _pytree as pytree
 
 from intact.errors import UnsupportedError
+from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence, pytree
 
 __all__ = ["PackedInTrace", "has_packed", "run_padded"]
 
@@ -178,6 +178,6 @@ def run_padded(
     run, options = getattr(torch, cell), (biases, 1, 0.0, False, bidirectional)
     if lengths is None:
         return list(run(x, hx, params, *options, False))
-    rows, sizes = torch._pack_padded_sequence(x, lengths, False)
+    rows, sizes = pack_padded_sequence(x, lengths, False)
     y, *last = run(rows, sizes, hx, params, *options)
-    return [torch._pad_packed_sequence(y, sizes, False, 0.0, x.shape[0])[0], *last]
+    return [pad_packed_sequence(y, sizes, False, 0.0, x.shape[0])[0], *last]

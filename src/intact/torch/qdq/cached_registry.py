@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from torch.onnx._internal.exporter._registration import ONNXRegistry
+from intact.torch.private_torch import BUILD_REGISTRY
 
 __all__ = ["registry_kept"]
 
@@ -15,26 +15,21 @@ __all__ = ["registry_kept"]
 @contextmanager
 def registry_kept() -> Iterator[None]:
     """Let torch's exporter begin with a copy of the table that it built before for the same opset."""
-    known = vars(ONNXRegistry).get("from_torchlib")
-    if known is None:
-        yield
-        return
 
-    def copied(*args: Any, **options: Any) -> ONNXRegistry:
-        built = _built(known.__func__, args, tuple(options.items()))
-        made = ONNXRegistry()
-        vars(made).update(vars(built))
-        made.functions = {target: list(forms) for target, forms in built.functions.items()}
-        return made
+    def wrap(original: Any) -> Any:
+        def copy_of_registry(kind: Any, *args: Any, **options: Any) -> Any:
+            registry = _build(original.__func__, kind, args, tuple(options.items()))
+            copy = kind()
+            vars(copy).update(vars(registry))
+            copy.functions = {target: list(forms) for target, forms in registry.functions.items()}
+            return copy
 
-    setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))  # noqa: B010  # mypy: it is a classmethod
-    try:
+        return classmethod(copy_of_registry)
+
+    with BUILD_REGISTRY.wrapped(wrap):
         yield
-    finally:
-        setattr(ONNXRegistry, "from_torchlib", known)  # noqa: B010
 
 
 @cache
-def _built(build: Any, args: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> ONNXRegistry:
-    built: ONNXRegistry = build(ONNXRegistry, *args, **dict(options))
-    return built
+def _build(build: Any, kind: Any, args: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Any:
+    return build(kind, *args, **dict(options))

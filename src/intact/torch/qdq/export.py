@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact import graph, placement
 from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
 from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.private_torch import pytree
 from intact.torch.qdq.qdq_model import example_arguments, qdq_model
 from intact.torch.qdq.run_exporter import evaluating
 from intact.torch.qdq.verify_export import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs

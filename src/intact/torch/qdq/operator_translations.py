@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from intact.torch.private_torch import DISTANCE_OPERATOR, EUCLIDEAN_DISTANCE_OPERATOR
 from intact.torch.tracing.untranslated_operators import Opaque
 
 __all__ = ["more_translations"]
@@ -25,8 +26,8 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         aten.median.dim: _median,
         aten.median.default: _median_of_all,
         aten.kthvalue.default: _kthvalue,
-        aten._cdist_forward.default: _cdist,
-        aten._euclidean_dist.default: _euclidean,
+        **({DISTANCE_OPERATOR: _cdist} if DISTANCE_OPERATOR else {}),
+        **({EUCLIDEAN_DISTANCE_OPERATOR: _euclidean} if EUCLIDEAN_DISTANCE_OPERATOR else {}),
         aten.cummax.default: _cummax,
         aten.cummin.default: _cummin,
         aten.searchsorted.Tensor: _searchsorted,

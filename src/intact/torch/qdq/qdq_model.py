@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.torch.models.batches import takes_list, tensors_in
 from intact.torch.models.modules import compute_weights_once
 from intact.torch.nn import TensorQuantizer
+from intact.torch.private_torch import pytree
 from intact.torch.qdq.run_exporter import evaluating, fixed_size, is_dynamic, translate
 
 __all__ = ["Call", "example_arguments", "qdq_model"]

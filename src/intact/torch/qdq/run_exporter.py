@@ -21,7 +21,6 @@ from typing import Any, cast
 import torch
 from torch import fx, nn
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.collector import looking_at_new_objects
@@ -29,6 +28,16 @@ from intact.errors import IntactError, UnsupportedError
 from intact.torch.exact import torch_functions
 from intact.torch.operators.grouped_matmul import grouped_translations, whole_products
 from intact.torch.operators.recurrent import recurrent_translation, whole_layers
+from intact.torch.private_torch import (
+    FOLD_CONSTANT,
+    FORMAT_TARGET,
+    INSERT_TYPE_PROMOTION,
+    PATTERN_CONSTANT,
+    REWRITE_RULES,
+    OpOverload,
+    TracerWarning,
+    schema_of,
+)
 from intact.torch.qdq.cached_registry import registry_kept
 from intact.torch.qdq.operator_translations import more_translations
 from intact.torch.qdq.skip_exporter_work import passes_shortened
@@ -216,7 +225,7 @@ def _quiet_exporter() -> Iterator[None]:
             for message in _EXPORTER_TALK:
                 warnings.filterwarnings("ignore", message=message)
             warnings.filterwarnings(
-                "ignore", category=torch.jit._trace.TracerWarning, module=r"intact\."
+                "ignore", category=TracerWarning, module=r"intact\."
             )  # our operator's face looks at sizes, which do not change within a file
             with torch_functions():
                 yield
@@ -253,28 +262,21 @@ def _exact_constants() -> Iterator[None]:
     ``-exp(A_log)`` and ``logit_scale.exp()`` are constants in a file. Products stay operators: an engine
     begins their sums at the bias behind them, which an exporter that folds node by node does not see.
     """
-    from onnxscript.optimizer import _constant_folding
 
-    kind = getattr(_constant_folding, "ReferenceEvaluator", None)
-    known = getattr(kind, "evaluate", None)
-    if kind is None or known is None:
+    def wrap(original: Any) -> Any:
+        def evaluate(self: Any, domain: str, op: str, version: int, *args: Any, **kwargs: Any) -> Any:
+            if not domain and op == "MatMul":
+                return None
+            value = None if domain else graph.float_value(op, kwargs, args)
+            return original(self, domain, op, version, *args, **kwargs) if value is None else value
+
+        return evaluate
+
+    with FOLD_CONSTANT.wrapped(wrap):
         yield
-        return
-
-    def evaluate(self: Any, domain: str, op: str, version: int, *args: Any, **kwargs: Any) -> Any:
-        if not domain and op == "MatMul":
-            return None
-        made = None if domain else graph.float_value(op, kwargs, args)
-        return known(self, domain, op, version, *args, **kwargs) if made is None else made
-
-    kind.evaluate = evaluate
-    try:
-        yield
-    finally:
-        kind.evaluate = known
 
 
-class _Nothing:
+class _AlwaysZero:
     """An attribute that reads as 0, whatever objects hold under its name."""
 
     def __init__(self, name: str) -> None:
@@ -294,24 +296,23 @@ def _true_rewrites() -> Iterator[None]:
     It takes 1e-8 for 0 and 1.00001 for 1, so that sums with an epsilon go, and folds the BatchNormalization
     behind a layer in float into weights that the module does not have.
     """
-    from onnxscript import rewriter
-    from onnxscript.rewriter import _pattern_ir
-
-    rules = getattr(rewriter, "_DEFAULT_REWRITE_RULES", ())
-    kind, names = getattr(_pattern_ir, "Constant", None), ("_rel_tol", "_abs_tol")
-    kept = tuple(rule for rule in rules if "FuseBatchNorm" not in str(getattr(rule, "name", "")))
-    if kind is None or not kept:
+    constant, tolerances = PATTERN_CONSTANT.find(), ("_rel_tol", "_abs_tol")
+    exact_rules = tuple(rule for rule in REWRITE_RULES.find() or () if "FuseBatchNorm" not in _name_of(rule))
+    if constant is None or not exact_rules:
         yield
         return
-    for name in names:
-        setattr(kind, name, _Nothing(name))
-    rewriter._DEFAULT_REWRITE_RULES = kept
+    for name in tolerances:
+        setattr(constant, name, _AlwaysZero(name))
     try:
-        yield
+        with REWRITE_RULES.wrapped(lambda rules: exact_rules):
+            yield
     finally:
-        rewriter._DEFAULT_REWRITE_RULES = rules
-        for name in names:
-            delattr(kind, name)
+        for name in tolerances:
+            delattr(constant, name)
+
+
+def _name_of(rule: Any) -> str:
+    return str(getattr(rule, "name", ""))
 
 
 @contextmanager
@@ -320,18 +321,11 @@ def _any_names() -> Iterator[None]:
 
     It knows what to do with "0-conv", and forgets Python's own words.
     """
-    known = getattr(fx.graph, "_format_target", None)
-    if known is None:
+    with FORMAT_TARGET.wrapped(lambda original: _attribute_code):
         yield
-        return
-    fx.graph._format_target = _looked_up
-    try:
-        yield
-    finally:
-        fx.graph._format_target = known
 
 
-def _looked_up(base: str, target: str) -> str:
+def _attribute_code(base: str, target: str) -> str:
     """Code for the attribute `target`, a path, of what the code `base` says."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
@@ -345,29 +339,25 @@ def _numbers_of_one_type() -> Iterator[None]:
 
     The exporter makes a tensor of the integer alone, and then finds no operator that takes one of each.
     """
-    known = getattr(_fx_passes, "insert_type_promotion_nodes", None)
-    if known is None:
-        yield
-        return
 
-    def insert(graph_module: fx.GraphModule) -> None:
-        for part in graph_module.modules():
-            for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
-                _make_floats(node)
-        known(graph_module)
+    def wrap(original: Any) -> Any:
+        def insert(graph_module: fx.GraphModule) -> None:
+            for part in graph_module.modules():
+                for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+                    _make_floats(node)
+            original(graph_module)
 
-    _fx_passes.insert_type_promotion_nodes = insert
-    try:
+        return insert
+
+    with INSERT_TYPE_PROMOTION.wrapped(wrap):
         yield
-    finally:
-        _fx_passes.insert_type_promotion_nodes = known
 
 
 def _make_floats(node: fx.Node) -> None:
     """The numbers that a call reads beside its tensors are fractions, where one of them is."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return
-    asked = [str(argument.type) for argument in node.target._schema.arguments]
+    asked = [str(argument.type) for argument in schema_of(node.target).arguments]
     places = [i for i in range(len(node.args)) if asked[i] in ("number", "Optional[number]")]
     numbers = {type(node.args[i]) for i in places}
     if {int, float} <= numbers and asked[0] == "Tensor":

@@ -11,7 +11,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import fx
-from torch.onnx._internal.fx.passes import type_promotion
+
+from intact.torch.private_torch import (
+    PROMOTE_NODE,
+    PROMOTE_TYPES_OF_NODE,
+    SET_CURRENT_NODE,
+    TRY_REWRITE,
+    TYPE_PROMOTION_RULE,
+    last_pattern_node,
+)
 
 __all__ = ["passes_shortened"]
 
@@ -28,45 +36,36 @@ def passes_shortened() -> Iterator[None]:
 @contextmanager
 def _rules_by_operator() -> Iterator[None]:
     """A rule is tried at the nodes whose operator its pattern ends with."""
-    from onnxscript.rewriter import _rewrite_rule
 
-    kind = getattr(_rewrite_rule, "RewriteRule", None)
-    known = getattr(kind, "try_rewrite", None)
-    if kind is None or known is None:
+    def wrap(original: Any) -> Any:
+        def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
+            last = last_pattern_node(rule)
+            return original(rule, model, graph, node, **options) if last.op.matches(node.op_type) else None
+
+        return try_rewrite
+
+    with TRY_REWRITE.wrapped(wrap):
         yield
-        return
-
-    def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
-        last = rule._target_pattern.output_nodes[0]
-        return known(rule, model, graph, node, **options) if last.op.matches(node.op_type) else None
-
-    kind.try_rewrite = try_rewrite
-    try:
-        yield
-    finally:
-        kind.try_rewrite = known
 
 
 @contextmanager
 def _types_of_the_trace() -> Iterator[None]:
     """Calls whose operands keep their types have the values that the trace noted for them."""
-    kind: Any = getattr(type_promotion, "_TypePromotionInterpreter", None)
-    known = vars(kind or object).get("run_node")
-    if known is None:
-        yield
-        return
 
-    def run_node(interpreter: Any, node: fx.Node) -> Any:
-        if node.op != "call_function" or node.meta.get("val") is None:
-            return known(interpreter, node)
-        with interpreter._set_current_node(node):
-            rule = type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table)
-            if rule is not None:
-                interpreter._maybe_promote_node(node, rule)
-        return node.meta["val"]
+    def wrap(original: Any) -> Any:
+        find_rule, promote_node = TYPE_PROMOTION_RULE.require(), PROMOTE_NODE.require()
+        set_current_node = SET_CURRENT_NODE.require()
 
-    kind.run_node = run_node
-    try:
+        def run_node(interpreter: Any, node: fx.Node) -> Any:
+            if node.op != "call_function" or node.meta.get("val") is None:
+                return original(interpreter, node)
+            with set_current_node(interpreter, node):
+                rule = find_rule(node, interpreter.type_promotion_table)
+                if rule is not None:
+                    promote_node(interpreter, node, rule)
+            return node.meta["val"]
+
+        return run_node
+
+    with PROMOTE_TYPES_OF_NODE.wrapped(wrap):
         yield
-    finally:
-        kind.run_node = known

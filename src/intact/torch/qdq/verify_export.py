@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact import numerics
 from intact.errors import IntactError
@@ -25,6 +24,7 @@ from intact.torch.models.quantizer_calls import (
     same_arguments,
 )
 from intact.torch.operators.recurrent import whole_layers
+from intact.torch.private_torch import pytree
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
 

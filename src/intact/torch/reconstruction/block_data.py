@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
 from intact.torch.models.batches import Forward, real_tensors
+from intact.torch.private_torch import pytree
 from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, watching
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -13,11 +13,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
+from intact.torch.private_torch import pytree
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.optimize_block import BlockReport
 from intact.torch.training.bias_correction import corrected_biases

@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.onnx._internal.exporter import _fx_passes
 from torch.overrides import TorchFunctionMode
 
+from intact.torch.private_torch import ASSERTION_OPERATORS, REMOVE_ASSERTION_NODES, assert_function, is_erased
 from intact.torch.tracing.user_frames import OURS
 
-__all__ = ["ASSERTION_OPERATORS", "remove_dead_calls", "remove_assertion_nodes", "skip_assertions"]
+__all__ = ["remove_dead_calls", "remove_assertion_nodes", "skip_assertions"]
 
 
 # ---- while the model's code runs ----
@@ -49,7 +49,7 @@ class _SkipAssertions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is torch._assert:
+        if func is assert_function:
             return None
         if func in _UNCHECKED:
             return _UNCHECKED[func](*args, **(kwargs or {}))[0]
@@ -124,19 +124,6 @@ def _asserted_values(test: ast.expr, *, passes: bool) -> dict[tuple[int | None, 
 # ---- in the traced program ----
 
 
-ASSERTION_OPERATORS = {
-    torch.ops.aten.sym_constrain_range.default,
-    torch.ops.aten.sym_constrain_range_for_size.default,
-    torch.ops.aten._assert_async.default,
-    torch.ops.aten._assert_async.msg,
-    torch.ops.aten._assert_scalar.default,
-    torch.ops.aten._assert_tensor_metadata.default,
-    torch.ops.aten._functional_assert_async.msg,
-    torch.ops.aten._functional_assert_scalar.default,
-    torch.ops.aten._functional_sym_constrain_range_for_size.default,
-}
-
-
 @contextmanager
 def remove_assertion_nodes() -> Iterator[None]:
     """Make torch's exporter drop assertions together with what is computed for them alone.
@@ -144,23 +131,18 @@ def remove_assertion_nodes() -> Iterator[None]:
     Otherwise it drops only the assertions, and then finds no ONNX form of `aten._is_all_true`, which only
     they read.
     """
-    remove_only_assertions = getattr(_fx_passes, "remove_assertion_nodes", None)
-    if remove_only_assertions is None:
-        yield
-        return
 
-    def remove(graph_module: fx.GraphModule) -> fx.GraphModule:
-        for part in graph_module.modules():
-            if isinstance(part, fx.GraphModule):
-                _remove_assertions(part.graph)
-        reduced: fx.GraphModule = remove_only_assertions(graph_module)
-        return reduced
+    def wrap(original: Any) -> Any:
+        def remove(graph_module: fx.GraphModule) -> Any:
+            for part in graph_module.modules():
+                if isinstance(part, fx.GraphModule):
+                    _remove_assertions(part.graph)
+            return original(graph_module)
 
-    _fx_passes.remove_assertion_nodes = remove
-    try:
+        return remove
+
+    with REMOVE_ASSERTION_NODES.wrapped(wrap):
         yield
-    finally:
-        _fx_passes.remove_assertion_nodes = remove_only_assertions
 
 
 def _remove_assertions(graph: fx.Graph) -> None:
@@ -174,7 +156,7 @@ def remove_dead_calls(nodes: Iterable[fx.Node]) -> None:
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node.users or node.op not in ("call_function", "get_attr") or node._erased:
+        if node.users or node.op not in ("call_function", "get_attr") or is_erased(node):
             continue
         inputs = node.all_input_nodes
         node.graph.erase_node(node)

@@ -14,10 +14,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
+
+from intact.torch.private_torch import (
+    DisableTorchFunction,
+    FakeTensor,
+    OpOverload,
+    disable_current_modes,
+    pytree,
+)
 
 __all__ = ["concrete_values"]
 
@@ -121,7 +126,7 @@ class _ValuesMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if isinstance(func, torch._ops.OpOverload):  # calls inside of torch's own code
+        if isinstance(func, OpOverload):  # calls inside of torch's own code
             return func(*args, **kwargs)
         if _writes(name) or "out" in kwargs:
             result = func(*args, **kwargs)
@@ -196,5 +201,5 @@ def _writes(name: str) -> bool:
 @contextmanager
 def _outside_trace() -> Iterator[None]:
     """Run real tensor functions inside the context, unseen by the trace."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction():
+    with disable_current_modes(), DisableTorchFunction():
         yield

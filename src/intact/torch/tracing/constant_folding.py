@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
-from torch.onnx._internal.exporter import _fx_passes
 
+from intact.torch.private_torch import DECOMPOSE_WITH_REGISTRY, OpOverload, unset_fake_temporarily
 from intact.torch.tracing.assertions import remove_dead_calls
 from intact.torch.tracing.decompose_program import decompose_calls
 
@@ -25,21 +24,17 @@ __all__ = ["fold_constants"]
 @contextmanager
 def fold_constants() -> Iterator[None]:
     """Make torch's exporter compute such values when it decomposes a program inside the context."""
-    torch_decompose = getattr(_fx_passes, "decompose_with_registry", None)
-    if torch_decompose is None:
-        yield
-        return
 
-    def decompose(program: ExportedProgram, registry: Any) -> ExportedProgram:
-        decomposed: ExportedProgram = decompose_calls(program, registry) or torch_decompose(program, registry)
-        _Folding(decomposed, registry).run()
-        return decomposed
+    def wrap(original: Any) -> Any:
+        def decompose(program: ExportedProgram, registry: Any) -> ExportedProgram:
+            decomposed: ExportedProgram = decompose_calls(program, registry) or original(program, registry)
+            _Folding(decomposed, registry).run()
+            return decomposed
 
-    _fx_passes.decompose_with_registry = decompose  # type: ignore[assignment]
-    try:
+        return decompose
+
+    with DECOMPOSE_WITH_REGISTRY.wrapped(wrap):
         yield
-    finally:
-        _fx_passes.decompose_with_registry = torch_decompose
 
 
 class _Folding:
@@ -81,7 +76,7 @@ class _Folding:
             self._module.recompile()
 
     def _lacks_onnx_form(self, node: fx.Node) -> bool:
-        call = isinstance(node.target, torch._ops.OpOverload)
+        call = isinstance(node.target, OpOverload)
         return call and not self._registry.is_registered(node.target)
 
     def _replace(self, node: fx.Node) -> None:

@@ -13,32 +13,30 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._export import utils as export_utils
-from torch._guards import detect_fake_mode
-from torch._ops import OperatorBase, OpOverload
-from torch.export import ExportedProgram, exported_program
+from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.onnx._internal.exporter import _decomp
-from torch.utils import _pytree as pytree
 
-from intact.torch.tracing.assertions import ASSERTION_OPERATORS
+from intact.torch.private_torch import (
+    ASSERTION_OPERATORS,
+    DECOMPOSITION_PARTS,
+    DECOMPOSITION_TABLE,
+    IS_PRESERVABLE,
+    KEEP_COMPOSITE,
+    OVERRIDE_COMPOSITES,
+    SPLIT_DECOMPOSITIONS,
+    OperatorBase,
+    OpOverload,
+    detect_fake_mode,
+    enable_python_dispatcher,
+    has_composite_kernel,
+    pytree,
+    set_graph_module,
+)
 from intact.torch.tracing.functionalize import NeedsRetrace, is_writing, make_functional
 
 __all__ = ["decompose_calls"]
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-_NEEDED = {
-    exported_program: (
-        "_override_composite_implicit_decomp", "_special_op_to_preserve_cia",
-        "_split_decomp_table_to_cia_and_python_decomp",
-    ),
-    export_utils: ("_is_preservable_cia_op",),
-    _decomp: ("create_onnx_friendly_decomposition_table",),
-}  # fmt: skip
-"""What is used of torch's own parts."""
 
 
 def decompose_calls(program: ExportedProgram, registry: Any) -> ExportedProgram | None:
@@ -52,7 +50,7 @@ def decompose_calls(program: ExportedProgram, registry: Any) -> ExportedProgram 
         program: As torch.export makes it; it is left alone.
         registry: torch's `ONNXRegistry`.
     """
-    if not all(hasattr(module, name) for module, names in _NEEDED.items() for name in names):
+    if any(part.find() is None for part in DECOMPOSITION_PARTS):
         return None  # another version of torch
     try:
         decomposed = _copy_program(program)
@@ -73,8 +71,9 @@ def _copy_program(program: ExportedProgram) -> ExportedProgram:
     graph.output(outputs).meta = dict(program.graph.output_node().meta)
     for node, copied_node in nodes.items():
         copied_node.name = node.name  # which the signature knows
-    copied._graph_module = fx.GraphModule(program.graph_module, graph)
-    copied._graph_module.meta.update(program.graph_module.meta)
+    module = fx.GraphModule(program.graph_module, graph)
+    module.meta.update(program.graph_module.meta)
+    set_graph_module(copied, module)
     return copied
 
 
@@ -89,7 +88,7 @@ class _Decomposition:
     def run(self) -> None:
         lacking = [node for node in self._graph.nodes if not self._has_onnx_form(node)]
         if lacking:
-            with exported_program._override_composite_implicit_decomp(self._composites):
+            with OVERRIDE_COMPOSITES.require()(self._composites):
                 for node in lacking:
                     self._replace(node)
         self._graph.eliminate_dead_code()
@@ -176,9 +175,9 @@ def _tables(onnx_targets: frozenset[Any]) -> tuple[dict[Any, Any], dict[Any, Any
     Args:
         onnx_targets: Operators with an ONNX form.
     """
-    table: Any = _decomp.create_onnx_friendly_decomposition_table(set(onnx_targets))
-    composites, parts = exported_program._split_decomp_table_to_cia_and_python_decomp(table)
-    keep = getattr(exported_program, "_special_op_to_preserve_cia")  # noqa: B009  # mypy: it is imported there
+    table: Any = DECOMPOSITION_TABLE.require()(set(onnx_targets))
+    composites, parts = SPLIT_DECOMPOSITIONS.require()(table)
+    keep = KEEP_COMPOSITE.require()
     return {op: made for op, made in composites.items() if made is keep}, parts
 
 
@@ -186,8 +185,7 @@ def _tables(onnx_targets: frozenset[Any]) -> tuple[dict[Any, Any], dict[Any, Any
 def _is_decomposed(operator: OpOverload) -> bool:
     """Return whether a trace sees the parts of an operator: of a composite one that may return a view."""
     name: str = operator.name()  # type: ignore[no-untyped-call]
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-    return composite and not export_utils._is_preservable_cia_op(operator)
+    return has_composite_kernel(name) and not IS_PRESERVABLE.require()(operator)
 
 
 def _describe_operand(value: Any) -> Any:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from torch._ops import OpOverload
-
 from intact.torch.operators.grouped_matmul import GROUPED
+from intact.torch.private_torch import OpOverload
 
 __all__ = ["FunctionInfo", "function_of"]
 

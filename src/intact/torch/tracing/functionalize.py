@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
+
+from intact.torch.private_torch import OpOverload, pytree, schema_of, storage_id
 
 __all__ = ["NeedsRetrace", "make_functional", "is_writing"]
 
@@ -19,7 +19,7 @@ class NeedsRetrace(Exception):
 
 def is_writing(node: fx.Node) -> bool:
     """Return whether `node` is a call that writes into a tensor."""
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and schema_of(node.target).is_mutable
 
 
 def make_functional(graph: fx.Graph) -> None:
@@ -79,7 +79,7 @@ _MAY_RETURN_OPERAND = {
 
 def _functional(node: fx.Node) -> OpOverload:
     """Return the operator that returns what the one of `node` writes."""
-    schema = node.target._schema  # type: ignore[union-attr]
+    schema = schema_of(node.target)
     namespace, _, name = schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
     functional = getattr(packet, schema.overload_name or "default", None)
@@ -87,7 +87,7 @@ def _functional(node: fx.Node) -> OpOverload:
     plain = written_arguments == [schema.arguments[0]] and len(schema.returns) == 1
     if not name.endswith("_") or functional is None or not plain:
         raise NeedsRetrace
-    functional_schema = functional._schema
+    functional_schema = schema_of(functional)
     if functional_schema.is_mutable or _options(functional_schema) != _options(schema):
         raise NeedsRetrace
     return functional  # type: ignore[no-any-return]
@@ -146,4 +146,4 @@ class _Memory:
     def _storages(node: fx.Node) -> list[int]:
         """Return the storages of the tensors that a node returns."""
         leaves: list[Any] = pytree.tree_leaves(node.meta.get("val"))
-        return [x.untyped_storage()._cdata for x in leaves if isinstance(x, Tensor)]
+        return [storage_id(x) for x in leaves if isinstance(x, Tensor)]

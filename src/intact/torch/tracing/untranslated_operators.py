@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, fx
-from torch.onnx._internal.exporter._registration import ONNXRegistry
-from torch.utils import _pytree as pytree
 
+from intact.torch.private_torch import REGISTER_OPERATOR, OpOverload, pytree
 from intact.torch.tracing.user_frames import NOT_THE_USERS
 
 __all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "translate_complex"]
@@ -82,7 +80,7 @@ def find_untranslated(error: BaseException) -> Untranslated | None:
     if stop is None:
         return None
     node, translation = stop
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return None
     same = (other for other in node.graph.nodes if other.target is node.target)
     kind = _reads_complex(node)
@@ -110,20 +108,19 @@ def translate_complex() -> Iterator[None]:
 
     It replaces a method of torch's registry, which takes the argument `is_complex` that the table lacks.
     """
-    register = ONNXRegistry.register_op
 
-    def register_op(self: ONNXRegistry, target: Any, function: Any, is_complex: bool = False) -> None:
-        if not isinstance(function, Opaque):
-            register(self, target, function, is_complex)
-            return
-        for kind, write in function.by_kind.items():
-            register(self, target, write, kind)
+    def wrap(register: Any) -> Any:
+        def register_op(registry: Any, target: Any, function: Any, is_complex: bool = False) -> None:
+            if not isinstance(function, Opaque):
+                register(registry, target, function, is_complex)
+                return
+            for kind, write in function.by_kind.items():
+                register(registry, target, write, kind)
 
-    ONNXRegistry.register_op = register_op  # type: ignore[method-assign]
-    try:
+        return register_op
+
+    with REGISTER_OPERATOR.wrapped(wrap):
         yield
-    finally:
-        ONNXRegistry.register_op = register  # type: ignore[method-assign]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

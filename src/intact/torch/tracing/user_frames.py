@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.fx import proxy
 
 from intact._installation import PACKAGE_FOLDER
+from intact.torch.private_torch import CAPTURED_TRACEBACK
 
 __all__ = ["NOT_THE_USERS", "OURS", "user_frames"]
 
@@ -52,12 +52,5 @@ class _UserFrames:
 @contextmanager
 def user_frames() -> Iterator[None]:
     """Make traces record only the user's frames inside the context."""
-    captured_traceback = getattr(proxy, "CapturedTraceback", None)
-    if captured_traceback is None:
+    with CAPTURED_TRACEBACK.wrapped(lambda original: _UserFrames):
         yield
-        return
-    setattr(proxy, "CapturedTraceback", _UserFrames)  # noqa: B010  # mypy: it is a class
-    try:
-        yield
-    finally:
-        setattr(proxy, "CapturedTraceback", captured_traceback)  # noqa: B010

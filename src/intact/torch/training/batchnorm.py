@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import Forward, forward_batch
+from intact.torch.private_torch import BatchNorm
 from intact.torch.training.collect_statistics import evaluating
-
-_BatchNorm = nn.modules.batchnorm._BatchNorm
 
 
 def freeze(model: nn.Module) -> None:
@@ -65,4 +64,4 @@ def reestimate_batchnorm(
 
 
 def _tracked(model: nn.Module) -> list[Any]:
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    return [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]

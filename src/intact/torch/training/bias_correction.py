@@ -22,9 +22,10 @@ from intact.torch.distributed import ProcessGroup
 from intact.torch.nn import FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN
 from intact.torch.nn.modules._utils import QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.private_torch import ConvNd, DisableTorchFunction
 from intact.torch.training.collect_statistics import evaluating, quantizing, watching
 
-_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+_LAYERS = (nn.Linear, ConvNd)
 _RECURRENT = (FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN)
 _NAME = "_bias_correction"
 
@@ -93,7 +94,7 @@ def correct_bias(
         def hook(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
             own = {n: m for n, m in layer.named_modules() if isinstance(m, TensorQuantizer)}
             # Graph mode counts the calls that the model makes; these are none of them.
-            with torch._C.DisableTorchFunction(), quantizing(own):
+            with DisableTorchFunction(), quantizing(own):
                 error = (type(layer).forward(layer, *inputs) - output).double()
                 axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
                 others = [a for a in range(error.dim()) if a != axis]
@@ -153,7 +154,7 @@ class _RecurrentInputs:
 
     def _measure(self, index: int) -> Callable[..., None]:
         def hook(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 x = inputs[0].detach().double()
                 mean = x.reshape(-1, x.shape[-1]).mean(0)
             self._sums[index][self.number] += mean.cpu().numpy()
@@ -168,7 +169,7 @@ class _RecurrentInputs:
         for (module, layer), total, count in zip(self._layers, self._sums, calls, strict=True):
             mean = torch.from_numpy(distributed.sum_over(total, group).sum(axis=0) / max(count, 1.0))
             weights, quantizer = self._weights(module, layer), module._weight_quantizers[layer]
-            with torch._C.DisableTorchFunction(), quantizing({"": quantizer}):
+            with DisableTorchFunction(), quantizing({"": quantizer}):
                 lost = quantizer(weights).double() - weights.double()
             for end, error in zip(module._layer(layer), lost @ mean.to(lost.device), strict=True):
                 bias = getattr(module, f"bias_ih{end}")
