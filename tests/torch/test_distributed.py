@@ -25,7 +25,7 @@ from torch.distributed.fsdp import fully_shard
 import intact.torch
 from intact.errors import IntactError
 from intact.torch import distributed
-from intact.torch.models.fsdp import whole
+from intact.torch.models.fsdp import gather
 
 
 class Stop(Exception):
@@ -91,7 +91,7 @@ def scenario(name, folder, rank):
     if name == "apart":
         intact.torch.reconstruct(model, data, steps=5, inputs="float", method="adaround", progress=False,
                                  state=folder / f"apart.{'alone' if rank is None else 'ranks'}")
-    state = {k: whole(v).contiguous().clone() for k, v in model.state_dict().items()}
+    state = {k: gather(v).contiguous().clone() for k, v in model.state_dict().items()}
     for tensor, stats in result.calibration.items():
         state[f"counts {tensor}"] = torch.from_numpy(stats.counts)
     save_file(state, folder / f"{name}.{rank}.safetensors")

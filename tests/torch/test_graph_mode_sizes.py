@@ -105,7 +105,7 @@ def test_what_no_size_decides_is_traced_once(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*given: object) -> None:
         raise AssertionError("it was traced with open sizes")
 
-    monkeypatch.setattr(open_sizes, "_fixed_sizes", refuse)
+    monkeypatch.setattr(open_sizes, "_read_fixed_sizes", refuse)
     torch.manual_seed(0)
     placement_of(Attention(), 2, 40, WIDTH)
 

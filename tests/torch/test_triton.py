@@ -271,7 +271,7 @@ import json, sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from intact.torch.triton import elementwise, formula, statistics
+from intact.torch.triton import elementwise, inline_formula, range_statistics
 
 TYPES = json.loads(sys.argv[1])
 
@@ -280,7 +280,7 @@ def ptx(kernel, sm, constants, dtype):
              for n in kernel.arg_names}
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     target = GPUTarget("cuda", sm, 32)
-    made = triton.compile(ASTSource(kernel, types, places), target=target, options=formula.OPTIONS)
+    made = triton.compile(ASTSource(kernel, types, places), target=target, options=inline_formula.OPTIONS)
     assert len(made.asm["cubin"]) > 0  # what ptxas, which comes with Triton, made of it
     # At every launch but the first Triton compares the constants that a kernel was compiled with.
     for (name, _), (value, scope) in kernel.used_global_vals.items():
@@ -290,7 +290,7 @@ def ptx(kernel, sm, constants, dtype):
 
 out = {}
 for name, module, kernel, sm, constants, dtype in json.loads(sys.argv[2]):
-    source = {"elementwise": elementwise, "statistics": statistics}[module]
+    source = {"elementwise": elementwise, "statistics": range_statistics}[module]
     out[name] = ptx(getattr(source, kernel), sm, constants, dtype)
 print(json.dumps(out))
 """

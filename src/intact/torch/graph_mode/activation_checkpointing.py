@@ -1,7 +1,8 @@
-"""Activation checkpointing of a model with quantizers: what runs again in backward is quantized again.
+"""Support activation checkpointing: the second run of a function, in backward, is quantized as the first.
 
-``torch.utils.checkpoint`` calls a function in forward, and once more in backward, when the run of the model
-is over and nobody counts its calls. `resume_checkpoints` lets the second time begin where the first one did.
+``torch.utils.checkpoint`` calls a function in forward, and again in backward, when the run of the model is
+over and calls are no longer counted. `resume_checkpoints` makes the second call start from the counts of the
+first.
 """
 
 from __future__ import annotations
@@ -15,38 +16,38 @@ from intact.torch.private_torch import CHECKPOINT_APPLY, CHECKPOINT_GENERATOR
 
 
 class ResumableRun(Protocol):
-    """A run of a model that can be taken up again."""
+    """A run of a model that can be resumed."""
 
-    def apart(self) -> AbstractContextManager[None]:
-        """What is done inside shares no tensors of this run with what is done before and behind."""
+    def isolate(self) -> AbstractContextManager[None]:
+        """Share no quantized tensors between the inside of the context and the rest of the run."""
 
-    def kept(self) -> Callable[[], AbstractContextManager[Any]]:
-        """What opens a run like this one, from where it is now; any number of times."""
+    def snapshot(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Return a function that opens a run like this one, from its present state, any number of times."""
 
 
 def resume_checkpoints(running: Callable[[], ResumableRun | None]) -> None:
-    """Let `torch.utils.checkpoint` take up runs again; once, for the process.
+    """Make `torch.utils.checkpoint` resume runs, for the rest of the process.
 
-    By torch's own names, as a model's code may hold `checkpoint` since it was imported. Without these names
-    everything stays as it is.
+    It patches private names of torch, because a model's code may hold `checkpoint` since it was imported. In
+    a torch without these names it does nothing.
 
     Args:
-        running: The run that this thread is in, if any.
+        running: Returns the run that this thread is in, if any.
     """
     generator = CHECKPOINT_GENERATOR.find()
     if generator is not None:
-        CHECKPOINT_GENERATOR.replace(_without_reentrant(generator, running))
+        CHECKPOINT_GENERATOR.replace(_wrap_generator(generator, running))
     if CHECKPOINT_APPLY.find() is not None:
-        CHECKPOINT_APPLY.replace(_reentrant(CHECKPOINT_APPLY.require(), running))
+        CHECKPOINT_APPLY.replace(_wrap_apply(CHECKPOINT_APPLY.require(), running))
 
 
-def _without_reentrant(
+def _wrap_generator(
     own: Callable[..., Any], running: Callable[[], ResumableRun | None]
 ) -> Callable[..., Any]:
-    """torch calls the function itself between two steps of `own`; `own` calls it again in backward."""
+    """Wrap torch's generator, which brackets the first call and makes the second one itself, in backward."""
 
     def around(run: ResumableRun, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        with run.apart():
+        with run.isolate():
             yield from steps
 
     @functools.wraps(own)
@@ -54,32 +55,32 @@ def _without_reentrant(
         run = running()
         if run is None:
             return own(function, *args, **kwargs)
-        return around(run, own(_again(function, run), *args, **kwargs))
+        return around(run, own(_resuming(function, run), *args, **kwargs))
 
     return generator
 
 
-def _reentrant(own: Callable[..., Any], running: Callable[[], ResumableRun | None]) -> Callable[..., Any]:
-    """`own` calls the function, and calls it again in backward."""
+def _wrap_apply(own: Callable[..., Any], running: Callable[[], ResumableRun | None]) -> Callable[..., Any]:
+    """Wrap the autograd function that makes both calls itself."""
 
     @functools.wraps(own)
     def apply(function: Callable[..., Any], *args: Any) -> Any:
         run = running()
         if run is None:
             return own(function, *args)
-        again, times = _again(function, run), iter((function,))
-        with run.apart():
-            return own(lambda *given: next(times, again)(*given), *args)
+        again, times = _resuming(function, run), iter((function,))
+        with run.isolate():
+            return own(lambda *call_args: next(times, again)(*call_args), *args)
 
     return apply
 
 
-def _again(function: Callable[..., Any], run: ResumableRun) -> Callable[..., Any]:
-    opened = run.kept()
+def _resuming(function: Callable[..., Any], run: ResumableRun) -> Callable[..., Any]:
+    open_run = run.snapshot()
 
     @functools.wraps(function)
     def again(*args: Any, **kwargs: Any) -> Any:
-        with opened():
+        with open_run():
             return function(*args, **kwargs)
 
     return again

@@ -1,7 +1,8 @@
-"""`intact::edge` stands on a tensor that a call reads, while a model is traced; ``intact::Edge`` in ONNX.
+"""Mark the tensors that calls read, while a model is traced, by `intact::edge`, which is ``intact::Edge`` in
+ONNX.
 
-A trace has one for each tensor of each call. torch's `symbolic`, which makes any operator, costs several
-times as much in every pass of the export.
+A trace has one marker for each tensor of each call. `torch.onnx.ops.symbolic`, which makes any operator,
+costs several times as much in every pass of the export.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["DOMAIN", "edge", "edge_translation"]
+__all__ = ["DOMAIN", "mark_input", "marker_translation"]
 
 DOMAIN = "intact"
 
@@ -32,14 +33,14 @@ _LIB.impl("edge", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-
 torch.library.register_fake("intact::edge", _sizes, lib=_LIB)
 
 
-def edge(x: Tensor, number: int) -> Tensor:
-    """x, with the edge of this number on it."""
-    made: Tensor = torch.ops.intact.edge.default(x, number)
-    return made
+def mark_input(x: Tensor, number: int) -> Tensor:
+    """Return x behind a marker with this number."""
+    marked: Tensor = torch.ops.intact.edge.default(x, number)
+    return marked
 
 
-def edge_translation() -> dict[Any, Callable[..., Any]]:
-    """How the exporter writes edges, for a `custom_translation_table`."""
+def marker_translation() -> dict[Any, Callable[..., Any]]:
+    """Return the operator and its ONNX writer, for a `custom_translation_table`."""
     import onnx_ir as ir
     from onnxscript import evaluator as evaluators
 

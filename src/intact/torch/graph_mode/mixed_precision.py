@@ -1,8 +1,7 @@
-"""16 bits, or floats, for what loses most: where 8 bits leave an output of a calibrated module poor.
+"""Spend a time budget on 16 bits or floats for the layers that lose most, where 8 bits leave an output poor.
 
-The same search as for files (`intact.ptq.mixed.budget`), with the module as what runs: units are
-quantized alone by their switches, on the batches that calibration has held, and times are predicted for the
-exported graph.
+The search is that for files (`intact.ptq.mixed.budget`), run on the module. Units are quantized alone by
+their switches, on the hold-out batches of calibration. Times are predicted for the exported graph.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from intact.torch.training.collect_statistics import enabled_quantizers
 
 
 @dataclass
-class Spent:
-    """What was changed.
+class BudgetResult:
+    """Records what the budget changed.
 
     Attributes:
         wide: Path of a quantizer that has 16 bits -> why.
@@ -54,126 +53,131 @@ class Spent:
     nodes: dict[str, str] = field(default_factory=dict)
     integers: set[str] = field(default_factory=set)
 
-    def placement(self, before: Placement) -> Placement:
-        """With the layers' new formats."""
+    def apply_to_placement(self, before: Placement) -> Placement:
+        """Return the placement with the layers' new formats."""
         layers = (said_of(layer, self.nodes, self.integers) for layer in before.layers)
         return replace(before, layers=tuple(layers))
 
-    def report(self, before: GraphModeReport) -> GraphModeReport:
-        """With what was changed."""
-        kept = {name: why for name, why in before.quantizers.items() if name not in self.off}
-        return replace(before, quantizers=kept, left=before.left | self.left, wide=self.wide)
+    def apply_to_report(self, before: GraphModeReport) -> GraphModeReport:
+        """Return the report with the changes."""
+        quantizers = {name: why for name, why in before.quantizers.items() if name not in self.off}
+        return replace(before, quantizers=quantizers, left=before.left | self.left, wide=self.wide)
 
 
-def checked_budget(given: float | None, profile: str, formats: set[str]) -> float:
-    """Of time, as a part of the whole; None: as for files, where activations and weights are bytes.
+def check_budget(float_budget: float | None, profile: str, formats: set[str]) -> float:
+    """Return the time budget as a share of the run's time; None means the default for files.
 
     Raises:
         QuantValueError: It is below 0, or no number.
     """
-    if given is None:
-        known = profile_of(profile).name == "intact" and formats <= {"int8", "uint8"}
-        return FLOAT_BUDGET if known else 0.0
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < inf:
+    if float_budget is None:
+        supported = profile_of(profile).name == "intact" and formats <= {"int8", "uint8"}
+        return FLOAT_BUDGET if supported else 0.0
+    if (
+        isinstance(float_budget, bool)
+        or not isinstance(float_budget, (int, float))
+        or not 0 <= float_budget < inf
+    ):
         where, want = "quantize: float_budget", "a part of the time, 0 or more"
-        raise QuantValueError(where, f"{given!r:.60}", want, "write 0.2 for a fifth")
-    return float(given)
+        raise QuantValueError(where, f"{float_budget!r:.60}", want, "write 0.2 for a fifth")
+    return float(float_budget)
 
 
 @torch_functions()
-def spend(
-    found: Analysis,
+def spend_budget(
+    analysis: Analysis,
     plan: QuantizerPlan,
     calibration: CalibrationResult,
     budget: float,
     choose: Callable[[], object],
-) -> Spent:
+) -> BudgetResult:
     """Give quantizers of a calibrated model 16 bits, or switch them off, where that is worth its time.
 
     Args:
-        found, plan: Of the model.
+        analysis: Of the model.
+        plan: Of the model's quantizers.
         calibration: Its ranges are chosen, and its biases corrected if that was asked for.
-        budget: How much longer a run may take, as a part of its time.
+        budget: How much longer a run may take, as a share of its time.
         choose: Chooses all ranges again, and corrects biases again.
     """
     quantizers = enabled_quantizers(calibration.model)
     before = _errors(calibration.output_errors(quantizers))
     if not budget or not before or worst(before) >= GOOD_DB:
-        return Spent()
-    units = {one.unit: one for one in units_of(found, plan, quantizers)}
+        return BudgetResult()
+    units = {module_unit.unit: module_unit for module_unit in units_of(analysis, plan, quantizers)}
     error = 0.0
     if worst(before) >= POOR_DB:
-        reads, error = is_recurrent(found.placed), relative(before)
-        units = {unit: one for unit, one in units.items() if reads(unit)}
+        reads, error = is_recurrent(analysis.placed), relative(before)
+        units = {unit: module_unit for unit, module_unit in units.items() if reads(unit)}
     if not units:
-        return Spent()
+        return BudgetResult()
     undo_bias_correction(calibration.model)
-    trials = _ModuleTrials(found, calibration, units)
-    wanted = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
-    measured = trials.measured(wanted, budget=budget, error=error) if wanted else []
+    trials = _ModuleTrials(analysis, calibration, units)
+    affordable = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
+    measured = trials.measured(affordable, budget=budget, error=error) if affordable else []
     steps = within(measured, budget, error)
     forms = forms_of([] if is_hopeless(measured, steps, error) else steps)
-    changed = _Change(calibration)
-    spent = Spent()
+    change = _Change(calibration)
+    result = BudgetResult()
     for form, groups in forms.items():
         for unit, group in groups.items():
-            changed.give(units[unit], form)
-            _say(spent, units[unit], form, group.reason(worst(before), form))
-    if changed.enabled():  # else there is no range to choose, and no error
-        _quietly(choose)
-    if not changed.any:
-        return spent
-    after = _errors(calibration.output_errors(changed.enabled()))
+            change.set_form(units[unit], form)
+            _record_change(result, units[unit], form, group.reason(worst(before), form))
+    if change.enabled():  # else there is no range to choose, and no error
+        _choose_again(choose)
+    if not change.is_any:
+        return result
+    after = _errors(calibration.output_errors(change.enabled()))
     if pays(relative(before), relative(after)):
-        return spent
-    changed.undo()
-    _quietly(choose)
-    return Spent()
+        return result
+    change.undo()
+    _choose_again(choose)
+    return BudgetResult()
 
 
-def _quietly(choose: Callable[[], object]) -> None:
-    """Choose ranges again: whose are zero was said when they were chosen first."""
+def _choose_again(choose: Callable[[], object]) -> None:
+    """Choose ranges again, without repeating the warnings about ranges of zero."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroRangeWarning)
         choose()
 
 
-def _say(spent: Spent, unit: ModuleUnit, form: Form, reason: str) -> None:
-    spent.nodes |= dict.fromkeys(unit.unit.nodes, reason)
+def _record_change(result: BudgetResult, unit: ModuleUnit, form: Form, reason: str) -> None:
+    result.nodes |= dict.fromkeys(unit.unit.nodes, reason)
     if form == "16 bits":
-        spent.wide[unit.activation] = reason
-        spent.integers |= set(unit.unit.nodes)
+        result.wide[unit.activation] = reason
+        result.integers |= set(unit.unit.nodes)
     else:
-        spent.left |= dict.fromkeys(unit.labels, f"in float: {reason}")
-        spent.off |= {unit.activation, *unit.weights}
+        result.left |= dict.fromkeys(unit.labels, f"in float: {reason}")
+        result.off |= {unit.activation, *unit.weights}
 
 
 def _errors(sums: NDArray[np.float64]) -> Errors:
-    """As `intact.ptq` has them, each output one part."""
+    """Return the errors as `intact.ptq` has them, with each output as one part."""
     return Errors({str(i): (error[None], square[None]) for i, (error, square) in enumerate(sums)})
 
 
 class _Change:
-    """Formats of quantizers, which can be put back."""
+    """Sets formats of quantizers, and can restore them."""
 
     def __init__(self, calibration: CalibrationResult) -> None:
         self._quantizers = enabled_quantizers(calibration.model)
         self._before = {name: (q.num_bits, q.unsigned) for name, q in self._quantizers.items()}
 
     @property
-    def any(self) -> bool:
-        """Whether one has another format than before."""
+    def is_any(self) -> bool:
+        """Return whether a quantizer has another format than before."""
         return any(
             q._disabled or (q.num_bits, q.unsigned) != self._before[name]
             for name, q in self._quantizers.items()
         )
 
     def enabled(self) -> dict[str, TensorQuantizer]:
-        """Those that still work."""
+        """Return the quantizers that still work."""
         return {name: q for name, q in self._quantizers.items() if not q._disabled}
 
-    def give(self, unit: ModuleUnit, form: Form) -> None:
-        """Another format for a unit."""
+    def set_form(self, unit: ModuleUnit, form: Form) -> None:
+        """Set another format for a unit."""
         if form == "16 bits":
             self._quantizers[unit.activation].num_bits = 16
             return
@@ -181,7 +185,7 @@ class _Change:
             self._quantizers[name].disable()
 
     def undo(self) -> None:
-        """The formats of before."""
+        """Restore the formats."""
         for name, quantizer in self._quantizers.items():
             quantizer.enable()
             quantizer.num_bits, quantizer.unsigned = self._before[name]
@@ -191,11 +195,13 @@ class _ModuleTrials(UnitTrials):
     """Measures units of a module by its quantizers' switches."""
 
     def __init__(
-        self, found: Analysis, calibration: CalibrationResult, units: Mapping[Unit, ModuleUnit]
+        self, analysis: Analysis, calibration: CalibrationResult, units: Mapping[Unit, ModuleUnit]
     ) -> None:
-        model = found.placed
-        wide = {node for one in units.values() if one.widens for node in one.unit.nodes}
-        super().__init__(PredictedTime(model, found.placement, shapes_of(model)), wide)
+        model = analysis.placed
+        wide = {
+            node for module_unit in units.values() if module_unit.widens for node in module_unit.unit.nodes
+        }
+        super().__init__(PredictedTime(model, analysis.placement, shapes_of(model)), wide)
         self._calibration, self._units = calibration, units
         self._quantizers = enabled_quantizers(calibration.model)
 
@@ -208,5 +214,9 @@ class _ModuleTrials(UnitTrials):
 
     def _alone(self, part: Sequence[Unit], weights: bool) -> NDArray[np.float64]:
         units = [self._units[unit] for unit in part]
-        names = [name for one in units for name in (one.activation, *(one.weights if weights else ()))]
+        names = [
+            name
+            for module_unit in units
+            for name in (module_unit.activation, *(module_unit.weights if weights else ()))
+        ]
         return self._calibration.output_errors({name: self._quantizers[name] for name in names}, RUNS)

@@ -1,7 +1,7 @@
-"""The calls that a model's code makes, each with a name: in whose forward, which function, the how-manieth.
+"""Name the calls that a model's code makes: by the module in whose forward, by function, and by number.
 
-A name holds for every input, in training and in evaluation: it says nothing about sizes. What PyTorch's own
-modules do inside is one call, the module's.
+A name holds for every input, in training and in evaluation, because it does not depend on sizes. A module of
+PyTorch's own is one call, whatever it does inside.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from intact.torch.tracing.function_decompositions import BODIES, DECOMPOSITIONS,
 
 _PROMOTING = {"add", "sub", "mul", "div"}
 _TORCH = Path(torch.__file__).parent
-_WRITTEN = str(_TORCH / "nn" / "modules") + "/"
-_BETWEEN = (f"{_TORCH}/", str(Path(__file__).parents[1]) + "/")
+_TORCH_MODULES = str(_TORCH / "nn" / "modules") + "/"
+_NOT_THE_MODELS = (f"{_TORCH}/", str(Path(__file__).parents[1]) + "/")
 
 
-Kind = tuple[str, str, str]
-"""Module, function and site of calls."""
+CallKind = tuple[str, str, str]
+"""Module, function and call site of calls."""
 
 
 @dataclass(frozen=True, order=True)
 class ModelCall:
-    """One call in a run of the model.
+    """Names one call in a run of the model.
 
     Attributes:
-        module: Path of the module whose forward makes it; of the module itself where that is what is called.
+        module: Path of the module whose forward makes it. For a call of a module, the path of that module.
         function: Name of the function; "" for a module.
-        number: How many calls of that name, from that place, there were in that module before it, of those
+        number: How many calls of that function from that call site the module made before, counting those
             that read floats.
-        site: The place in the code, "forward:12", of functions that another run calls at other places, too.
+        site: The call site, "forward:12", for functions that another run also calls at other sites.
     """
 
     module: str
@@ -49,45 +49,46 @@ class ModelCall:
     site: str = ""
 
     @property
-    def kind(self) -> Kind:
-        """All but the number."""
+    def kind(self) -> CallKind:
+        """Return everything but the number."""
         return self.module, self.function, self.site
 
     @property
     def label(self) -> str:
-        """What users read, and what quantizers are called after: "layer1.0.add"."""
+        """Return the name that users read, after which quantizers are named: "layer1.0.add"."""
         name = ".".join(part for part in (self.module, self.function) if part)
         name = f"{name}@{self.site}" if self.site else name
         return f"{name}_{self.number}" if self.number else name
 
 
-class Calls(TorchFunctionMode):
-    """While it is open, every call of a torch function goes to `perform`, unless a module is one call.
+class CallMode(TorchFunctionMode):
+    """Sends every call of a torch function to `perform` inside the context, unless it is inside of a module
+    that is one call.
 
-    Frames say whose forward is running; None: that of a module which is one call.
+    The stack of frames holds the modules whose forward is running; None stands for a module that is one call.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._frames: list[Any] = []
-        self._made: dict[Kind, int] = {}
+        self._counts: dict[CallKind, int] = {}
 
     def enter(self, frame: Any) -> None:
-        """From here on calls belong to `frame`."""
+        """Assign the calls that follow to `frame`."""
         self._frames.append(frame)
 
     def leave(self) -> None:
-        """Calls belong to the frame before again."""
+        """Assign the calls that follow to the previous frame again."""
         self._frames.pop()
 
     def count(self, module: str, function: str = "", site: str = "") -> int:
-        """How many calls of this name were made."""
-        return self._made.get((module, function, site), 0)
+        """Return how many calls of this kind were made."""
+        return self._counts.get((module, function, site), 0)
 
-    def numbered(self, module: str, function: str = "", site: str = "") -> ModelCall:
-        """The name of the call that is being made."""
+    def next_call(self, module: str, function: str = "", site: str = "") -> ModelCall:
+        """Return the name of the call that is being made, and count it."""
         number = self.count(module, function, site)
-        self._made[module, function, site] = number + 1
+        self._counts[module, function, site] = number + 1
         return ModelCall(module, function, number, site)
 
     def __torch_function__(
@@ -104,13 +105,21 @@ class Calls(TorchFunctionMode):
     def perform(
         self, frame: Any, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Make the call of `func` in `frame`; `inside`: the function that it is a part of, with a dot."""
+        """Make the call of `func` in `frame`.
+
+        Args:
+            frame: The running module.
+            inside: Name of the function that the call is a part of, with a dot behind it; or "".
+            func: The function.
+            args: Its positional arguments.
+            kwargs: Its named arguments.
+        """
         raise NotImplementedError
 
-    def perform_opened(
+    def perform_decomposed(
         self, frame: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, writes: bool
     ) -> Any:
-        """Make the calls that the opened function `name` is made of; `writes`: into its first operand."""
+        """Make the calls of which the function `name` consists; with `writes`, into its first operand."""
 
         def run(part: Any, *args: Any, **kwargs: Any) -> Any:
             return self.perform(frame, f"{name}.", part, args, kwargs)
@@ -120,22 +129,24 @@ class Calls(TorchFunctionMode):
 
 
 def site_of_call() -> str:
-    """Where the code of a model makes the call that is being made: the function and the line in it."""
+    """Return the call site in the model's code: the function and the line in it."""
     if torch.compiler.is_dynamo_compiling():
         return _site_in_dynamo()
     frame: Any = sys._getframe(1)
-    while frame is not None and _is_between(frame.f_code.co_filename):
+    while frame is not None and _is_not_the_models(frame.f_code.co_filename):
         frame = frame.f_back
     return "" if frame is None else _site(frame.f_code, frame.f_lineno)
 
 
 def _site_in_dynamo() -> str:
-    """The same while torch.compile reads the code, which has no frames then: its readers stand for them."""
+    """Return the call site while Dynamo traces; its tracer holds the line, because there are no Python
+    frames.
+    """
     frame: Any = sys._getframe(1)
     while frame is not None:
         reader = frame.f_locals.get("self")
         code, line = getattr(reader, "f_code", None), getattr(reader, "lineno", -1)
-        if isinstance(code, CodeType) and line >= 0 and not _is_between(code.co_filename):
+        if isinstance(code, CodeType) and line >= 0 and not _is_not_the_models(code.co_filename):
             return _site(code, line)
         frame = frame.f_back
     return ""
@@ -151,32 +162,34 @@ def _site(code: CodeType, line: int) -> str:
 
 
 @functools.cache
-def _is_between(file: str) -> bool:
-    """Whether code of `file` stands between a model's and us: PyTorch's, but for that of its modules."""
-    if file.startswith(_WRITTEN):
-        return file == f"{_WRITTEN}module.py"
-    return file.startswith(_BETWEEN)
+def _is_not_the_models(file: str) -> bool:
+    """Return whether code of `file` lies between a model's code and ours: torch's, except its modules."""
+    if file.startswith(_TORCH_MODULES):
+        return file == f"{_TORCH_MODULES}module.py"
+    return file.startswith(_NOT_THE_MODELS)
 
 
 def reads_floats(value: Any) -> bool:
-    """Whether there is a tensor of a floating type in a call's arguments: others count masks and indices."""
+    """Return whether a call reads a floating-point tensor. Calls on masks and indices are not numbered."""
     if isinstance(value, Tensor):
         return value.is_floating_point()
     return isinstance(value, (tuple, list)) and any(map(reads_floats, value))
 
 
-def promoted(function: str, args: tuple[Any, ...]) -> torch.dtype | None:
-    """The type that `function` brings masks and integers among its operands to; None where it reads none."""
+def promoted_type(function: str, args: tuple[Any, ...]) -> torch.dtype | None:
+    """Return the type to which `function` converts masks and integers among its operands; None where it
+    converts none.
+    """
     if function not in _PROMOTING or not all(isinstance(x, Tensor) and x.dim() for x in args[:2]):
         return None
     kinds = [x.dtype for x in args[:2] if x.is_floating_point()]
     return kinds[0] if len(kinds) == 1 and len(args) > 1 else None
 
 
-def exchanged(
+def map_tensors(
     args: tuple[Any, ...], kwargs: dict[str, Any], change: Callable[[int, Tensor], Tensor]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments with ``change(i, x)`` for the i-th tensor x among them."""
+    """Return a call's arguments with ``change(i, x)`` for the i-th tensor x among them."""
     kwargs = dict(kwargs)
     out = kwargs.pop("out", None)
     leaves, spec = pytree.tree_flatten((args, kwargs))

@@ -1,4 +1,6 @@
-"""The units of a module in graph mode: a quantizer of activations, and the weights that multiply it."""
+"""Group a module's quantizers into units: a quantizer of activations, and those of the weights that multiply
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from intact.torch.graph_mode.quantizer_plan import QuantizerPlan
 
 @dataclass(frozen=True)
 class ModuleUnit:
-    """What gets another format as one.
+    """A group of quantizers that get another format together.
 
     Attributes:
         unit: Its quantizer of activations as the one tensor, and the exported graph's nodes that read it.
-        weights: Paths of the quantizers of what multiplies that.
-        labels: Of the calls that read it.
-        widens: Whether all that read it multiply it by constant weights: the engine computes that in
-            integers from 16 bits, too (docs/decisions/0043-two-bytes.md).
+        weights: Paths of the quantizers of weights that multiply it.
+        labels: Labels of the calls that read it.
+        widens: Whether all readers multiply it by constant weights. The engine computes these in integers
+            from 16 bits, too (docs/decisions/0043-two-bytes.md).
     """
 
     unit: Unit
@@ -31,69 +33,72 @@ class ModuleUnit:
 
     @property
     def activation(self) -> str:
-        """Path of the quantizer of activations."""
+        """Return the path of the quantizer of activations."""
         return self.unit.tensors[0]
 
 
-def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> list[ModuleUnit]:
-    """The units of a model, in the order of the exported graph.
+def units_of(analysis: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> list[ModuleUnit]:
+    """Return the units of a model, in the order of the exported graph.
 
     Args:
-        found, plan: Of the model.
+        analysis: Of the model.
+        plan: Of the model's quantizers.
         enabled: Paths of the quantizers that work.
     """
-    nodes = {node.name or "": node for node in found.traced.model.graph}
+    nodes = {node.name or "": node for node in analysis.traced.model.graph}
     order = {name: index for index, name in enumerate(nodes)}
-    pairs = {site.value for site in found.placement.sites if site.role == "activation"}
+    pairs = {site.value for site in analysis.placement.sites if site.role == "activation"}
     units = list[ModuleUnit]()
-    for activation, readers in _quantizers(found, plan):
+    for activation, readers in _quantizers(analysis, plan):
         read = sorted(behind(nodes, readers, pairs), key=order.__getitem__)
         if activation not in enabled or not read:
             continue
         computing = [name for name in read if not ops.may_move(nodes[name])] or read
-        weights = [name for name in _weights(found, plan, computing) if name in enabled]
-        labels = dict.fromkeys(found.label(name, nodes[name].op_type) for name in computing)
+        weights = [name for name in _weights(analysis, plan, computing) if name in enabled]
+        labels = dict.fromkeys(analysis.label(name, nodes[name].op_type) for name in computing)
         widens = bool(weights) and all(nodes[name].op_type in ops.MULTIPLY_WIDE for name in computing)
         unit = Unit((len(units), activation, False, None), (activation,), tuple(read))
         units.append(ModuleUnit(unit, tuple(weights), tuple(labels), widens))
-    return sorted(units, key=lambda one: order[one.unit.nodes[0]])
+    return sorted(units, key=lambda unit: order[unit.unit.nodes[0]])
 
 
-def _quantizers(found: Analysis, plan: QuantizerPlan) -> Iterator[tuple[str, set[str]]]:
-    """Each quantizer of activations, and the nodes of the calls that read it."""
+def _quantizers(analysis: Analysis, plan: QuantizerPlan) -> Iterator[tuple[str, set[str]]]:
+    """Yield each quantizer of activations, and the nodes of the calls that read it."""
     for path in plan.own_input:
-        yield f"{path}._input_quantizer", _nodes(found, {ModelCall(path)})
+        yield f"{path}._input_quantizer", _nodes(analysis, {ModelCall(path)})
     for path, quantizers in plan.layers.items():
         for name in quantizers:
             kind, _, index = name.partition(".")
             if kind == "_input_quantizers":
-                inside = {node for (node, _), one in found.inside.items() if one == (path, int(index))}
+                inside = {node for (node, _), layer in analysis.inside.items() if layer == (path, int(index))}
                 yield f"{path}.{name}", inside
     for item in plan.inserted:
         spots = [spot for spots in item.tensors for spot in spots]
         # Of one that stands behind a call nobody says who reads.
         if not item.is_weight and not any(spot.behind for spot in spots):
-            yield item.name, _nodes(found, {spot.call for spot in spots})
+            yield item.name, _nodes(analysis, {spot.call for spot in spots})
 
 
-def _weights(found: Analysis, plan: QuantizerPlan, nodes: Iterable[str]) -> Iterator[str]:
-    """Paths that quantizers of the weights of these nodes may have."""
+def _weights(analysis: Analysis, plan: QuantizerPlan, nodes: Iterable[str]) -> Iterator[str]:
+    """Yield paths that quantizers of the weights of these nodes may have."""
     names = set(nodes)
-    calls = {found.owners[name] for name in names if name in found.owners}
+    calls = {analysis.owners[name] for name in names if name in analysis.owners}
     yield from sorted(f"{call.module}._weight_quantizer" for call in calls if not call.function)
-    for path, layer in sorted({one for (name, _), one in found.inside.items() if name in names}):
+    for path, layer in sorted(
+        {layer_input for (name, _), layer_input in analysis.inside.items() if name in names}
+    ):
         yield f"{path}._weight_quantizers.{layer}"
     for item in plan.inserted:
         if item.is_weight and any(spot.call in calls for spots in item.tensors for spot in spots):
             yield item.name
 
 
-def _nodes(found: Analysis, calls: Container[ModelCall]) -> set[str]:
-    return {node for node, owner in found.owners.items() if owner in calls}
+def _nodes(analysis: Analysis, calls: Container[ModelCall]) -> set[str]:
+    return {node for node, owner in analysis.owners.items() if owner in calls}
 
 
 def shapes_of(model: Model) -> dict[str, tuple[int, ...]]:
-    """The shapes of tensors as far as the graph says them, sizes that it leaves open as 1."""
+    """Return the shapes of tensors as far as the graph has them, with 1 for sizes that it leaves open."""
     values = [value for node in model.graph for value in node.outputs]
     return {
         value.name: tuple(size if isinstance(size, int) else 1 for size in value.shape)

@@ -1,4 +1,4 @@
-"""`intact.torch.quantize`: a float module gets its quantizers where the rules of placement want them."""
+"""Implement `intact.torch.quantize`: insert quantizers into a float module where the placement wants them."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _POOLS: dict[type, type[QuantizedModule]] = {
 _FUSED = (quant_nn.FusedQuantLSTM, quant_nn.FusedQuantGRU, quant_nn.FusedQuantRNN)
 _RECURRENT: dict[type, type[QuantizedModule]] = dict(zip(LAYERS, _FUSED, strict=True))
 _INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
-"""What modules inside of one that is one call become."""
+"""Quantized classes of modules that are inside of a module which is one call."""
 
 _CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "Add", "Concat", *ops.RECURRENT)
 _SHOWN = 3
-"""So many of what stays in float are named in an error."""
+"""How many calls that stay in float an error names."""
 
 
 def quantize(
@@ -109,81 +109,91 @@ def quantize(
         CalibrationError: As `calibrate`.
     """
     require_module(model, "quantize")
-    model = _own(model)
+    model = _unwrap_python(model)
     _refuse_quantized(model)
     grid = activations or profile_of(profile).grid
     descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
-    args, kwargs, data = _first(model, data, example)
+    args, kwargs, data = _first_call(model, data, example)
     # Not above: what quantizes files comes with it.
-    from intact.torch.graph_mode.mixed_precision import checked_budget, spend
+    from intact.torch.graph_mode.mixed_precision import check_budget, spend_budget
 
-    budget = checked_budget(float_budget, profile, {grid, weights})
+    budget = check_budget(float_budget, profile, {grid, weights})
     model = model if inplace else deep_copy(model)
     include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
     job = _Job(model, descriptors, include, exclude)
-    found: Analysis | None = None
+    analysis: Analysis | None = None
     try:
         with waiting("trace the model", bool(options.get("progress", True))):
-            found = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
+            analysis = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
     except (Untraceable, UnsupportedError) as error:
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
     except Exception as error:
-        error.add_note(f"intact.quantize calls {_shown_call(args, kwargs)} for what it was given: {_FORMS}")
+        error.add_note(
+            f"intact.quantize calls {_describe_call(args, kwargs)} for what it was given: {_FORMS}"
+        )
         raise
     else:
-        report, placement = job.place(found, grid, weights)
-    job.require_fitting(found)
+        report, placement = job.place(analysis, grid, weights)
+    job.require_fitting(analysis)
     name_quantizers(model)
-    _announce(model)
+    _run_callbacks(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
-    unordered = () if found is None else unordered_outputs(found.placed)
+    unordered = () if analysis is None else unordered_outputs(analysis.placed)
     options = {"unreached": "disable", "correct_bias": "auto", "unordered": unordered} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
     for name in before - set(enabled_quantizers(model)):
         report.left[name] = "no batch reached it"
-    if found is not None and budget:
-        chosen = {"method": method} | {name: value for name, value in options.items() if name not in _ONCE}
+    if analysis is not None and budget:
+        choice_options = {"method": method} | {
+            name: value for name, value in options.items() if name not in _CALIBRATE_ONLY
+        }
         with waiting("look for what loses most", bool(options.get("progress", True))):
-            spent = spend(found, job.plan, calibration, budget, lambda: calibration.apply(**chosen))
-        report, placement = spent.report(report), spent.placement(placement or found.placement)
-        report = replace(report, float_steps=float_steps(found.placed, placement))
+            budget_result = spend_budget(
+                analysis, job.plan, calibration, budget, lambda: calibration.apply(**choice_options)
+            )
+        report, placement = (
+            budget_result.apply_to_report(report),
+            budget_result.apply_to_placement(placement or analysis.placement),
+        )
+        report = replace(report, float_steps=float_steps(analysis.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
 
 
 _FORMS = "write ((a, b), labels) for two arguments, ([a, b], labels) for a list, or name them: {'x': a}"
 
 
-def _shown_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The kinds of a call's arguments: "model(Tensor, mask=Tensor)"."""
+def _describe_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the kinds of a call's arguments: "model(Tensor, mask=Tensor)"."""
     kinds = [type(x).__name__ for x in args] + [f"{name}={type(x).__name__}" for name, x in kwargs.items()]
     return f"model({', '.join(kinds)})"
 
 
-def _announce(model: nn.Module) -> None:
-    """Tell those who asked that `model` has quantizers now."""
-    for tell in quantized_callbacks:
-        tell(model)
+def _run_callbacks(model: nn.Module) -> None:
+    """Run the callbacks for models that have quantizers now."""
+    for callback in quantized_callbacks:
+        callback(model)
 
 
-def _patterns(model: nn.Module, argument: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Patterns for ``fnmatch``, in which the path of a module means itself."""
+def _patterns(model: nn.Module, argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns for ``fnmatch``, in which the path of a module means itself."""
     paths = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    return tuple(exact(one, paths) for one in checked_patterns(f"quantize: {argument}", given))
+    return tuple(exact(pattern, paths) for pattern in checked_patterns(f"quantize: {argument}", patterns))
 
 
-_ONCE = ("num_batches", "unreached", "forward", "unordered", "progress")
-"""What `calibrate` takes and the choice of ranges does not."""
+_CALIBRATE_ONLY = ("num_batches", "unreached", "forward", "unordered", "progress")
+"""Options of `calibrate` that the choice of ranges does not take."""
 
 
-def _own(model: nn.Module) -> nn.Module:
-    """The user's module: without what torch.compile, DataParallel or DistributedDataParallel put around it.
+def _unwrap_python(model: nn.Module) -> nn.Module:
+    """Return the user's module without the wrappers of torch.compile, DataParallel or
+    DistributedDataParallel.
 
     Raises:
-        QuantValueError: It is TorchScript, or a module in it is.
+        QuantValueError: A module in it is TorchScript.
     """
     model = unwrap(model)
     for path, module in model.named_modules():
@@ -205,7 +215,7 @@ def _refuse_quantized(model: nn.Module) -> None:
 
 
 def _refuse_idle(model: nn.Module, report: GraphModeReport) -> None:
-    """Refuse to calibrate a model in which nothing is quantized."""
+    """Raise for a model in which nothing is quantized, before calibration."""
     if any(isinstance(m, TensorQuantizer) and not m._disabled for m in model.modules()):
         return
     why = "; ".join(f"'{name}': {reason}" for name, reason in list(report.left.items())[:_SHOWN])
@@ -215,10 +225,10 @@ def _refuse_idle(model: nn.Module, report: GraphModeReport) -> None:
     )  # fmt: skip
 
 
-def _first(
+def _first_call(
     model: nn.Module, data: Iterable[Any] | None, example: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any], Iterable[Any] | None]:
-    """One call of the model, and the data with nothing taken from it."""
+    """Return one call of the model, and the data with nothing taken from it."""
     device = device_of(model)
     if example is not None:
         args, kwargs = example_arguments(example, model)
@@ -238,13 +248,13 @@ def _first(
 
 
 def _elements(batch: Any) -> tuple[float, int]:
-    """How many elements of a batch there are for each sample, and how many in all."""
+    """Return how many elements of a batch there are for each sample, and how many in all."""
     tensors = list(tensors_in(batch))
     return sum(x.numel() / max(len(x), 1) if x.dim() else 1 for x in tensors), sum(x.numel() for x in tensors)
 
 
 def _format_of(name: str, where: str) -> dict[str, Any]:
-    """A format's name as arguments of QuantDescriptor."""
+    """Return a format's name as arguments of QuantDescriptor."""
     try:
         form = Format.parse(name)
     except IntactError as error:
@@ -254,8 +264,8 @@ def _format_of(name: str, where: str) -> dict[str, Any]:
 
 
 def _descriptor(name: str, symmetric: bool) -> QuantDescriptor:
-    known = _format_of(name, "activations")
-    return QuantDescriptor(**known, symmetric=symmetric and not known["unsigned"])
+    form = _format_of(name, "activations")
+    return QuantDescriptor(**form, symmetric=symmetric and not form["unsigned"])
 
 
 class _Job:
@@ -272,32 +282,32 @@ class _Job:
         self._paths = [*(name for name, _ in named), *(type(module).__name__ for _, module in named)]
         self.plan = QuantizerPlan()
 
-    def require_fitting(self, found: Analysis | None) -> None:
-        """Refuse patterns that fit no module, call or operator."""
+    def require_fitting(self, analysis: Analysis | None) -> None:
+        """Raise for patterns that match no module, call or operator."""
         names = dict.fromkeys(self._paths)
-        if found is not None:
-            names |= dict.fromkeys(node.name or "" for node in found.placed.graph)
-            names |= dict.fromkeys(call.label for call in found.owners.values())
-            names |= dict.fromkeys(node.op_type for node in found.placed.graph)
-        known = [name for name in names if name]
-        for argument, given in (("include", self._include), ("exclude", self._exclude)):
+        if analysis is not None:
+            names |= dict.fromkeys(node.name or "" for node in analysis.placed.graph)
+            names |= dict.fromkeys(call.label for call in analysis.owners.values())
+            names |= dict.fromkeys(node.op_type for node in analysis.placed.graph)
+        known_names = [name for name in names if name]
+        for argument, patterns_given in (("include", self._include), ("exclude", self._exclude)):
             patterns = [
-                p for p in given if found is None or not ends_of_path(p, names)
+                p for p in patterns_given if analysis is None or not ends_of_path(p, names)
             ]  # `analyse` did these
-            require_fitting(f"quantize: {argument}", patterns, known, "module, call or operator")
+            require_fitting(f"quantize: {argument}", patterns, known_names, "module, call or operator")
 
     def replace_all(self, reason: str) -> GraphModeReport:
-        """Exchange modules, and nothing else."""
+        """Replace modules, and insert nothing between calls."""
         left = self._replace_inside("")
         finish(self._model)
         return GraphModeReport(self._modules, {}, {"": reason}, left, training=training_modules(self._model))
 
-    def place(self, found: Analysis, activations: str, weights: str) -> tuple[GraphModeReport, Placement]:
-        """Do as the placement of `found` says; it is returned with what its layers are in these formats."""
-        placement = in_formats(found.placement, found.placed, activations, weights)
-        self.plan = plan = make_plan(self._model, found, self._why_not)
+    def place(self, analysis: Analysis, activations: str, weights: str) -> tuple[GraphModeReport, Placement]:
+        """Insert quantizers where the placement says so, and return it with the layers' formats."""
+        placement = in_formats(analysis.placement, analysis.placed, activations, weights)
+        self.plan = plan = make_plan(self._model, analysis, self._why_not)
         left = dict(plan.left)
-        for path in found.traced.leaves:
+        for path in analysis.traced.leaves:
             left |= self._replace_inside(path)
         for path in plan.modules:
             self._convert(path)
@@ -308,18 +318,18 @@ class _Job:
         for item in plan.inserted:
             descriptor = self._weight_of(item.axis) if item.is_weight else self._activation
             add_quantizer(self._model, item, descriptor)
-        install(self._model, record_from(plan.inserted, found.traced.calls))
+        install(self._model, record_from(plan.inserted, analysis.traced.calls))
         finish(self._model)
-        left |= self._float_layers(found)
+        left |= self._float_layers(analysis)
         left |= {
             call: f"torch's exporter cannot write {operator}: it runs here, and in no file or engine"
-            for call, operator in found.untranslated.items()
+            for call, operator in analysis.untranslated.items()
         }
-        if found.traced.stopped:
-            left[""] = f"nothing is placed from the line on at which tracing ends: {found.traced.stopped}"
-        steps = float_steps(found.placed, placement)
+        if analysis.traced.stopped:
+            left[""] = f"nothing is placed from the line on at which tracing ends: {analysis.traced.stopped}"
+        steps = float_steps(analysis.placed, placement)
         report = GraphModeReport(
-            self._modules, plan.reasons, found.traced.leaves, left, float_steps=steps,
+            self._modules, plan.reasons, analysis.traced.leaves, left, float_steps=steps,
             training=training_modules(self._model),
         )  # fmt: skip
         return report, placement
@@ -338,30 +348,30 @@ class _Job:
         convert(self._model, module, quant_class, self._activation, weight)
         self._modules[path] = quant_class.__name__
 
-    def _switch_off(self, path: str, wanted: set[str]) -> None:
-        """Disable the quantizers inside a recurrent module that are not wanted."""
+    def _switch_off(self, path: str, used: set[str]) -> None:
+        """Disable the quantizers inside of a recurrent module that are not used."""
         for name, module in self._model.get_submodule(path).named_modules():
-            if isinstance(module, TensorQuantizer) and name not in wanted:
+            if isinstance(module, TensorQuantizer) and name not in used:
                 module.disable()
 
     def _weight_of(self, axis: int | tuple[int, ...] | None) -> QuantDescriptor:
         return QuantDescriptor(**self._weight, axis=axis)
 
     def _replace_inside(self, path: str) -> dict[str, str]:
-        """Exchange the module at `path` and those inside; what stayed and why."""
+        """Replace the module at `path` and those inside; return what stays in float and why."""
         left = {}
         for name, module in list(self._model.get_submodule(path).named_modules(prefix=path)):
             quant_class, reason = convertible(module, _INSIDE)
             if quant_class is None:
                 if reason and not isinstance(module, QuantizedModule):
                     left[name] = reason
-            elif why := self._unwanted(name, type(module).__name__):
+            elif why := self._why_excluded(name, type(module).__name__):
                 left[name] = why
             else:
                 self._convert(name)
         return left
 
-    def _unwanted(self, path: str, kind: str) -> str:
+    def _why_excluded(self, path: str, kind: str) -> str:
         places = [path[:i] for i, c in enumerate(path + ".") if c == "."]
 
         def hit(patterns: Iterable[str]) -> str | None:
@@ -371,10 +381,12 @@ class _Job:
             return f"it matches '{pattern}' of exclude"
         return "it matches nothing of include" if self._include and hit(self._include) is None else ""
 
-    def _float_layers(self, found: Analysis) -> dict[str, str]:
-        """Layers with a weight or a product that the placement left in float, by the name of their call."""
+    def _float_layers(self, analysis: Analysis) -> dict[str, str]:
+        """Return layers with a weight or a product that the placement left in float, by the name of their
+        call.
+        """
         return {
-            found.label(layer.name, layer.op_type): layer.reason
-            for layer in found.placement.layers
+            analysis.label(layer.name, layer.op_type): layer.reason
+            for layer in analysis.placement.layers
             if layer.precision == "float" and layer.op_type in _LAYERS
         }

@@ -1,4 +1,4 @@
-"""The modules of a model run their own code, with quantizers between the calls that it makes."""
+"""Run the modules of a model with their own code and quantizers between the calls that it makes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from intact.torch.descriptor import QuantDescriptor
 from intact.torch.exact import exact_functions
 from intact.torch.graph_mode.activation_checkpointing import resume_checkpoints
 from intact.torch.graph_mode.model_calls import (
-    Calls,
+    CallMode,
     ModelCall,
-    exchanged,
+    map_tensors,
     reads_floats,
     site_of_call,
 )
-from intact.torch.graph_mode.record import GraphModeRecord, Inserted
+from intact.torch.graph_mode.record import GraphModeRecord, InsertedQuantizer
 from intact.torch.graph_mode.symbolic_trace_signature import record_as
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.private_torch import version_of
@@ -42,12 +42,14 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class _Use:
-    """One use of a quantizer at a call; it is an attribute of `owner`, for users to exchange.
+    """One use of a quantizer at a call.
+
+    The quantizer is an attribute of `owner`, so that users can replace it.
 
     Attributes:
-        number: Which of the tensors that the call reads, or makes.
+        number: Position among the tensors that the call reads, or returns.
         tensor: One number for all uses on the same tensor.
-        uses: How many they are.
+        uses: How many uses there are on it.
     """
 
     owner: nn.Module
@@ -67,24 +69,26 @@ class _Around:
 
 @dataclass
 class _Scope:
-    """What is to be done in one module's forward: quantizers by function, site and number.
+    """What happens in one module's forward: quantizers by function, call site and number.
 
     Attributes:
-        made: Function and site -> how many calls of it a run makes.
-        functions: Those of these calls.
-        sited: Those whose calls are known by their sites.
-        opened: Functions with quantizers inside.
+        path: Path of the module.
+        around: Function, call site and number -> the quantizers of that call.
+        call_counts: Function and call site -> how many calls of it a run makes.
+        functions: The functions of these calls.
+        sited: Functions whose calls are named by their call sites.
+        decomposed: Functions with quantizers inside.
     """
 
     path: str
     around: dict[tuple[str, str, int], _Around] = field(default_factory=dict)
-    made: dict[tuple[str, str], int] = field(default_factory=dict)
+    call_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     sited: set[str] = field(default_factory=set)
-    opened: set[str] = field(default_factory=set)
+    decomposed: set[str] = field(default_factory=set)
 
 
-class _Pass(Calls):
+class _QuantizedRun(CallMode):
     """One run of a model, or of a part of it, with quantizers."""
 
     def __init__(self) -> None:
@@ -103,47 +107,52 @@ class _Pass(Calls):
             del self._frames[depth:]
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
-        """No tensor that is quantized inside is one that was quantized before, and none that will be."""
+    def isolate(self) -> Iterator[None]:
+        """Share no quantized tensors between the inside of the context and the rest of the run."""
         before, self._quantized = self._quantized, {}
         try:
             yield
         finally:
             self._quantized = before
 
-    def kept(self) -> Callable[[], AbstractContextManager[None]]:
-        """What opens a run that goes on from here, so that calls get the numbers that they get now."""
-        frames, made = [*self._frames], dict(self._made)
+    def snapshot(self) -> Callable[[], AbstractContextManager[None]]:
+        """Return a function that opens a run from the present state, so that calls get the numbers that they
+        get now.
+        """
+        frames, counts = [*self._frames], dict(self._counts)
 
-        def opened() -> AbstractContextManager[None]:
-            run = _Pass()
-            run._frames, run._made = [*frames], dict(made)
+        def open_run() -> AbstractContextManager[None]:
+            run = _QuantizedRun()
+            run._frames, run._counts = [*frames], dict(counts)
             return _as_running(run)
 
-        return opened
+        return open_run
 
     def perform(
         self, frame: _Scope, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        known = function_of(func)
-        name = inside + known.name
-        if name in frame.opened and is_decomposed(name, known.writes, kwargs):
-            return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
+        info = function_of(func)
+        name = inside + info.name
+        if name in frame.decomposed and is_decomposed(name, info.writes, kwargs):
+            return self.perform_decomposed(frame, name, args, kwargs, writes=info.writes)
         if name not in frame.functions or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         site = site_of_call() if name in frame.sited else ""
-        around = frame.around.get((name, site, self.numbered(frame.path, name, site).number))
+        around = frame.around.get((name, site, self.next_call(frame.path, name, site).number))
         if around is None:
             return func(*args, **kwargs)
-        args, kwargs = self.read(around.front, args, kwargs, writes=known.writes)
-        return self.made(around.behind, func(*args, **kwargs))
+        args, kwargs = self.read(around.front, args, kwargs, writes=info.writes)
+        return self.quantize_results(around.behind, func(*args, **kwargs))
 
     def read(self, uses: Sequence[_Use], args: Any, kwargs: Any, *, writes: bool = False) -> tuple[Any, Any]:
-        """The arguments of a call, some of them quantized; `writes`: it writes into the first."""
+        """Return the arguments of a call with some of them quantized.
+
+        With `writes`, the call writes into the first one.
+        """
         if not uses:
             return args, kwargs
 
-        def quantized(number: int, x: Tensor) -> Tensor:
+        def quantize_operand(number: int, x: Tensor) -> Tensor:
             use = next((use for use in uses if use.number == number), None)
             if use is None:
                 return x
@@ -151,17 +160,17 @@ class _Pass(Calls):
                 x = x.to(next(y.dtype for y in args if isinstance(y, Tensor) and y.is_floating_point()))
             return self._quantize(use, x, alone=writes and not number)
 
-        return exchanged(args, kwargs, quantized)
+        return map_tensors(args, kwargs, quantize_operand)
 
-    def made(self, uses: Sequence[_Use], answer: Any) -> Any:
-        """The answer of a call, some of it quantized."""
-        return self.read(uses, (answer,), {})[0][0]
+    def quantize_results(self, uses: Sequence[_Use], results: Any) -> Any:
+        """Return the results of a call with some of them quantized."""
+        return self.read(uses, (results,), {})[0][0]
 
     def _quantize(self, use: _Use, x: Tensor, *, alone: bool) -> Tensor:
-        """x, quantized; once for all its uses."""
-        kept = self._quantized.pop(use.tensor, None)
-        if kept is not None and kept[0] is x and kept[1] == _version(x):
-            _, _, quantized, left = kept
+        """Return x quantized, computed once for all its uses."""
+        earlier = self._quantized.pop(use.tensor, None)
+        if earlier is not None and earlier[0] is x and earlier[1] == _version(x):
+            _, _, quantized, left = earlier
         else:
             # Not by getattr: in a model that holds a module twice, torch.export takes what it answers for
             # a module of the root, and the file gets a name that is no quantizer's.
@@ -172,15 +181,15 @@ class _Pass(Calls):
         return quantized
 
     def check(self) -> None:
-        """
+        """Raise where a forward made other calls than when quantizers were placed.
         Raises:
             QuantValueError: A forward made other calls than when quantizers were placed.
         """
         for path, scope in self._visited.items():
-            for (function, site), number in scope.made.items():
-                if (made := self.count(path, function, site)) != number:
+            for (function, site), number in scope.call_counts.items():
+                if (count := self.count(path, function, site)) != number:
                     raise QuantValueError(
-                        f"graph mode: forward of '{path or 'the model'}'", f"{made} calls of '{function}'",
+                        f"graph mode: forward of '{path or 'the model'}'", f"{count} calls of '{function}'",
                         f"{number}, as when the model was quantized",
                         "build the model with the code that was quantized, and pass an example with the same"
                         " arguments to intact.torch.quantize",
@@ -188,24 +197,24 @@ class _Pass(Calls):
 
 
 def _version(x: Tensor) -> int:
-    """What changes when x is written to, where PyTorch counts it."""
+    """Return a number that changes when x is written to, where PyTorch counts it."""
     return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else version_of(x)
 
 
 @contextmanager
 def running_part() -> Iterator[None]:
-    """A part of a model, called by itself meanwhile, quantizes what it quantizes inside the model.
+    """Let a part of a model that is called by itself quantize what it quantizes inside of the model.
 
-    Only calls that a run of the model makes nowhere else: names say the how-manieth call it is.
+    It works for calls that a run of the model makes nowhere else, because names hold the number of a call.
     """
-    with _as_running(_Pass()):
+    with _as_running(_QuantizedRun()):
         yield
 
 
 @contextmanager
-def _as_running(run: _Pass) -> Iterator[None]:
-    """This thread is in `run`."""
-    before = _running()
+def _as_running(run: _QuantizedRun) -> Iterator[None]:
+    """Make `run` the run of this thread inside the context."""
+    before = _current_run()
     _local.running = run
     try:
         with run:
@@ -214,12 +223,12 @@ def _as_running(run: _Pass) -> Iterator[None]:
         _local.running = before
 
 
-def _running() -> _Pass | None:
-    """The run that this thread is in."""
+def _current_run() -> _QuantizedRun | None:
+    """Return the run that this thread is in; None outside of runs."""
     return getattr(_local, "running", None)
 
 
-resume_checkpoints(_running)
+resume_checkpoints(_current_run)
 
 
 # ---- modules whose forward has quantizers in it ----
@@ -228,8 +237,9 @@ resume_checkpoints(_running)
 class RunsQuantized(nn.Module):
     """Base of the class that `install` gives a module: ``class QuantizedNet(RunsQuantized, Net)``.
 
-    Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own; a method
-    that it runs as its forward, `_instance_forward`, is called by that of the class.
+    Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own. Where
+    the module runs a method of its own as its forward, `_instance_forward`, the forward of the class calls
+    it.
     """
 
     _float_class: type[nn.Module]
@@ -238,40 +248,42 @@ class RunsQuantized(nn.Module):
     _instance_forward: Callable[..., Any] | None = None
 
     def quantized_weights(self) -> dict[str, Tensor]:
-        """Fake-quantized values of the parameters that functions read, by name of the parameter."""
+        """Return fake-quantized values of the parameters that functions read, by name of the parameter."""
         return {
             item.weight: self.get_submodule(item.name)(attrgetter(item.weight)(self))
             for item in (self._graph_record.inserted if self._graph_record else ())
             if item.weight
         }
 
-    def computed_weights(self) -> list[TensorQuantizer]:
-        """The quantizers of weights that calls make of parameters."""
+    def computed_weight_quantizers(self) -> list[TensorQuantizer]:
+        """Return the quantizers of weights that calls compute from parameters."""
         record = self._graph_record
-        found = [self.get_submodule(item.name) for item in record.inserted if item.computed] if record else []
-        return [one for one in found if isinstance(one, TensorQuantizer)]
+        modules = (
+            [self.get_submodule(item.name) for item in record.inserted if item.computed] if record else []
+        )
+        return [module for module in modules if isinstance(module, TensorQuantizer)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         kind = self._float_class
         return (
-            _blank,
+            _new_instance,
             (ClassPlaceholder(kind, self) if issubclass(kind, fx.GraphModule) else kind,),
             self.__dict__,
         )
 
 
-def _blank(float_class: type[nn.Module] | ClassPlaceholder) -> nn.Module:
+def _new_instance(float_class: type[nn.Module] | ClassPlaceholder) -> nn.Module:
     kind = _class_of(float_class.kind if isinstance(float_class, ClassPlaceholder) else float_class)  # type: ignore[arg-type]
     return kind.__new__(kind)
 
 
 def _refuse_proxies(scope: _Scope, args: Sequence[Any]) -> None:
-    """
+    """Raise where torch.fx.symbolic_trace runs a forward with quantizers between its calls.
+
     Raises:
-        UnsupportedError: torch.fx.symbolic_trace runs a forward with quantizers between its calls: operators
-            such as + come to no function that could be seen.
+        UnsupportedError: Operators such as + on its proxies call no function that a function mode sees.
     """
-    if (scope.around or scope.made) and any(isinstance(one, fx.Proxy) for one in args):
+    if (scope.around or scope.call_counts) and any(isinstance(arg, fx.Proxy) for arg in args):
         raise UnsupportedError(
             f"torch.fx.symbolic_trace: forward of '{scope.path or 'the model'}'",
             "quantizers between its calls, which this tracer does not see", "quantizers inside modules",
@@ -285,15 +297,15 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
     def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
         own = self._instance_forward or functools.partial(float_class.forward, self)
         _refuse_proxies(self._scope, (*args, *kwargs.values()))
-        running = _running()
-        if running is not None:
-            with running.inside(self._scope):
+        run = _current_run()
+        if run is not None:
+            with run.inside(self._scope):
                 return own(*args, **kwargs)
-        running = _Pass()
-        with exact_functions(self), _as_running(running), running.inside(self._scope):
-            answer = own(*args, **kwargs)
-        running.check()
-        return answer
+        run = _QuantizedRun()
+        with exact_functions(self), _as_running(run), run.inside(self._scope):
+            output = own(*args, **kwargs)
+        run.check()
+        return output
 
     record_as(forward, float_class.forward, lambda self, args: _refuse_proxies(self._scope, args))
     members: dict[str, Any] = {
@@ -317,55 +329,55 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
 
 @dataclass
 class _Enter:
-    """Hook in front of a module that is one call; quantizes what it reads, by number of visit."""
+    """Runs in front of a module that is one call, and quantizes what it reads, by number of visit."""
 
     path: str
     around: dict[int, _Around]
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        running = _running()
-        if running is None:
+        run = _current_run()
+        if run is None:
             return None
-        running.enter(None)
+        run.enter(None)
         if not self.around:
             return None
-        around = self.around.get(running.numbered(self.path).number)
-        return None if around is None else running.read(around.front, args, kwargs)
+        around = self.around.get(run.next_call(self.path).number)
+        return None if around is None else run.read(around.front, args, kwargs)
 
 
 @dataclass
 class _Leave:
-    """Hook behind it; quantizes what it makes."""
+    """Runs behind such a module, and quantizes what it returns."""
 
     path: str
     around: dict[int, _Around]
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        running = _running()
-        if running is None:
+        run = _current_run()
+        if run is None:
             return None
-        answer = None
+        result = None
         if self.around and output is not None:
-            around = self.around.get(running.count(self.path) - 1)
-            answer = None if around is None else running.made(around.behind, output)
-        running.leave()
-        return answer
+            around = self.around.get(run.count(self.path) - 1)
+            result = None if around is None else run.quantize_results(around.behind, output)
+        run.leave()
+        return result
 
 
 # ---- putting it in ----
 
 
 def record_of(model: nn.Module) -> GraphModeRecord | None:
-    """What was installed in `model`; None for another model."""
+    """Return what was installed in `model`; None for another model."""
     return model._graph_record if isinstance(model, RunsQuantized) else None
 
 
 def install(model: nn.Module, record: GraphModeRecord) -> None:
-    """Let `model` and what is in it call the quantizers of `record`, which it must hold already.
+    """Make `model` and its submodules call the quantizers of `record`, which it must hold already.
 
     Args:
         model: Changed in place: classes of modules become subclasses of these classes.
-        record: What stands where.
+        record: The quantizers and their places.
     Raises:
         QuantValueError: The record is not of a model with these modules.
     """
@@ -374,10 +386,10 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
         paths = {"", *(call.module for call in around if call.function)}
         scopes = {model.get_submodule(path): _scope(path, around, record) for path in paths}
     except AttributeError as error:
-        raise _stranger(str(error)) from error
+        raise _wrong_model(str(error)) from error
     for path, module in model.named_modules():
         if module in scopes:
-            _keep_forward(module)
+            _store_forward(module)
             module.__class__ = _class_of(type(module))  # type: ignore[arg-type]
             module._scope = scopes[module]
         elif not isinstance(module, TensorQuantizer):
@@ -388,41 +400,44 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
 
 
 def has_method_as_forward(module: nn.Module) -> bool:
-    """Whether `module` runs a method of its own as its forward: ``self.forward = self.forward_deploy``."""
-    found = vars(module).get("forward")
-    return isinstance(found, MethodType) and found.__self__ is module
+    """Return whether `module` runs a method of its own as its forward: ``self.forward =
+    self.forward_deploy``.
+    """
+    method = vars(module).get("forward")
+    return isinstance(method, MethodType) and method.__self__ is module
 
 
-def _keep_forward(module: nn.Module) -> None:
-    """Put the method that `module` runs as its forward where the forward of its new class looks for it."""
-    found = vars(module).pop("forward", None)
-    if found is not None and found.__func__ is not type(module).forward:
-        object.__setattr__(module, "_instance_forward", found)
+def _store_forward(module: nn.Module) -> None:
+    """Store the method that `module` runs as its forward where the forward of its new class looks for it."""
+    method = vars(module).pop("forward", None)
+    if method is not None and method.__func__ is not type(module).forward:
+        object.__setattr__(module, "_instance_forward", method)
 
 
 def _around(model: nn.Module, record: GraphModeRecord) -> dict[ModelCall, _Around]:
-    found: dict[ModelCall, _Around] = {}
+    by_call: dict[ModelCall, _Around] = {}
     tensors = ((item, spots) for item in record.inserted for spots in item.tensors)
     for tensor, (item, spots) in enumerate(tensors):
         path, _, name = item.name.rpartition(".")
         owner = model.get_submodule(path)
         for spot in spots:
-            around = found.setdefault(spot.call, _Around())
+            around = by_call.setdefault(spot.call, _Around())
             uses = around.behind if spot.behind else around.front
             uses.append(_Use(owner, name, spot.number, tensor, len(spots)))
-    return found
+    return by_call
 
 
 def _scope(path: str, around: Mapping[ModelCall, _Around], record: GraphModeRecord) -> _Scope:
-    made = {(f, site): number for (module, f, site), number in record.made.items() if module == path}
+    counts = {(f, site): number for (module, f, site), number in record.call_counts.items() if module == path}
     own = {(c.function, c.site, c.number): a for c, a in around.items() if c.module == path and c.function}
-    functions, sited = {function for function, _ in made}, {function for function, site in made if site}
-    opened = {name.partition(".")[0] for name in functions if "." in name}
-    return _Scope(path, own, made, functions, sited, opened)
+    functions, sited = {function for function, _ in counts}, {function for function, site in counts if site}
+    decomposed = {name.partition(".")[0] for name in functions if "." in name}
+    return _Scope(path, own, counts, functions, sited, decomposed)
 
 
 def restore(model: nn.Module, record: GraphModeRecord | None) -> None:
-    """Give a float `model` the quantizers and the forward of `record`; None: it must have no such forward.
+    """Give a float `model` the quantizers and the forward of `record`; None: check that it has no such
+    forward.
 
     Raises:
         QuantValueError: The record is of another model, or `model` has another one already.
@@ -440,20 +455,22 @@ def restore(model: nn.Module, record: GraphModeRecord | None) -> None:
     install(model, record)
 
 
-def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor | None = None) -> None:
-    """Create the quantizer of `item` in `model`, on the device of what is around it."""
+def add_quantizer(
+    model: nn.Module, item: InsertedQuantizer, descriptor: QuantDescriptor | None = None
+) -> None:
+    """Create the quantizer of `item` in `model`, on the device of the tensors near it."""
     path, _, name = item.name.rpartition(".")
     try:
         owner = model.get_submodule(path)
     except AttributeError as error:
-        raise _stranger(f"no module '{path}'") from error
+        raise _wrong_model(f"no module '{path}'") from error
     quantizer = TensorQuantizer(descriptor)
     quantizer.train(owner.training)
     device = next((t.device for t in chain(owner.parameters(), model.parameters())), None)
     owner.add_module(name, quantizer.to(device))
 
 
-def _stranger(got: str) -> QuantValueError:
+def _wrong_model(got: str) -> QuantValueError:
     return QuantValueError(
         "graph mode record", got, "the model that it was made of",
         "build the model with the code that was quantized, and with the same arguments",

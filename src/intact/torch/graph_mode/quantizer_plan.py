@@ -1,4 +1,4 @@
-"""From a placement on the exported graph to quantizers between a model's calls."""
+"""Turn a placement on the exported graph into quantizers between a model's calls."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from torch import nn
 from intact.placement import Site
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.model_calls import ModelCall
-from intact.torch.graph_mode.record import Inserted, Spot
+from intact.torch.graph_mode.record import InsertedQuantizer, Spot
 from intact.torch.graph_mode.trace_records import Edge, Origin
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _PARAMETRIZED = re.compile(r"(.+\.)?parametrizations\.(\w+)")
-"""The path of what makes a module's attribute from parameters of other names."""
+"""Path of the module that computes another module's attribute from parameters of other names."""
 
 
 @dataclass
 class QuantizerPlan:
-    """What is to be done to a model.
+    """Describes what quantization changes in a model.
 
     Attributes:
         modules: Path of each module that becomes a quantized one.
-        own_input: Those of them whose own input quantizer does the work.
-        layers: Path of each recurrent one -> the quantizers of its layers that do: "_input_quantizers.1".
+        own_input: Those of them whose own input quantizer is used.
+        layers: Path of each recurrent one -> the quantizers of its layers that are used:
+            "_input_quantizers.1".
         inserted: Quantizers between calls.
         reasons: Quantizer -> why its tensor is quantized.
         left: Call or module -> why a wanted quantizer cannot be placed.
@@ -37,51 +38,52 @@ class QuantizerPlan:
     modules: list[str] = field(default_factory=list)
     own_input: set[str] = field(default_factory=set)
     layers: dict[str, set[str]] = field(default_factory=dict)
-    inserted: list[Inserted] = field(default_factory=list)
+    inserted: list[InsertedQuantizer] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
 
 
-def make_plan(model: nn.Module, found: Analysis, why_not: Callable[[str], str | None]) -> QuantizerPlan:
-    """Turn the sites of `found` into quantizers.
+def make_plan(model: nn.Module, analysis: Analysis, why_not: Callable[[str], str | None]) -> QuantizerPlan:
+    """Turn the sites of an analysis into quantizers.
 
     Args:
-        model, found: The model and the placement on its export.
-        why_not: For a module's path, why it has no quantized class that fits; None where it has.
+        model: The model.
+        analysis: The placement on its export.
+        why_not: For a module's path, why it has no quantized class that fits; None where it has one.
     """
-    return _Planner(model, found, why_not).plan
+    return _Planner(model, analysis, why_not).plan
 
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A site, as far as it can be reached from the model's calls."""
+    """A site, and those of its edges that the model's calls read."""
 
     site: Site
     edges: tuple[Edge, ...]
 
 
 class _Planner:
-    def __init__(self, model: nn.Module, found: Analysis, why_not: Callable[[str], str | None]) -> None:
+    def __init__(self, model: nn.Module, analysis: Analysis, why_not: Callable[[str], str | None]) -> None:
         self.plan = QuantizerPlan()
-        self._model, self._found, self._why_not = model, found, why_not
-        self._traced = found.traced
-        self._readers = Counter(edge.source for edge in found.traced.edges)
+        self._model, self._analysis, self._why_not = model, analysis, why_not
+        self._traced = analysis.traced
+        self._readers = Counter(edge.source for edge in analysis.traced.edges)
         self._order = {call: position for position, call in enumerate(self._traced.calls)}
         self._visits = Counter(call.module for call in self._traced.calls if not call.function)
         self._parameters = {name for name, _ in model.named_parameters()}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._weights: dict[tuple[Origin, Any], tuple[list[Edge], dict[str, None]]] = {}
         self._unreachable = self._find_unreachable()
-        for site in found.placement.sites:
+        for site in analysis.placement.sites:
             self._place_inside(site)
             if site.role == "weight":
                 self._place_weight(site)
         self._insert_weights()
         groups: dict[int, list[_Tensor]] = {}
-        for site in found.placement.sites:
+        for site in analysis.placement.sites:
             if site.role == "activation" and (edges := tuple(self._edges(site))):
                 groups.setdefault(site.group, []).append(_Tensor(site, edges))
-        self._named = Counter(
+        self._groups_by_reader = Counter(
             edge.reader
             for tensors in groups.values()
             if (edge := _first_function([e for t in tensors for e in t.edges])) is not None
@@ -90,46 +92,50 @@ class _Planner:
             self._place_group(tensors)
 
     def _find_unreachable(self) -> set[str]:
-        """Operators of the file with an input to quantize that no call reads."""
-        found = set[str]()
-        for site in self._found.placement.sites:
+        """Return operators of the file with an input to quantize that no call reads."""
+        unreachable = set[str]()
+        for site in self._analysis.placement.sites:
             for node, index in site.readers:
-                if (node, index) in self._found.edges:
+                if (node, index) in self._analysis.edges:
                     continue
-                reason = self._unreached(node, site)
+                reason = self._why_unreachable(node, site)
                 if reason is not None:
-                    found.add(node)
+                    unreachable.add(node)
                     self.plan.left.setdefault(self._label(node), reason)
-        return found
+        return unreachable
 
-    def _unreached(self, node: str, site: Site) -> str | None:
-        """Why `site` cannot be quantized for `node`; None where the module that owns the node does it."""
-        owner = self._found.owners.get(node)
+    def _why_unreachable(self, node: str, site: Site) -> str | None:
+        """Return why `site` cannot be quantized for `node`; None where the module that owns the node
+        does it.
+        """
+        owner = self._analysis.owners.get(node)
         if owner is None or owner.function:
             return f"{site.reason}, but the tensor is inside one call of PyTorch"
-        if site.role == "weight" or any(reader[0] == node for reader in self._found.inside):
+        if site.role == "weight" or any(reader[0] == node for reader in self._analysis.inside):
             return self._why_not(owner.module)
         return f"{site.reason}, but the tensor is inside the module"
 
     def _label(self, node: str) -> str:
-        owner = self._found.owners.get(node)
+        owner = self._analysis.owners.get(node)
         return node if owner is None else owner.label
 
     def _edges(self, site: Site) -> Iterable[Edge]:
-        """The edges of `site`, each once, but for those of operators that cannot run in int8 as a whole."""
+        """Return the edges of `site`, each once, without those of operators that cannot run in int8 as a
+        whole.
+        """
         reached = {
-            self._found.edges[reader]: None
+            self._analysis.edges[reader]: None
             for reader in site.readers
-            if reader in self._found.edges and reader[0] not in self._unreachable
+            if reader in self._analysis.edges and reader[0] not in self._unreachable
         }
         return sorted(reached, key=lambda e: (self._order[e.reader], e.operand))
 
     def _place_inside(self, site: Site) -> None:
-        """Quantizers of a recurrent module's layers."""
+        """Switch on the quantizers of a recurrent module's layers."""
         kind = "_weight_quantizers" if site.role == "weight" else "_input_quantizers"
         for reader in site.readers:
-            inside = self._found.inside.get(reader)
-            if inside is None or reader in self._found.edges or reader[0] in self._unreachable:
+            inside = self._analysis.inside.get(reader)
+            if inside is None or reader in self._analysis.edges or reader[0] in self._unreachable:
                 continue
             if inside.path not in self.plan.modules:
                 self.plan.modules.append(inside.path)
@@ -140,22 +146,24 @@ class _Planner:
         self.plan.reasons[f"{path}.{quantizer}"] = reason
 
     def _place_weight(self, site: Site) -> None:
-        known = self._found.edges.keys() | self._found.inside.keys()
-        inside = [n for n, i in site.readers if (n, i) not in known and n not in self._unreachable]
+        readers_with_a_place = self._analysis.edges.keys() | self._analysis.inside.keys()
+        inside = [
+            n for n, i in site.readers if (n, i) not in readers_with_a_place and n not in self._unreachable
+        ]
         for node in inside:
-            path = self._found.owners[node].module
+            path = self._analysis.owners[node].module
             if path not in self.plan.modules:
                 self.plan.modules.append(path)
                 self.plan.reasons[f"{path}._weight_quantizer"] = site.reason
         reached = _by_source(self._edges(site))
-        axis = self._found.axis_of_edge(site) if reached else None
+        axis = self._analysis.axis_of_edge(site) if reached else None
         for source, edges in reached.items():
             read, reasons = self._weights.setdefault((source, axis), ([], {}))
             read += edges
             reasons[site.reason] = None
 
     def _insert_weights(self) -> None:
-        """One quantizer for all that read a weight along the same axes."""
+        """Insert one quantizer for all that read a weight along the same axes."""
         for (source, axis), (edges, reasons) in self._weights.items():
             weight = self._weight(source)
             name = self._name(f"{weight or f'{edges[0].reader.label}_weight'}_quantizer")
@@ -163,12 +171,14 @@ class _Planner:
             self._insert(name, spots, "; ".join(reasons), weight, axis, computed=not weight)
 
     def _weight(self, source: Origin) -> str:
-        """Path of the attribute that holds a weight: a parameter, or what parametrizations make of some."""
+        """Return the path of the attribute that holds a weight: a parameter, or what parametrizations
+        compute.
+        """
         if source.parameter in self._parameters:
             return source.parameter
         path = source.call.module if source.call is not None and not source.call.function else ""
-        made = _PARAMETRIZED.fullmatch(path)
-        return "".join(made.groups("")) if made is not None else ""
+        match = _PARAMETRIZED.fullmatch(path)
+        return "".join(match.groups("")) if match is not None else ""
 
     def _place_group(self, tensors: list[_Tensor]) -> None:
         edges = [edge for tensor in tensors for edge in tensor.edges]
@@ -176,7 +186,7 @@ class _Planner:
         if len(edges) == 1 and (path := self._own(edges[0])) is not None:
             if path not in self.plan.modules:
                 self.plan.modules.append(path)
-            if any(path == inside.path for inside in self._found.inside.values()):
+            if any(path == inside.path for inside in self._analysis.inside.values()):
                 self._switch_on(path, "_input_quantizers.0", reason)
                 return
             self.plan.own_input.add(path)
@@ -190,61 +200,65 @@ class _Planner:
         weight: str = "", axis: Any = None, *, computed: bool = False,
     ) -> None:  # fmt: skip
         if placed := tuple(filter(None, tensors)):
-            self.plan.inserted.append(Inserted(name, placed, weight, axis, computed))
+            self.plan.inserted.append(InsertedQuantizer(name, placed, weight, axis, computed))
             self.plan.reasons[name] = reason
 
     def _spots(self, source: Origin, edges: Sequence[Edge]) -> tuple[Spot, ...]:
-        """In front of what reads a tensor; behind what makes it, where its readers differ from run to run."""
-        steady = [edge for edge in edges if self._moody(edge.reader) is None]
+        """Place a quantizer in front of what reads a tensor, or behind what makes it, where its readers vary
+        between runs.
+        """
+        steady = [edge for edge in edges if self._when_unsteady(edge.reader) is None]
         if len(steady) == len(edges):
             return tuple(Spot(edge.reader, edge.operand) for edge in edges)
-        all_of_them = source not in self._traced.answers and self._readers[source] == len(edges)
-        if all_of_them and source.call is not None and self._moody(source.call) is None:
+        all_of_them = source not in self._traced.outputs and self._readers[source] == len(edges)
+        if all_of_them and source.call is not None and self._when_unsteady(source.call) is None:
             return (Spot(source.call, source.output, behind=True),)
         for edge in edges:
-            if (when := self._moody(edge.reader)) is not None:
+            if (when := self._when_unsteady(edge.reader)) is not None:
                 name = edge.reader.function
                 self.plan.left[edge.reader.label] = f"'{name}' is called another number of times {when}"
         return tuple(Spot(edge.reader, edge.operand) for edge in steady)
 
-    def _moody(self, call: ModelCall) -> str | None:
-        """When a run makes more or fewer calls of this name."""
+    def _when_unsteady(self, call: ModelCall) -> str | None:
+        """Return when a run makes more or fewer calls of this kind; None where it never does."""
         return self._traced.unsteady.get(call.kind)
 
     def _own(self, edge: Edge) -> str | None:
-        """The module whose own input quantizer can stand on `edge`."""
+        """Return the path of the module whose own input quantizer can quantize `edge`; None where there is
+        none.
+        """
         path = edge.reader.module
         if edge.reader.function or edge.operand != 0 or self._visits[path] > 1:
             return None
         return path if path in self.plan.modules or self._why_not(path) is None else None
 
     def _name_of(self, edges: list[Edge]) -> str:
-        """Called after the first function that reads the tensor, else after the first module."""
+        """Return a name after the first function that reads the tensor, or else after the first module."""
         if (edge := _first_function(edges)) is None:
             return self._name(f"{edges[0].reader.label}_input_quantizer")
-        which = f"_{edge.operand}" if self._named[edge.reader] > 1 else ""
+        which = f"_{edge.operand}" if self._groups_by_reader[edge.reader] > 1 else ""
         return self._name(f"{edge.reader.label}_quantizer{which}")
 
-    def _name(self, wanted: str) -> str:
-        """A free name like `wanted` inside a module that has a forward of its own."""
-        number, path = 0, self._housed(wanted)
-        while path in self._taken:
+    def _name(self, base_name: str) -> str:
+        """Return a free name like `base_name` inside of a module that has a forward of its own."""
+        number, path = 0, self._path_inside_owner(base_name)
+        while path in self._used_names:
             number += 1
-            path = self._housed(f"{wanted}_{number}")
-        self._taken.add(path)
+            path = self._path_inside_owner(f"{base_name}_{number}")
+        self._used_names.add(path)
         return path
 
-    def _housed(self, wanted: str) -> str:
-        parts = wanted.split(".")
+    def _path_inside_owner(self, base_name: str) -> str:
+        parts = base_name.split(".")
         depth = len(parts) - 1
-        while depth and not self._is_house(".".join(parts[:depth])):
+        while depth and not self._can_own(".".join(parts[:depth])):
             depth -= 1
         name = re.sub(r"\W", "_", "_".join(parts[depth:]))
         path = ".".join([*parts[:depth], name])
         owner = self._model.get_submodule(".".join(parts[:depth]))
         return f"{path}_" if hasattr(owner, name) else path
 
-    def _is_house(self, path: str) -> bool:
+    def _can_own(self, path: str) -> bool:
         try:
             return not isinstance(self._model.get_submodule(path), _CONTAINERS)
         except AttributeError:
@@ -256,7 +270,7 @@ def _first_function(edges: Iterable[Edge]) -> Edge | None:
 
 
 def _by_source(edges: Iterable[Edge]) -> dict[Origin, list[Edge]]:
-    found: dict[Origin, list[Edge]] = {}
+    edges_by_source: dict[Origin, list[Edge]] = {}
     for edge in edges:
-        found.setdefault(edge.source, []).append(edge)
-    return found
+        edges_by_source.setdefault(edge.source, []).append(edge)
+    return edges_by_source

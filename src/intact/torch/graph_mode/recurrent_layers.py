@@ -1,4 +1,7 @@
-"""Recurrent layers: one call of PyTorch, with a quantizer inside for each layer that shall have one."""
+"""Find the layers of recurrent modules in the graph.
+
+A recurrent module is one call, with a quantizer for each layer.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from intact.graph import ops
 from intact.torch.graph_mode.model_calls import ModelCall
 
 LAYERS = (rnn.LSTM, rnn.GRU, rnn.RNN)  # not torch.nn's names: `initialize` may have put others there
-"""The exporter writes each of their layers as one node."""
+"""Modules whose layers the exporter writes as one node each."""
 
-_WHOLE = (rnn.RNNBase, rnn.RNNCellBase)
+_RECURRENT = (rnn.RNNBase, rnn.RNNCellBase)
 
 
-def why_whole(module: nn.Module) -> str:
-    """Why the graph does not show what a recurrent module does inside; "" where it does."""
-    if not isinstance(module, _WHOLE):
+def why_opaque(module: nn.Module) -> str:
+    """Return why the graph does not show the layers of a recurrent module; "" where it does."""
+    if not isinstance(module, _RECURRENT):
         return ""
     if type(module) in LAYERS and not parametrize.is_parametrized(module):
         if not getattr(module, "proj_size", 0):
@@ -32,7 +35,7 @@ def why_whole(module: nn.Module) -> str:
     return f"{name} is one call of PyTorch"
 
 
-class Inside(NamedTuple):
+class LayerInput(NamedTuple):
     """What a node of the graph reads inside a module: the data, or the weights of inputs, of one layer."""
 
     path: str
@@ -42,36 +45,36 @@ class Inside(NamedTuple):
 Reader = tuple[str, int]
 
 
-def read_inside(
+def find_layer_inputs(
     model: onnx_graph.Model, owners: Mapping[str, ModelCall], outside: Iterable[Reader]
-) -> dict[Reader, Inside]:
-    """(ONNX node name, input index) -> the layer that reads there, itself or what only moves data to it.
+) -> dict[Reader, LayerInput]:
+    """Map (ONNX node name, input index) to the layer that reads there, directly or behind data movement.
 
     Args:
-        model: The exported graph, without edges.
+        model: The exported graph, without markers.
         owners: ONNX node name -> the call that it belongs to.
-        outside: Readers of what a call reads: these are no affair of the module alone.
+        outside: Readers of what a call reads, which are not inside of a module.
     """
-    found: dict[Reader, Inside] = {}
-    made: Counter[ModelCall] = Counter()
-    known = set(outside)
+    layer_inputs: dict[Reader, LayerInput] = {}
+    layers_of_call: Counter[ModelCall] = Counter()
+    outer_readers = set(outside)
     for node in model.graph:
         owner = owners.get(node.name or "")
         if node.domain or node.op_type not in ops.RECURRENT or owner is None or owner.function:
             continue
-        inside = Inside(owner.module, made[owner])
-        made[owner] += 1
-        found[node.name or "", 1] = inside
+        inside = LayerInput(owner.module, layers_of_call[owner])
+        layers_of_call[owner] += 1
+        layer_inputs[node.name or "", 1] = inside
         reader = (node.name or "", 0)
-        while reader not in known:
-            found[reader] = inside
+        while reader not in outer_readers:
+            layer_inputs[reader] = inside
             value = node.inputs[0]
             above = value.producer() if value is not None else None
-            if above is None or owners.get(above.name or "") != owner or not _hands_on(above):
+            if above is None or owners.get(above.name or "") != owner or not _only_moves(above):
                 break
             node, reader = above, (above.name or "", 0)
-    return found
+    return layer_inputs
 
 
-def _hands_on(node: onnx_graph.Node) -> bool:
+def _only_moves(node: onnx_graph.Node) -> bool:
     return ops.may_move(node, keeps_all=True) and len(list(node.outputs[0].uses())) == 1

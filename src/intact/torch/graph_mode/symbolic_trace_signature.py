@@ -1,7 +1,8 @@
-"""Let torch.fx.symbolic_trace record forwards that take ``*args``, ``**kwargs`` or arguments by name alone.
+"""Make torch.fx.symbolic_trace record forwards that take ``*args``, ``**kwargs`` or keyword-only arguments.
 
-The tracer copies the code of such a forward as a function of plain arguments. The code of a quantized
-module's forward takes any arguments, so that the copy has too few names: the float forward's is copied.
+The tracer copies the code of such a forward as a function of plain arguments. A quantized module's forward
+takes any arguments, so the copy would have too few names. So the tracer copies the float module's forward
+instead.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from intact.torch.private_torch import PATCH_FUNCTION
 
 __all__ = ["record_as"]
 
-_PLACE = "_recorded_as"
+_RECORDED_AS = "_recorded_as"
 
 
 def record_as(forward: Any, own: Any, check: Callable[[Any, Sequence[Any]], None]) -> None:
-    """Let the tracer copy `own` where it meets `forward`.
+    """Make the tracer copy `own` where it meets `forward`.
 
     Args:
         forward: A function that calls `own`.
         own: The float module's function.
         check: Gets the module and its other arguments in front of each call of the copy.
     """
-    setattr(forward, _PLACE, (own, check))
+    setattr(forward, _RECORDED_AS, (own, check))
     _install()
 
 
@@ -38,7 +39,7 @@ def _install() -> None:
 
     @functools.wraps(original)
     def plain_function(function: FunctionType, count: int) -> Any:
-        own, check = getattr(function, _PLACE, (function, None))
+        own, check = getattr(function, _RECORDED_AS, (function, None))
         copy = original(own, count)
         if check is None:
             return copy

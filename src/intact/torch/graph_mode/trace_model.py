@@ -1,4 +1,4 @@
-"""A model as an ONNX graph, traced by torch.export; ``intact::Edge`` marks each tensor that a call reads."""
+"""Trace a model to an ONNX graph by torch.export; ``intact::Edge`` marks each tensor that a call reads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from torch.export import Dim
 from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
 from intact.torch.graph_mode.call_observer import Observer, is_one_call
-from intact.torch.graph_mode.input_markers import DOMAIN, edge, edge_translation
+from intact.torch.graph_mode.input_markers import DOMAIN, mark_input, marker_translation
 from intact.torch.graph_mode.model_calls import ModelCall
 from intact.torch.graph_mode.quantized_forward import has_method_as_forward
-from intact.torch.graph_mode.recurrent_layers import why_whole
-from intact.torch.graph_mode.trace_records import Edge, Origin, Traced, Untraceable, by_site
-from intact.torch.graph_mode.trial_runs import Like, Surveyor, survey, survey_training
+from intact.torch.graph_mode.recurrent_layers import why_opaque
+from intact.torch.graph_mode.trace_records import Edge, Origin, Trace, Untraceable, number_by_site
+from intact.torch.graph_mode.trial_runs import TensorLike, TrialRun, run_trial, run_trials_in_training
 from intact.torch.models.batches import tensors_in
 from intact.torch.operators.grouped_matmul import whole_products
 from intact.torch.operators.recurrent import whole_layers
@@ -38,27 +38,31 @@ from intact.torch.tracing.untranslated_operators import Opaque, find_untranslate
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 from intact.torch.training.collect_statistics import evaluating
 
-_BEHIND = "it runs behind the line at which tracing ends"
+_BEHIND_STOP = "it runs behind the line at which tracing ends"
 
 
-def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
-    """Trace `model` in evaluation mode; submodules that cannot be traced are one call each, inner ones first.
+def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:
+    """Trace `model` in evaluation mode.
 
-    What the model's own forward does behind a line that cannot be traced is not seen.
+    Submodules that cannot be traced become one call each, inner ones first.
+
+    Nothing is known of what the model's own forward does behind a line that cannot be traced.
 
     Raises:
         Untraceable: The model's own forward cannot be traced, or there is nothing in front of that line.
         UnsupportedError: The exporter cannot write an operator.
     """
-    leaves = {path: reason for path, m in model.named_modules() if (reason := _why_whole(m))}
+    leaves = {path: reason for path, m in model.named_modules() if (reason := _why_one_call(m))}
     if "" in leaves:
         raise Untraceable("", leaves[""])
     stopped = ""
     with evaluating(model):
         while True:
-            run = survey(model, leaves, args, kwargs)
+            run = run_trial(model, leaves, args, kwargs)
             try:
-                marker, traced, told = _export_either_way(model, run, args, kwargs, whole=not stopped)
+                marker, traced, exporting = _export_with_or_without_flags(
+                    model, run, args, kwargs, whole=not stopped
+                )
             except Untraceable as error:
                 if not leaves.keys() >= error.modules.keys():
                     leaves |= error.modules
@@ -68,38 +72,40 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                     stopped = error.reason
             else:
                 called = {call.module for call in traced.calls if not call.function}
-                called -= {path for path in leaves if _answers_nothing(run, path)}
+                called -= {path for path in leaves if _returns_nothing(run, path)}
                 traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
-                training = survey_training(model, run, marker.visited, args, kwargs)
-                traced = by_site(traced, marker, run, training)
+                training = run_trials_in_training(model, run, marker.visited, args, kwargs)
+                traced = number_by_site(traced, marker, run, training)
                 if stopped:
                     traced.stopped = stopped
-                    traced.leaves |= dict.fromkeys(_not_reached(marker, run), _BEHIND)
+                    traced.leaves |= dict.fromkeys(_untraced_modules(marker, run), _BEHIND_STOP)
                 traced.with_open_sizes = partial(
                     _export_open, model, run, args, kwargs,
-                    whole=not stopped, told=told, edges=len(traced.edges),
+                    whole=not stopped, exporting=exporting, edges=len(traced.edges),
                 )  # fmt: skip
                 return traced
 
 
-def _answers_nothing(run: Surveyor, path: str) -> bool:
-    """Whether a module only checks or keeps what it reads, as the guards of an exported program do."""
-    return path in run.answers and all(leaf is None for leaf in pytree.tree_leaves(run.answers[path]))
+def _returns_nothing(run: TrialRun, path: str) -> bool:
+    """Return whether a module returns no tensors, as the guards of an exported program do."""
+    return path in run.outputs_by_path and all(
+        leaf is None for leaf in pytree.tree_leaves(run.outputs_by_path[path])
+    )
 
 
-def _not_reached(marker: Observer, survey: Observer) -> list[str]:
-    """The modules that a run enters and the trace does not; those inside of one of them left out."""
+def _untraced_modules(marker: Observer, trial: Observer) -> list[str]:
+    """Return the modules that a run enters and the trace does not, without those inside of one of them."""
 
-    def entered(observer: Observer) -> set[str]:
+    def entered_modules(observer: Observer) -> set[str]:
         return observer.visited | {call.module for call in observer.calls if not call.function}
 
-    missed = sorted(entered(survey) - entered(marker))
-    return [path for path in missed if not any(path.startswith(f"{other}.") for other in missed)]
+    missed = sorted(entered_modules(trial) - entered_modules(marker))
+    return [path for path in missed if not any(path.startswith(f"{outer}.") for outer in missed)]
 
 
-def _why_whole(module: nn.Module) -> str:
+def _why_one_call(module: nn.Module) -> str:
     own = is_one_call(module) or not has_method_as_forward(module)
-    return why_whole(module) or (
+    return why_opaque(module) or (
         "its forward was replaced on the instance" if own and "forward" in vars(module) else ""
     )
 
@@ -108,7 +114,7 @@ def _why_whole(module: nn.Module) -> str:
 
 
 class _Marker(Observer):
-    """Puts an edge on every tensor that a call reads."""
+    """Marks every tensor that a call reads."""
 
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
         super().__init__(model, leaves, careful=careful)
@@ -118,137 +124,149 @@ class _Marker(Observer):
         self._alive: list[Tensor] = []
 
     def source(self, x: Tensor) -> Origin:
-        """Where x comes from."""
+        """Return where x comes from."""
         self._alive.append(x)  # its id is its own for as long
         return self._sources.setdefault(id(x), Origin(output=len(self._sources)))
 
     def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         self.edges.append(Edge(self.source(x), call, operand))
-        return edge(x, len(self.edges) - 1)
+        return mark_input(x, len(self.edges) - 1)
 
-    def answered(self, call: ModelCall, output: Any) -> None:
+    def note_result(self, call: ModelCall, output: Any) -> None:
         for number, x in enumerate(tensors_in(output)):
             self._alive.append(x)
             self._sources[id(x)] = Origin(call=call, output=number)
 
     def ends(self) -> list[Tensor]:
-        """What calls made that no call has made more of: floats of known sizes that only other things read.
+        """Return floating-point results of calls that no other call has read, of known sizes.
 
-        What is computed of them so far is a mask, a number, or as long as only values say.
+        Results that were read so far led to a mask, a number, or a tensor whose size depends on values.
         """
-        made = {
+        results = {
             self._sources[id(x)]: x for x in self._alive
             if self._sources[id(x)].call is not None and _is_plain(x)
         }  # fmt: skip
-        going_on = {source.call for source in made}
-        read = {edge.source for edge in self.edges if edge.reader in going_on}
-        return [x for source, x in made.items() if source not in read]
+        computed_from_results = {source.call for source in results}
+        read_results = {edge.source for edge in self.edges if edge.reader in computed_from_results}
+        return [x for source, x in results.items() if source not in read_results]
 
 
 def _is_plain(x: Tensor) -> bool:
     return x.is_floating_point() and x.dim() > 0 and all(isinstance(size, int) for size in x.shape)
 
 
-def _answer_of(read: list[Tensor], like: Like) -> Tensor:
-    """What a module that is one operator makes of what it reads."""
+def _symbolic_output(read: list[Tensor], like: TensorLike) -> Tensor:
+    """Return the output of a module that is one operator on what it reads."""
     return torch.onnx.ops.symbolic(f"{DOMAIN}::Module", read, dtype=like.dtype, shape=like.shape)
 
 
 @dataclass
-class _Seen:
-    """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were.
+class _TraceState:
+    """Holds what `_MarkedModel` works with, in an object, because torch.export restores a module's own lists.
 
     Attributes:
+        trial: The run without a trace.
+        whole: Whether the model's own forward is traced to its end.
+        exporting: Whether code that asks is told that it is being exported.
+        marker: The observer of the trace, once it runs.
+        outputs: Origins of the model's outputs.
         failed: Modules that cannot be traced, and were not known to be so -> why.
     """
 
-    survey: Surveyor
+    trial: TrialRun
     whole: bool = True
-    told: bool = True
+    exporting: bool = True
     marker: _Marker | None = None
-    answers: set[Origin] = field(default_factory=set)
+    outputs: set[Origin] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
 
 
-class _Marked(nn.Module):
-    """The model with an edge on every tensor that is read, and one operator in place of each leaf."""
+class _MarkedModel(nn.Module):
+    """Wraps the model, with a marker on every tensor that a call reads, and one operator in place of each
+    leaf.
+    """
 
-    def __init__(self, model: nn.Module, seen: _Seen) -> None:
+    def __init__(self, model: nn.Module, state: _TraceState) -> None:
         super().__init__()
-        self.model, self.seen = model, seen
+        self.model, self.state = model, state
 
     def forward(self, args: Any, kwargs: Any) -> list[Tensor]:
-        seen = self.seen
-        marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
-        begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
-        way = nullcontext() if seen.told else hide_export()
-        with _standing_in(self.model, marker, seen), begun, marker.watching(), way:
-            answers = list(tensors_in(self.model(*args, **kwargs)))
-        _forget_unknown_sizes(answers)
-        seen.answers = {marker.source(x) for x in answers}
-        return answers
+        state = self.state
+        marker = state.marker = _Marker(self.model, state.trial.leaves, careful=state.trial.careful)
+        until_stop = nullcontext() if state.whole else _return_at_stop(self.model, marker)
+        flags = nullcontext() if state.exporting else hide_export()
+        with _replace_leaves(self.model, marker, state), until_stop, marker.observing(), flags:
+            outputs = list(tensors_in(self.model(*args, **kwargs)))
+        _forget_unbacked_sizes(outputs)
+        state.outputs = {marker.source(x) for x in outputs}
+        return outputs
 
 
 @contextmanager
-def _standing_in(model: nn.Module, marker: _Marker, seen: _Seen) -> Iterator[None]:
-    """Let leaves answer what they answered before, in the same order, by one operator for each tensor.
+def _replace_leaves(model: nn.Module, marker: _Marker, state: _TraceState) -> Iterator[None]:
+    """Let leaves return the outputs that they returned before, in the same order, as one operator for each
+    tensor.
 
-    So does a module whose own code turns out to be untraceable: the trace goes on, and finds the others.
+    A module whose own code turns out to be untraceable does so, too. The trace goes on, and finds the others.
     """
     with ExitStack() as stack:
-        for path, answers in seen.survey.answers.items():
+        for path, outputs in state.trial.outputs_by_path.items():
             if path:
                 module = model.get_submodule(path)
                 before = vars(module).get("forward")
-                again = iter(answers)
-                known = path in seen.survey.leaves
-                module.forward = _stand_in(again) if known else _traced_or(module, again, path, marker, seen)
-                stack.callback(_put_back, module, before)
+                remaining = iter(outputs)
+                is_leaf = path in state.trial.leaves
+                module.forward = (
+                    _recorded_forward(remaining)
+                    if is_leaf
+                    else _forward_or_recorded(module, remaining, path, marker, state)
+                )
+                stack.callback(_restore_forward, module, before)
         yield
 
 
-def _stand_in(answers: Iterator[Any]) -> Callable[..., Any]:
+def _recorded_forward(outputs: Iterator[Any]) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
-        return _symbols(next(answers), args, kwargs)
+        return _symbolic_outputs(next(outputs), args, kwargs)
 
     return forward
 
 
-def _traced_or(
-    module: nn.Module, answers: Iterator[Any], path: str, marker: _Marker, seen: _Seen
+def _forward_or_recorded(
+    module: nn.Module, outputs: Iterator[Any], path: str, marker: _Marker, state: _TraceState
 ) -> Callable[..., Any]:
     own = module.forward
 
     @wraps(own)
     def forward(*args: Any, **kwargs: Any) -> Any:
-        answer = next(answers, None)
+        output = next(outputs, None)
         try:
             with marker.unwinding():
                 return own(*args, **kwargs)
         except Exception as error:  # whatever the user's code does with tensors that have no values
-            seen.failed.setdefault(path, _said(error))
-            _forget_unknown_sizes(list(tensors_in((args, kwargs))))
-            return _symbols(answer, args, kwargs)
+            state.failed.setdefault(path, _describe_error(error))
+            _forget_unbacked_sizes(list(tensors_in((args, kwargs))))
+            return _symbolic_outputs(output, args, kwargs)
 
     return forward
 
 
-def _symbols(answer: Any, args: Any, kwargs: Any) -> Any:
-    read = list(tensors_in((args, kwargs)))
-    return pytree.tree_map_only(Like, lambda x: _answer_of(read, x), answer)
+def _symbolic_outputs(output: Any, args: Any, kwargs: Any) -> Any:
+    operands = list(tensors_in((args, kwargs)))
+    return pytree.tree_map_only(TensorLike, lambda x: _symbolic_output(operands, x), output)
 
 
-def _put_back(module: nn.Module, forward: Any) -> None:
+def _restore_forward(module: nn.Module, forward: Any) -> None:
     del module.forward
     if forward is not None:
         module.forward = forward
 
 
 @contextmanager
-def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
-    """Let the model's own forward answer what it has made so far, where it cannot go on.
+def _return_at_stop(model: nn.Module, marker: _Marker) -> Iterator[None]:
+    """Let the model's own forward return its results so far, where it cannot go on.
 
-    Not by an error that the caller catches: torch.fx counts the modules that it is in.
+    An error that the caller catches would not do, because torch.fx counts the modules that it is in.
     """
     own, before = model.forward, vars(model).get("forward")
 
@@ -256,70 +274,72 @@ def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
         try:
             return own(*args, **kwargs)
         except Exception:  # whatever the user's code does with tensors that have no values
-            if marker.path or not (answers := marker.ends()):
+            if marker.path or not (results := marker.ends()):
                 raise
-            return answers
+            return results
 
     model.forward = forward
     try:
         yield
     finally:
-        _put_back(model, before)
+        _restore_forward(model, before)
 
 
-def _forget_unknown_sizes(made: list[Tensor]) -> None:
-    """A trace owes torch.export no tensor of a size that only values decide: it may not reach an answer."""
-    mode = detect_fake_mode(made)
+def _forget_unbacked_sizes(tensors: list[Tensor]) -> None:
+    """Drop sizes that depend on values from the trace's list of sizes that must reach an output."""
+    mode = detect_fake_mode(tensors)
     if mode is not None and mode.shape_env is not None:
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
 
-def _export_either_way(
-    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool
-) -> tuple[_Marker, Traced, bool]:
-    """The trace of the way that the code goes while it is exported, or of the way that it goes elsewhere.
-
-    And whether it is the former.
+def _export_with_or_without_flags(
+    model: nn.Module, trial: TrialRun, args: Any, kwargs: Any, *, whole: bool
+) -> tuple[_Marker, Trace, bool]:
+    """Trace the code as it runs under export, or else as it runs elsewhere, and return which of both
+    it was.
     """
     try:
-        return *_export(model, survey, args, kwargs, whole=whole), True
+        return *_export(model, trial, args, kwargs, whole=whole), True
     except Untraceable as error:
-        if not whole or survey.leaves:
+        if not whole or trial.leaves:
             raise
         try:
-            return *_export(model, survey, args, kwargs, whole=whole, told=False), False
+            return *_export(model, trial, args, kwargs, whole=whole, exporting=False), False
         except (Untraceable, UnsupportedError):
             raise error from None
 
 
 def _export_open(
-    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool, edges: int
+    model: nn.Module, trial: TrialRun, args: Any, kwargs: Any, *, whole: bool, exporting: bool, edges: int
 ) -> onnx_graph.Model | None:
-    """The same trace with every size open that the model's code leaves open.
+    """Trace once more with every size dynamic that the model's code leaves open.
 
-    None where torch.export cannot leave sizes open, or where the code makes other calls then.
+    Return None where torch.export cannot leave sizes open, or where the code makes other calls then.
     """
     try:
         with evaluating(model):
-            _, traced = _export(model, survey, args, kwargs, whole=whole, told=told, open_sizes=True)
+            _, traced = _export(model, trial, args, kwargs, whole=whole, exporting=exporting, open_sizes=True)
     except (Untraceable, UnsupportedError):
         return None
     return traced.model if len(traced.edges) == edges else None
 
 
 def _export(
-    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *,
-    whole: bool, told: bool = True, open_sizes: bool = False,
-) -> tuple[_Marker, Traced]:  # fmt: skip
-    """The trace.
+    model: nn.Module, trial: TrialRun, args: Any, kwargs: Any, *,
+    whole: bool, exporting: bool = True, open_sizes: bool = False,
+) -> tuple[_Marker, Trace]:  # fmt: skip
+    """Trace the model.
 
     Args:
-        model, survey, args, kwargs: What is traced, how, and with what.
-        whole: False: where the model's own forward cannot be traced, what it does before is.
-        told: Whether code that asks is told that it is being exported.
-        open_sizes: Sizes of the input are symbols, but for those that the model's code fixes.
+        model: What is traced.
+        trial: The run without a trace.
+        args: Positional arguments.
+        kwargs: Named arguments.
+        whole: False: where the model's own forward cannot be traced, trace what it does before.
+        exporting: Whether code that asks is told that it is being exported.
+        open_sizes: Sizes of the input are symbols, except those that the model's code fixes.
     """
-    seen = _Seen(survey, whole, told)
+    state = _TraceState(trial, whole, exporting)
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")  # prints whole graphs beside its error
     level = log.level
     log.setLevel(logging.ERROR)
@@ -332,42 +352,48 @@ def _export(
             call = args, dict(kwargs)
             with _open_sizes(call) if open_sizes else nullcontext() as sizes:
                 program = torch.export.export(
-                    _Marked(model, seen).eval(), call, dynamic_shapes=sizes, strict=False
+                    _MarkedModel(model, state).eval(), call, dynamic_shapes=sizes, strict=False
                 )
     except Exception as error:  # whatever the user's code does with tensors that have no values
-        raise Untraceable(seen.marker.path if seen.marker else "", _said(error), seen.failed) from error
+        raise Untraceable(
+            state.marker.path if state.marker else "", _describe_error(error), state.failed
+        ) from error
     finally:
         log.setLevel(level)
-    assert seen.marker is not None
-    if seen.failed:
-        raise Untraceable(*next(iter(seen.failed.items())), seen.failed)
-    exported = _written(program)
-    return seen.marker, Traced(exported, seen.marker.edges, dict.fromkeys(seen.marker.calls), seen.answers)
+    assert state.marker is not None
+    if state.failed:
+        raise Untraceable(*next(iter(state.failed.items())), state.failed)
+    exported = _to_onnx(program)
+    return state.marker, Trace(exported, state.marker.edges, dict.fromkeys(state.marker.calls), state.outputs)
 
 
 @contextmanager
 def _open_sizes(call: Any) -> Iterator[Any]:
-    """What torch.export takes for sizes that are open as far as the code lets them, those of 1 too."""
+    """Return the dynamic shapes with which torch.export leaves every size open that the code allows, also
+    sizes of 1.
+    """
     with open_sizes_of_one():
         yield pytree.tree_map(
             lambda x: dict.fromkeys(range(x.dim()), Dim.AUTO) if isinstance(x, Tensor) else None, call
         )
 
 
-def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
-    """The program as ONNX; what torch's exporter cannot write is one node of ours, `OPAQUE`.
+def _to_onnx(program: torch.export.ExportedProgram) -> onnx_graph.Model:
+    """Write the program as ONNX.
+
+    What torch's exporter cannot write becomes a node `OPAQUE` of our domain.
 
     Raises:
         Untraceable: The exporter stops at a call that cannot be such a node, in that module.
         UnsupportedError: It stops, and at no call.
     """
     opaque: dict[Any, Opaque] = {}
-    edges = edge_translation()
+    markers = marker_translation()
     while True:
         try:
             with translate_complex():
-                made: onnx_graph.Model = translate(
-                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=edges | opaque
+                model: onnx_graph.Model = translate(
+                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=markers | opaque
                 ).model
         except UnsupportedError as error:
             stuck = find_untranslated(error)
@@ -375,14 +401,14 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
                 raise
             kinds = opaque.setdefault(stuck.target, Opaque()).by_kind
             if stuck.complex in kinds:
-                path = stuck.module.partition(".")[2]  # from `_Marked` on
+                path = stuck.module.partition(".")[2]  # from `_MarkedModel` on
                 raise Untraceable(path, f"it cannot be exported: {error.got}") from error
             kinds[stuck.complex] = stuck.opaque_writer()
         else:
-            return made
+            return model
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = " ".join(str(error).split("\n\n")[0].split())
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""What a trace says: calls, what they read, and which of them every run makes alike."""
+"""Record what a trace shows: calls, what they read, and which of them every run makes alike."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass, field, replace
 
 from intact import graph as onnx_graph
 from intact.torch.graph_mode.call_observer import Observer
-from intact.torch.graph_mode.model_calls import Kind, ModelCall
+from intact.torch.graph_mode.model_calls import CallKind, ModelCall
 
 
 class Untraceable(Exception):
-    """The forward of the module at `path` cannot be traced; `reason` says why.
+    """Raised where the forward of the module at `path` cannot be traced, with the reason.
 
     Attributes:
-        modules: Every module inside of the model that was found to be so -> why.
+        modules: Every module inside of the model that was found untraceable -> why.
     """
 
-    def __init__(self, path: str, reason: str, others: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: str, reason: str, modules: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{path or 'the model'}: {reason}")
         self.path, self.reason = path, reason
-        self.modules = {**(others or {}), **({path: reason} if path else {})}
+        self.modules = {**(modules or {}), **({path: reason} if path else {})}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tensor comes from.
+    """Says where a tensor comes from.
 
     Attributes:
         parameter: Path of the parameter or buffer that it is.
         call: The call that made it.
-        output: How many tensors are in front of it in the call's answer; else a number for each tensor.
+        output: Its position among the tensors that the call returned; for other tensors a unique number.
     """
 
     parameter: str = ""
@@ -46,7 +46,7 @@ class Edge:
     Attributes:
         source: What the tensor is.
         reader: The call.
-        operand: How many tensors are in front of it among the call's arguments.
+        operand: Its position among the tensors in the call's arguments.
     """
 
     source: Origin
@@ -55,27 +55,27 @@ class Edge:
 
 
 @dataclass
-class Traced:
-    """What tracing found.
+class Trace:
+    """Holds the result of a trace.
 
     Attributes:
-        model: The ONNX graph, with edges.
+        model: The ONNX graph, with input markers.
         edges: The edges by their number.
         calls: Every call, in order.
-        answers: Tensors that the model answers.
+        outputs: Origins of the model's outputs.
         leaves: Path of each module that is one call although it has layers inside -> why.
-        unsteady: Module, function and site -> when another number of such calls is made.
+        unsteady: Module, function and call site -> when another number of such calls is made.
         stopped: Why the model's own forward is traced up to a line, and not behind it; "" where it is whole.
-        with_open_sizes: Traces once more, with a symbol for every size that the model's code leaves open: the
-            ONNX graph, with the same edges; None where that cannot be.
+        with_open_sizes: Traces once more, with a symbol for every size that the model's code leaves open. It
+            returns the ONNX graph, with the same edges; None where that cannot be.
     """
 
     model: onnx_graph.Model
     edges: list[Edge]
     calls: dict[ModelCall, None]
-    answers: set[Origin]
+    outputs: set[Origin]
     leaves: dict[str, str] = field(default_factory=dict)
-    unsteady: dict[Kind, str] = field(default_factory=dict)
+    unsteady: dict[CallKind, str] = field(default_factory=dict)
     stopped: str = ""
     with_open_sizes: Callable[[], onnx_graph.Model | None] = lambda: None
 
@@ -83,13 +83,14 @@ class Traced:
 # ---- calls that another run makes, or does not make ----
 
 
-def by_site(traced: Traced, exported: Observer, run: Observer, training: Sequence[Observer]) -> Traced:
-    """`traced` with the places of calls in their names, for functions that another run calls elsewhere, too.
+def number_by_site(traced: Trace, exported: Observer, run: Observer, training: Sequence[Observer]) -> Trace:
+    """Return `traced` with call sites in the names of functions that another run calls at other sites, too.
 
-    A mask that is only added in an export is another sum than the residual's, whichever is the first one.
+    Otherwise a mask that is only added under export would shift the numbers of all additions, and the
+    residual's would be another one.
     """
-    apart = _unsteady(exported, run, training, {}).keys()
-    names = {observer: _named(observer, apart) for observer in (exported, run, *training)}
+    unsteady_kinds = _unsteady(exported, run, training, {}).keys()
+    names = {observer: _names_by_site(observer, unsteady_kinds) for observer in (exported, run, *training)}
     renamed = names[exported]
 
     def origin(source: Origin) -> Origin:
@@ -97,35 +98,35 @@ def by_site(traced: Traced, exported: Observer, run: Observer, training: Sequenc
 
     edges = [Edge(origin(edge.source), renamed[edge.reader], edge.operand) for edge in traced.edges]
     return replace(
-        traced, edges=edges, calls=dict.fromkeys(renamed.values()), answers=set(map(origin, traced.answers)),
+        traced, edges=edges, calls=dict.fromkeys(renamed.values()), outputs=set(map(origin, traced.outputs)),
         unsteady=_unsteady(exported, run, training, names),
     )  # fmt: skip
 
 
-def _named(observer: Observer, apart: Collection[Kind]) -> dict[ModelCall, ModelCall]:
-    """The calls of a run, those of the functions in `apart` counted for each place."""
-    made: Counter[Kind] = Counter()
-    found = dict[ModelCall, ModelCall]()
+def _names_by_site(observer: Observer, apart: Collection[CallKind]) -> dict[ModelCall, ModelCall]:
+    """Return the calls of a run under new names: those of functions in `apart` are counted by call site."""
+    counts: Counter[CallKind] = Counter()
+    new_names = dict[ModelCall, ModelCall]()
     for call, site in observer.calls.items():
         if call.function and call.kind in apart:
             kind = call.module, call.function, site
-            found[call] = ModelCall(call.module, call.function, made[kind], site)
-            made[kind] += 1
+            new_names[call] = ModelCall(call.module, call.function, counts[kind], site)
+            counts[kind] += 1
         else:
-            found[call] = call
-    return found
+            new_names[call] = call
+    return new_names
 
 
 def _unsteady(
     exported: Observer, run: Observer, training: Sequence[Observer],
     names: Mapping[Observer, Mapping[ModelCall, ModelCall]],
-) -> dict[Kind, str]:  # fmt: skip
-    """Where numbers of calls mean different calls, which have these names."""
-    found: dict[Kind, str] = {}
-    said = [*((one, "in training mode") for one in training), (run, "where it is not exported")]
-    for observer, when in said:
+) -> dict[CallKind, str]:  # fmt: skip
+    """Return the kinds of calls whose numbers mean different calls in different runs, and in which run."""
+    unsteady: dict[CallKind, str] = {}
+    runs = [*((observer, "in training mode") for observer in training), (run, "where it is not exported")]
+    for observer, when in runs:
         pair = (exported, observer)
         ours, theirs = (Counter(names.get(o, {}).get(c, c).kind for c in o.calls) for o in pair)
         shared = exported.visited & observer.visited
-        found |= {kind: when for kind in ours if kind[0] in shared and ours[kind] != theirs[kind]}
-    return found
+        unsteady |= {kind: when for kind in ours if kind[0] in shared and ours[kind] != theirs[kind]}
+    return unsteady

@@ -1,4 +1,6 @@
-"""Runs of a model without a trace: they show what calls it makes, and that copies change nothing."""
+"""Run a model without a trace, to list its calls and to prove that copies of their operands change
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,74 +21,76 @@ from intact.torch.private_torch import pytree
 
 _AGREEMENT = 1e-3
 _TRIES = 4
-"""Runs in training mode at most, where each leaves out some modules."""
+"""Most runs in training mode. A run with random depth may leave out modules, so several are made."""
 
 
 @dataclass(frozen=True)
-class Like:
+class TensorLike:
     """A tensor's type and shape."""
 
     dtype: torch.dtype
     shape: torch.Size
 
 
-class Surveyor(Observer):
-    """Hands every call copies, and keeps what modules answer, one answer for each run of their forward.
+class TrialRun(Observer):
+    """Passes copies to every call, and records the outputs of each module's forward runs.
 
     Attributes:
-        answers: Path -> answers with a `Like` in place of each tensor; of PyTorch's own modules none.
+        outputs_by_path: Path -> outputs, with a `TensorLike` in place of each tensor. PyTorch's own modules
+            have none.
     """
 
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
         super().__init__(model, leaves, careful=careful)
-        self.answers: dict[str, list[Any]] = {}
+        self.outputs_by_path: dict[str, list[Any]] = {}
 
     def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         return x.clone()
 
-    def answered(self, call: ModelCall, output: Any) -> None:
+    def note_result(self, call: ModelCall, output: Any) -> None:
         if not call.function and call.module in self.leaves:
-            self.ran(call.module, output)
+            self.note_module_result(call.module, output)
 
-    def ran(self, path: str, output: Any) -> None:
+    def note_module_result(self, path: str, output: Any) -> None:
         if has_packed(output):  # as many rows as only values say: nothing can stand in for that
             if why := self.leaves.get(path):
                 raise Untraceable("", f"'{path}' answers a packed sequence, and cannot be traced: {why}")
-            self.answers.setdefault(path, []).append(None)
+            self.outputs_by_path.setdefault(path, []).append(None)
             return
-        alike = pytree.tree_map_only(Tensor, lambda x: Like(x.dtype, x.shape), output)
-        self.answers.setdefault(path, []).append(alike)
+        alike = pytree.tree_map_only(Tensor, lambda x: TensorLike(x.dtype, x.shape), output)
+        self.outputs_by_path.setdefault(path, []).append(alike)
 
 
-def survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> Surveyor:
-    """A run that shows that copies of what calls read change nothing.
+def run_trial(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> TrialRun:
+    """Return a run in which copies of what calls read change nothing.
 
     Raises:
-        Untraceable: They do.
+        Untraceable: They change the outputs.
     """
     devices = _devices(model, args, kwargs)
-    with _same_luck(devices):
-        own = list(tensors_in(model(*args, **kwargs)))
-    if not own:
+    with _fixed_seed(devices):
+        own_outputs = list(tensors_in(model(*args, **kwargs)))
+    if not own_outputs:
         raise Untraceable("", "its answer holds no tensor that can be found: answer tensors, tuples or dicts")
-    told = any(x.numel() for x in own)  # of a detector that finds nothing, no value can differ
-    for careful in range(0 if told else 2, 3):
-        surveyor = Surveyor(model, leaves, careful=careful)
-        with _same_luck(devices), surveyor.watching():
-            theirs = list(tensors_in(model(*args, **kwargs)))
-        if len(own) == len(theirs) and all(map(_agree, own, theirs)):
-            return surveyor
+    # A detector that finds nothing has no values that could differ.
+    has_values = any(x.numel() for x in own_outputs)
+    for careful in range(0 if has_values else 2, 3):
+        trial = TrialRun(model, leaves, careful=careful)
+        with _fixed_seed(devices), trial.observing():
+            outputs = list(tensors_in(model(*args, **kwargs)))
+        if len(own_outputs) == len(outputs) and all(map(_agree, own_outputs, outputs)):
+            return trial
     raise Untraceable("", "it answers something else the second time: it has state")
 
 
 def _devices(model: nn.Module, args: Any, kwargs: Any) -> set[torch.device]:
-    """Where the model may draw random numbers: where its tensors are."""
+    """Return the devices on which the model may draw random numbers: those of its tensors."""
     return {x.device for x in (*model.parameters(), *model.buffers(), *tensors_in((args, kwargs)))}
 
 
 @contextmanager
-def _own_luck(devices: Collection[torch.device]) -> Iterator[None]:
-    """Random numbers that are drawn inside are nobody else's; of other devices than these none are."""
+def _restore_random_state(devices: Collection[torch.device]) -> Iterator[None]:
+    """Restore the state of random generators of these devices, and of the CPU, behind the context."""
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))  # the CPU
         for device in _with_generator(devices):
@@ -95,9 +99,9 @@ def _own_luck(devices: Collection[torch.device]) -> Iterator[None]:
 
 
 @contextmanager
-def _same_luck(devices: Collection[torch.device]) -> Iterator[None]:
-    """Models that draw random numbers draw the same ones in every such run."""
-    with _own_luck(devices):
+def _fixed_seed(devices: Collection[torch.device]) -> Iterator[None]:
+    """Let the model draw the same random numbers in every such context."""
+    with _restore_random_state(devices):
         torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds every GPU
         for device in _with_generator(devices):
             module = torch.get_device_module(device)
@@ -107,7 +111,7 @@ def _same_luck(devices: Collection[torch.device]) -> Iterator[None]:
 
 
 def _with_generator(devices: Collection[torch.device]) -> list[torch.device]:
-    """The accelerators that have one each."""
+    """Return the accelerators that have a random generator each."""
     return [x for x in devices if x.index is not None and _has_generators(x.type)]
 
 
@@ -115,30 +119,33 @@ def _has_generators(kind: str) -> bool:
     return hasattr(getattr(torch, kind, None), "get_rng_state_all")
 
 
-def survey_training(
-    model: nn.Module, run: Surveyor, visited: Collection[str], args: Any, kwargs: Any
-) -> list[Surveyor]:
-    """Runs in training mode, of which nothing stays: a few where a run leaves out some of `visited`.
+def run_trials_in_training(
+    model: nn.Module, run: TrialRun, visited: Collection[str], args: Any, kwargs: Any
+) -> list[TrialRun]:
+    """Run the model in training mode and restore its state.
 
-    Empty where there cannot be one with this input.
+    Return several runs where a run leaves out some of `visited`.
+
+    The list is empty where the model cannot run in training mode with this input.
     """
-    found, seen = list[Surveyor](), set[str]()
-    with _own_luck(_devices(model, args, kwargs)):  # one for all: else each would leave out the same
-        while len(found) < _TRIES and not (found and seen.issuperset(visited)):
-            surveyor = _in_training(model, run, args, kwargs)
-            if surveyor is None:
+    trials, visited_so_far = list[TrialRun](), set[str]()
+    # One context for all runs, or each would leave out the same modules.
+    with _restore_random_state(_devices(model, args, kwargs)):
+        while len(trials) < _TRIES and not (trials and visited_so_far.issuperset(visited)):
+            trial = _run_in_training(model, run, args, kwargs)
+            if trial is None:
                 break
-            found.append(surveyor)
-            seen |= surveyor.visited
-    return found
+            trials.append(trial)
+            visited_so_far |= trial.visited
+    return trials
 
 
-def _in_training(model: nn.Module, run: Surveyor, args: Any, kwargs: Any) -> Surveyor | None:
-    surveyor = Surveyor(model, run.leaves, careful=run.careful)
+def _run_in_training(model: nn.Module, run: TrialRun, args: Any, kwargs: Any) -> TrialRun | None:
+    trial = TrialRun(model, run.leaves, careful=run.careful)
     before = {name: x.clone() for name, x in model.named_buffers()}
     model.train()
     try:
-        with surveyor.watching():
+        with trial.observing():
             model(*args, **kwargs)
     except Exception:  # batch norm refuses a single value per channel; training with it would as well
         return None
@@ -146,7 +153,7 @@ def _in_training(model: nn.Module, run: Surveyor, args: Any, kwargs: Any) -> Sur
         model.eval()
         for name, x in model.named_buffers():
             x.copy_(before[name])
-    return surveyor
+    return trial
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
