@@ -158,7 +158,7 @@ def test_rows_that_values_order_are_compared_in_any_order():
     result = quantize(_Best().eval(), data, progress=False)
     assert result.calibration is not None
     assert result.calibration._unordered == {0}
-    want = result.calibration._held[0].outputs[0]
+    want = result.calibration._holdout[0].outputs[0]
     turned = [want[:, [1, 0, 3, 2]]]
     with_turned = replace(result.calibration, _forward=lambda *_: turned[0])
     error, square = with_turned.output_errors({}, 1)[0]

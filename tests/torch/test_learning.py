@@ -293,7 +293,7 @@ def test_ranges_stay_ranges_whatever_the_learning_rate(build: Callable[[], nn.Mo
         with torch.no_grad():
             for parameter in learned_ranges_of(model):
                 parameter += sign * 100 * random(*parameter.shape, seed=sign + 5).abs()
-        ranges.keep(before)
+        ranges.restore_collapsed(before)
         for (low, high), quantizer in zip(before, quantizers(model), strict=True):
             width = quantizer.amax - (0 if low is None else quantizer._amin)
             assert bool((width >= 0.5 * (high - (0 if low is None else low))).all())

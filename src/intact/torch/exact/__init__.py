@@ -1,4 +1,4 @@
-"""The engine's float steps, run by modules: same bits in evaluation as in the file's engine.
+"""Run the engine's float steps in modules, so that evaluation has the same bits as the engine of the file.
 
 `exact_functions` opens a mode in which torch functions whose last bits IEEE 754 does not decide (sums,
 products, exponentials) compute what an engine of the module computes (docs/numerics.md, N65).

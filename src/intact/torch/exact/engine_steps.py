@@ -1,4 +1,7 @@
-"""Single steps of the engine on arrays: an engine for each kind of step, made when it is first asked for."""
+"""Run single steps of the engine on arrays.
+
+An engine for each kind of step is built at its first use.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ def run_step(
         tuple(sorted(fields.items())), torch.get_num_threads(),
     )  # fmt: skip
     engine = _with_constants.engine(key, constants) if constants else _engine(*key)  # type: ignore[arg-type]
-    made = engine.run(operands)
-    return [made[field] for field in makes]
+    outputs = engine.run(operands)
+    return [outputs[field] for field in makes]
 
 
 @lru_cache(_MOST_STEPS)
@@ -57,10 +60,10 @@ def _engine(
     fields: tuple[tuple[str, Any], ...],
     threads: int,
 ) -> Engine:
-    return _built(kind, operands, makes, fields, threads, {})
+    return _build(kind, operands, makes, fields, threads, {})
 
 
-def _built(
+def _build(
     kind: type[Step],
     operands: tuple[tuple[str, str, int], ...],
     makes: tuple[tuple[str, int], ...],
@@ -68,7 +71,7 @@ def _built(
     threads: int,
     constants: Mapping[str, Array],
 ) -> Engine:
-    """An engine of one step, whose tensors are called as its fields."""
+    """Build an engine of one step, whose tensors have the names of its fields."""
     tensors = {name: Tensor(name, dtype, _open(name, rank)) for name, dtype, rank in operands}
     tensors |= {name: Tensor(name, "float32", _open(name, rank)) for name, rank in makes}
     names = {name: name for name in (*tensors, *constants)}
@@ -84,31 +87,36 @@ def _open(name: str, rank: int) -> tuple[str, ...]:
 
 
 class _WithConstants:
-    """Engines of steps with constants, found by what these hold; those used last are kept."""
+    """Caches engines of steps with constants by their values, and keeps those that were used last."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], list[tuple[dict[str, Array], Engine]]] = {}
-        self._held = 0
+        self._engines: dict[tuple[Any, ...], list[tuple[dict[str, Array], Engine]]] = {}
+        self._bytes_held = 0
 
     def engine(self, key: tuple[Any, ...], constants: Mapping[str, Array]) -> Engine:
-        """The engine for these constants: compared as a whole, as parameters are written to in many ways."""
+        """Return the engine for these constants.
+
+        They are compared whole, because parameters are written to in many ways.
+        """
         full = (*key, tuple((name, x.shape, _sample(x)) for name, x in constants.items()))
-        for known, engine in self._kept.get(full, ()):
-            if all(np.array_equal(known[name], x) for name, x in constants.items()):
-                self._kept[full] = self._kept.pop(full)  # the last used is the last in line
+        for cached_constants, engine in self._engines.get(full, ()):
+            if all(np.array_equal(cached_constants[name], x) for name, x in constants.items()):
+                self._engines[full] = self._engines.pop(
+                    full
+                )  # a dictionary keeps insertion order, so the least recently used comes first
                 return engine
         own = {name: x.copy() for name, x in constants.items()}
-        engine = _built(*key, own)  # type: ignore[call-arg]
-        self._held += sum(x.nbytes for x in own.values())
-        while self._held > _MOST_HELD and self._kept:
-            for other, _ in self._kept.pop(next(iter(self._kept))):
-                self._held -= sum(x.nbytes for x in other.values())
-        self._kept.setdefault(full, []).append((own, engine))
+        engine = _build(*key, own)  # type: ignore[call-arg]
+        self._bytes_held += sum(x.nbytes for x in own.values())
+        while self._bytes_held > _MOST_HELD and self._engines:
+            for dropped, _ in self._engines.pop(next(iter(self._engines))):
+                self._bytes_held -= sum(x.nbytes for x in dropped.values())
+        self._engines.setdefault(full, []).append((own, engine))
         return engine
 
 
 def _sample(x: Array) -> bytes:
-    """A few of the elements, to tell most arrays apart."""
+    """Return a few of the elements, which differ for most arrays."""
     flat = x.reshape(-1)
     return flat[:: max(1, flat.size // 32)].tobytes()
 

@@ -1,4 +1,4 @@
-"""The mode in which torch functions compute what the engine computes."""
+"""Provide the mode in which torch functions compute what the engine computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.exact.function_handlers import HANDLERS, OPENED, Declined
+from intact.torch.exact.function_handlers import DECOMPOSED, HANDLERS, NoEngineStep
 from intact.torch.exact.tensor_grids import MOVES, TensorGrids
 from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import is_in_functorch
@@ -26,9 +26,9 @@ _local = threading.local()
 
 @contextmanager
 def exact_functions(model: nn.Module) -> Iterator[None]:
-    """While it is open, torch functions have the engine's bits, if `model` is in evaluation mode.
+    """Make torch functions return the engine's bits inside the context, if `model` is in evaluation mode.
 
-    Not while a graph is recorded, or inside of `torch.func`: these see torch's own functions.
+    Graphs that are recorded, and transforms of `torch.func`, get torch's own functions.
     """
     recorded = is_tracing() or is_in_functorch()
     if model.training or recorded or is_suspended() or getattr(_local, "open", False):
@@ -44,7 +44,7 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def torch_functions() -> Iterator[None]:
-    """While it is open, functions are torch's own: an exporter runs the model."""
+    """Make functions torch's own inside the context, as for an exporter that runs the model."""
     before = is_suspended()
     _local.suspended = True
     try:
@@ -54,7 +54,7 @@ def torch_functions() -> Iterator[None]:
 
 
 def is_suspended() -> bool:
-    """Whether `torch_functions` is open in this thread."""
+    """Return whether `torch_functions` is open in this thread."""
     return bool(getattr(_local, "suspended", False))
 
 
@@ -62,7 +62,9 @@ class _Exact(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.grids = TensorGrids()
-        self._opened: set[str] = set()  # functions whose parts are running: one of these may be the function
+        self._running_decomposed: set[str] = (
+            set()
+        )  # functions whose parts are running: one of these may be the function
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -72,42 +74,42 @@ class _Exact(TorchFunctionMode):
         if body is not None:
             with self:
                 return body(*args, **kwargs)
-        known = function_of(func)
-        name = known.name
+        info = function_of(func)
+        name = info.name
         if name == "fake_quantize":
-            made = func(*args, **kwargs)
-            self.grids.quantized(made, args)
-            return made
-        if name in MOVES and not known.writes:
-            made = func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            self.grids.put_quantized(result, args)
+            return result
+        if name in MOVES and not info.writes:
+            result = func(*args, **kwargs)
             if args:
-                self.grids.moved(name, made, func, args, kwargs)
-            return made
+                self.grids.put_moved(name, result, func, args, kwargs)
+            return result
         if "out" in kwargs or not _is_real(args):
             return func(*args, **kwargs)
-        if name in OPENED and name not in self._opened:
-            self._opened.add(name)
+        if name in DECOMPOSED and name not in self._running_decomposed:
+            self._running_decomposed.add(name)
             try:
                 with self:
-                    return _written(known.writes, args, OPENED[name](*args, **kwargs))
+                    return _write_if_inplace(info.writes, args, DECOMPOSED[name](*args, **kwargs))
             finally:
-                self._opened.discard(name)
+                self._running_decomposed.discard(name)
         handler = HANDLERS.get(name)
         if handler is None:
             return func(*args, **kwargs)
         try:
-            made = handler(self.grids, *args, **kwargs)
-        except (Declined, TypeError):  # operands that the function does not have: torch says so itself
+            result = handler(self.grids, *args, **kwargs)
+        except (NoEngineStep, TypeError):  # operands that the function does not have: torch says so itself
             return func(*args, **kwargs)
-        return _written(known.writes, args, made)
+        return _write_if_inplace(info.writes, args, result)
 
 
-def _written(writes: bool, args: tuple[Any, ...], made: Any) -> Any:
-    return args[0].copy_(made) if writes else made
+def _write_if_inplace(writes: bool, args: tuple[Any, ...], result: Any) -> Any:
+    return args[0].copy_(result) if writes else result
 
 
 def _is_real(args: tuple[Any, ...]) -> bool:
-    """Whether all floats among the operands are tensors that the engine's steps take."""
+    """Return whether all floats among the operands are tensors that the engine's steps take."""
     tensors = [x for x in args if isinstance(x, Tensor)]
     if not tensors and args and isinstance(args[0], (tuple, list)):
         tensors = [x for x in args[0] if isinstance(x, Tensor)]
@@ -120,17 +122,22 @@ def _is_real(args: tuple[Any, ...]) -> bool:
 
 @functools.cache
 def _body(function: FunctionType) -> Callable[..., Any] | None:
-    """`function` without its question whether somebody wants the call as a whole: its own calls are seen.
+    """Return `function` without its check for `__torch_function__` overrides, so that its inner calls are
+    seen.
 
-    None of what asks no such question.
+    Return None where it has no such check.
     """
     names = set(function.__code__.co_names) & function.__globals__.keys()
     asks = [name for name in names if name.startswith("has_torch_function")]
     if not asks or "__class__" in function.__code__.co_freevars:  # its super() comes back under its own name
         return None
-    seen = {**function.__globals__, **dict.fromkeys(asks, lambda *_: False)}
+    globals_without_check = {**function.__globals__, **dict.fromkeys(asks, lambda *_: False)}
     body = FunctionType(
-        function.__code__, seen, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        globals_without_check,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     body.__kwdefaults__ = function.__kwdefaults__
     return body

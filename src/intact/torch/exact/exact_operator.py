@@ -1,7 +1,7 @@
-"""`intact::exact`: a torch function in the engine's arithmetic, as one operator with PyTorch's own gradient.
+"""Register `intact::exact`: a torch function in the engine's arithmetic, with PyTorch's own gradient.
 
-Each function has two forms: one on arrays, which is what the engine computes, and one of torch functions,
-from which sizes and gradients come.
+Each function has two forms. One runs on arrays, and computes what the engine computes. The other is made of
+torch functions, and gives sizes and gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _LIB.define("exact(Tensor[] operands, str function, str arguments) -> Tensor")  
 
 @dataclass(frozen=True)
 class _Forms:
-    """One function: `run` is exact, `torch` has its sizes and gradient; both take the same arguments."""
+    """Holds the two forms of a function, which take the same arguments: `run` is exact, `torch` gives sizes
+    and gradient.
+    """
 
     run: Callable[..., Tensor]
     torch: Callable[..., Tensor]
@@ -35,7 +37,9 @@ _FUNCTIONS: dict[str, _Forms] = {}
 
 
 def register(name: str, like: Callable[..., Tensor]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a function of arrays be called by `exact`; `like` is the torch function that it stands for."""
+    """Return a decorator that registers a function of arrays for `exact`; `like` is the torch function that
+    it replaces.
+    """
 
     def add(arrays: Callable[..., Any]) -> Callable[..., Any]:
         def run(*operands: Tensor, **arguments: Any) -> Tensor:
@@ -48,17 +52,17 @@ def register(name: str, like: Callable[..., Tensor]) -> Callable[[Callable[..., 
 
 
 def register_torch(name: str, like: Callable[..., Tensor], run: Callable[..., Tensor]) -> None:
-    """As `register`, for an exact form that is made of torch functions itself."""
+    """Register an exact form that consists of torch functions itself."""
     _FUNCTIONS[name] = _Forms(run, like)
 
 
 def exact(function: str, *operands: Tensor, **arguments: Any) -> Tensor:
-    """A registered function of float32 tensors on the CPU.
+    """Call a registered function on float32 tensors on the CPU.
 
     Args:
         function: Its name.
         *operands: Tensors.
-        **arguments: What JSON can say.
+        **arguments: Values that JSON can hold.
     """
     call = torch.ops.intact.exact.default
     return call(list(operands), function, json.dumps(arguments))  # type: ignore[no-any-return]
@@ -80,18 +84,20 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    """That of the torch function, which runs once more."""
+    """Return the gradient of the torch function, which runs once more."""
     needed = ctx.needs_input_grad[0]
-    wanted = needed if isinstance(needed, (list, tuple)) else [needed] * len(ctx.saved_tensors)
+    needs_grad = needed if isinstance(needed, (list, tuple)) else [needed] * len(ctx.saved_tensors)
     operands = [
-        x.detach().requires_grad_(bool(wants) and x.is_floating_point())
-        for x, wants in zip(ctx.saved_tensors, wanted, strict=True)
+        x.detach().requires_grad_(bool(needs) and x.is_floating_point())
+        for x, needs in zip(ctx.saved_tensors, needs_grad, strict=True)
     ]
-    asked = [x for x in operands if x.requires_grad]
+    differentiable = [x for x in operands if x.requires_grad]
     with torch.enable_grad():
-        made = _like(operands, ctx.function, ctx.arguments)
-    found = iter(torch.autograd.grad(made, asked, grad, allow_unused=True) if asked else ())
-    return [next(found) if x.requires_grad else None for x in operands], None, None
+        output = _like(operands, ctx.function, ctx.arguments)
+    gradients = iter(
+        torch.autograd.grad(output, differentiable, grad, allow_unused=True) if differentiable else ()
+    )
+    return [next(gradients) if x.requires_grad else None for x in operands], None, None
 
 
 _LIB.impl("exact", _run, "CPU")  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""Torch functions in the engine's arithmetic, by the names of `function_of`.
+"""Compute torch functions in the engine's arithmetic, by the names of `function_of`.
 
-What IEEE 754 decides (sums and products of two numbers, quotients, bounds) stays torch's own.
-Functions of several operators in the exporter are these operators here, each rounded by itself.
+What IEEE 754 decides (sums and products of two numbers, quotients, bounds) stays torch's own. Functions that
+the exporter writes as several operators are these operators here, each rounded by itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact.torch.exact import functions, matrix_products, pool_and_resize, recurrent
-from intact.torch.exact.elementwise import ELEMENTWISE, Declined, Handler, of
+from intact.torch.exact.elementwise import ELEMENTWISE, Handler, NoEngineStep, engine_function
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence
 from intact.torch.tracing import function_decompositions
 
-__all__ = ["HANDLERS", "OPENED", "Declined"]
+__all__ = ["HANDLERS", "DECOMPOSED", "NoEngineStep"]
 
 # ---- along axes ----
 
@@ -31,10 +31,10 @@ def _axes(x: Tensor, dim: Any) -> list[int]:
         return list(range(x.dim()))
     if isinstance(dim, Tensor):
         dim = dim.tolist()
-    given = [dim] if isinstance(dim, int) else list(dim)
-    if not all(isinstance(axis, int) for axis in given):
-        raise Declined
-    return sorted(axis % max(x.dim(), 1) for axis in given)
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    if not all(isinstance(axis, int) for axis in axes):
+        raise NoEngineStep
+    return sorted(axis % max(x.dim(), 1) for axis in axes)
 
 
 def _reduce(name: str) -> Handler:
@@ -43,45 +43,47 @@ def _reduce(name: str) -> Handler:
         axis: Any = None, keepdims: bool = False,
     ) -> Tensor:  # fmt: skip
         if dtype not in (None, torch.float32) or not input.dim():
-            raise Declined
+            raise NoEngineStep
         axes, stay = _axes(input, axis if dim is None else dim), keepdim or keepdims
         if name == "mean" and axes == [2, 3]:
-            made = pool_and_resize.mean_of_planes(grids, input, stay)
-            if made is not None:
-                return made
-        return _reduced(grids, input, name, axes, stay)
+            result = pool_and_resize.mean_of_planes(grids, input, stay)
+            if result is not None:
+                return result
+        return _reduce_axes(grids, input, name, axes, stay)
 
     return handler
 
 
-def _reduced(grids: TensorGrids, x: Tensor, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+def _reduce_axes(grids: TensorGrids, x: Tensor, name: str, axes: Sequence[int], keepdims: bool) -> Tensor:
     return exact("reduce", x, name=name, axes=list(axes), keepdims=keepdims)
 
 
 def _softmax(grids: TensorGrids, input: Tensor, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
-        raise Declined
+        raise NoEngineStep
     return exact("softmax", input, axis=dim % input.dim())
 
 
 def _log_softmax(grids: TensorGrids, input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
-        raise Declined
+        raise NoEngineStep
     axis = dim % input.dim()
     below = input - input.amax(axis, keepdim=True)
-    return below - of("log", _reduced(grids, of("exp", below), "sum", [axis], True))
+    return below - engine_function(
+        "log", _reduce_axes(grids, engine_function("exp", below), "sum", [axis], True)
+    )
 
 
 def _logsumexp(grids: TensorGrids, input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     axes = _axes(input, dim)
     largest = input.amax(axes, keepdim=True)
-    total = _reduced(grids, of("exp", input - largest), "sum", axes, keepdim)
-    return of("log", total) + largest.reshape(total.shape)
+    total = _reduce_axes(grids, engine_function("exp", input - largest), "sum", axes, keepdim)
+    return engine_function("log", total) + largest.reshape(total.shape)
 
 
 def _cumsum(grids: TensorGrids, input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if dtype not in (None, torch.float32) or not input.dim():
-        raise Declined
+        raise NoEngineStep
     return exact("cum_sum", input, axis=dim % input.dim())
 
 
@@ -89,20 +91,20 @@ def _norm(
     grids: TensorGrids, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     if dtype not in (None, torch.float32) or ord not in (1, 2) or not x.dim():
-        raise Declined
+        raise NoEngineStep
     axes = _axes(x, dim)
     if ord == 1:
-        return _reduced(grids, x.abs(), "sum", axes, keepdim)
-    return of("sqrt", _reduced(grids, x * x, "sum", axes, keepdim))
+        return _reduce_axes(grids, x.abs(), "sum", axes, keepdim)
+    return engine_function("sqrt", _reduce_axes(grids, x * x, "sum", axes, keepdim))
 
 
 def _linalg_norm(
     grids: TensorGrids, input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
     dtype: Any = None,
 ) -> Tensor:  # fmt: skip
-    """That of vectors: of an axis, or of all elements where no order is asked for."""
+    """Compute a vector norm: of an axis, or of all elements where no order is given."""
     if not (isinstance(dim, int) or (ord is None and dim is None)):
-        raise Declined
+        raise NoEngineStep
     return _norm(grids, input, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
@@ -114,13 +116,17 @@ def _variance(root: bool, mean_too: bool) -> Handler:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         axes = _axes(input, dim)
-        lost = 1 if unbiased is None and correction is None else correction if unbiased is None else unbiased
+        correction_value = (
+            1 if unbiased is None and correction is None else correction if unbiased is None else unbiased
+        )
         count = functions.elements(input, axes)
-        mean = _reduced(grids, input, "mean", axes, True)
+        mean = _reduce_axes(grids, input, "mean", axes, True)
         apart = input - mean
-        made = _reduced(grids, apart * apart, "sum", axes, keepdim) / max(count - float(lost), 0.0)
-        made = of("sqrt", made) if root else made
-        return (made, mean if keepdim else mean.reshape(made.shape)) if mean_too else made
+        result = _reduce_axes(grids, apart * apart, "sum", axes, keepdim) / max(
+            count - float(correction_value), 0.0
+        )
+        result = engine_function("sqrt", result) if root else result
+        return (result, mean if keepdim else mean.reshape(result.shape)) if mean_too else result
 
     return handler
 
@@ -168,8 +174,8 @@ def _batch_norm(
     training: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
     if training or running_mean is None or running_var is None:
-        raise Declined
-    gain = 1 / of("sqrt", running_var + eps)  # as in N29
+        raise NoEngineStep
+    gain = 1 / engine_function("sqrt", running_var + eps)  # as in N29
     gain = gain if weight is None else gain * weight
     shift = (0 if bias is None else bias) - running_mean * gain
     each = [-1, *[1] * (input.dim() - 2)]
@@ -181,10 +187,10 @@ def _rms_norm(
     eps: float | None = None,
 ) -> Tensor:  # fmt: skip
     axes = list(range(input.dim() - len(normalized_shape), input.dim()))
-    mean = _reduced(grids, input * input, "mean", axes, True)
+    mean = _reduce_axes(grids, input * input, "mean", axes, True)
     epsilon = torch.finfo(input.dtype).eps if eps is None else eps
-    made = input * (1 / of("sqrt", mean + epsilon))
-    return made if weight is None else made * weight
+    normalized = input * (1 / engine_function("sqrt", mean + epsilon))
+    return normalized if weight is None else normalized * weight
 
 
 # ---- products ----
@@ -198,7 +204,7 @@ def _matmul(grids: TensorGrids, input: Tensor, other: Tensor) -> Tensor:
     return matrix_products.matmul(grids, input, other)
 
 
-def _scaled(x: Tensor, factor: float) -> Tensor:
+def _scale(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else x * factor
 
 
@@ -209,18 +215,18 @@ def _mm(grids: TensorGrids, input: Tensor, mat2: Tensor) -> Tensor:
 def _baddbmm(
     grids: TensorGrids, input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    return _scaled(matrix_products.matmul(grids, batch1, batch2), alpha) + _scaled(input, beta)
+    return _scale(matrix_products.matmul(grids, batch1, batch2), alpha) + _scale(input, beta)
 
 
 def _addmm(
     grids: TensorGrids, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """A Gemm: one row that is added is where sums begin."""
+    """Compute a Gemm. One row that is added becomes the start of the sums."""
     if alpha == 1 and beta == 1 and input.dim() == 1:
         weight = mat2.t()
         grid = grids.of(mat2)
         if grid is not None:
-            grids.moved("t", weight, Tensor.t, (mat2,), {})
+            grids.put_moved("t", weight, Tensor.t, (mat2,), {})
         return matrix_products.linear(grids, mat1, weight, input)
     return _baddbmm(grids, input, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -232,11 +238,11 @@ def _conv(rank: int) -> Handler:
     ) -> Tensor:  # fmt: skip
         stride, dilation = _sizes(stride, rank), _sizes(dilation, rank)
         if isinstance(padding, str):
-            input, padding = _padded(grids, input, weight, padding, dilation)
-        laid: Any = {
+            input, padding = _pad_same(grids, input, weight, padding, dilation)
+        attributes: Any = {
             "stride": stride, "padding": _sizes(padding, rank), "dilation": dilation, "groups": groups,
         }  # fmt: skip
-        return _batched(grids, rank, input, weight, bias, laid)
+        return _convolve_batch(grids, rank, input, weight, bias, attributes)
 
     return handler
 
@@ -246,28 +252,30 @@ def _conv_transpose(rank: int) -> Handler:
         grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
         padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
     ) -> Tensor:  # fmt: skip
-        laid: Any = {
+        attributes: Any = {
             "stride": _sizes(stride, rank), "padding": _sizes(padding, rank), "groups": groups,
             "dilation": _sizes(dilation, rank), "transposed": True,
             "output_padding": _sizes(output_padding, rank),
         }  # fmt: skip
-        return _batched(grids, rank, input, weight, bias, laid)
+        return _convolve_batch(grids, rank, input, weight, bias, attributes)
 
     return handler
 
 
-def _batched(grids: TensorGrids, rank: int, x: Tensor, weight: Tensor, bias: Any, laid: Any) -> Tensor:
+def _convolve_batch(
+    grids: TensorGrids, rank: int, x: Tensor, weight: Tensor, bias: Any, attributes: Any
+) -> Tensor:
     if x.dim() == rank + 2:
-        return matrix_products.convolve(grids, x, weight, bias, **laid)
+        return matrix_products.convolve(grids, x, weight, bias, **attributes)
     batch = x[None]
     grids.put(batch, grids.of(x))
-    return matrix_products.convolve(grids, batch, weight, bias, **laid)[0]
+    return matrix_products.convolve(grids, batch, weight, bias, **attributes)[0]
 
 
-def _padded(
+def _pad_same(
     grids: TensorGrids, x: Tensor, weight: Tensor, padding: str, dilation: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
-    """What "same" means: where an end gets one more it is the last one."""
+    """Pad as "same" says: where an end gets one more, it is the last one."""
     rank = len(dilation)
     if padding == "valid":
         return x, [0] * rank
@@ -280,24 +288,37 @@ def _padded(
 
 
 def _sizes(value: Any, rank: int) -> list[int]:
-    given = [value] if isinstance(value, int) else list(value)
-    return given * rank if len(given) == 1 else given
+    sizes = [value] if isinstance(value, int) else list(value)
+    return sizes * rank if len(sizes) == 1 else sizes
 
 
 def _recurrent(cell: str) -> Handler:
     def handler(
-        grids: TensorGrids, x: Tensor, hx: Any, params: Any, biases: Any = None, count: Any = None, *laid: Any
+        grids: TensorGrids,
+        x: Tensor,
+        hx: Any,
+        params: Any,
+        biases: Any = None,
+        count: Any = None,
+        *options: Any,
     ) -> Any:
-        if len(laid) != 4:
-            raise Declined
+        if len(options) != 4:
+            raise NoEngineStep
         sizes = None
         if not isinstance(biases, bool):  # of a packed sequence
-            sizes, hx, params, biases, count, laid = hx, params, biases, count, laid[0], (*laid[1:], False)
-        dropout, train, bidirectional, batch_first = laid
+            sizes, hx, params, biases, count, options = (
+                hx,
+                params,
+                biases,
+                count,
+                options[0],
+                (*options[1:], False),
+            )
+        dropout, train, bidirectional, batch_first = options
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
         plain = len(params) == count * (2 if bidirectional else 1) * (4 if biases else 2)
         if not plain or (dropout and train) or x.dim() != (3 if sizes is None else 2):
-            raise Declined
+            raise NoEngineStep
         if sizes is not None:
             rows, lengths = pad_packed_sequence(x, sizes, False, 0.0, len(sizes))
             grids.put(rows, grids.of(x))  # 0 is on every grid
@@ -324,22 +345,22 @@ def _average_pool(rank: int) -> Handler:
         ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Tensor:  # fmt: skip
         if input.dim() != rank + 2 or divisor_override is not None:
-            raise Declined
+            raise NoEngineStep
         kernel = _sizes(kernel_size, rank)
-        given = _sizes(stride, rank) if stride is not None and stride != [] and stride != () else kernel
-        return _pooled(
+        strides = _sizes(stride, rank) if stride is not None and stride != [] and stride != () else kernel
+        return _require_result(
             pool_and_resize.average_pool(
-                grids, input, kernel, given, _sizes(padding, rank), ceil_mode, count_include_pad
+                grids, input, kernel, strides, _sizes(padding, rank), ceil_mode, count_include_pad
             )
         )
 
     return handler
 
 
-def _pooled(made: Tensor | None) -> Tensor:
-    if made is None:
-        raise Declined
-    return made
+def _require_result(result: Tensor | None) -> Tensor:
+    if result is None:
+        raise NoEngineStep
+    return result
 
 
 def _adaptive_average_pool(rank: int) -> Handler:
@@ -349,29 +370,35 @@ def _adaptive_average_pool(rank: int) -> Handler:
             for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
         ]
         if input.dim() != rank + 2 or any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
-            raise Declined
+            raise NoEngineStep
         if set(sizes) == {1}:
-            made = pool_and_resize.mean_of_planes(grids, input, True)
-            return _reduced(grids, input, "mean", list(range(2, rank + 2)), True) if made is None else made
+            result = pool_and_resize.mean_of_planes(grids, input, True)
+            return (
+                _reduce_axes(grids, input, "mean", list(range(2, rank + 2)), True)
+                if result is None
+                else result
+            )
         kernel = [n // out for n, out in zip(input.shape[2:], sizes, strict=True)]
-        return _pooled(pool_and_resize.average_pool(grids, input, kernel, kernel, [0] * rank, False, True))
+        return _require_result(
+            pool_and_resize.average_pool(grids, input, kernel, kernel, [0] * rank, False, True)
+        )
 
     return handler
 
 
 def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
     def handler(
-        grids: TensorGrids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **given: Any
+        grids: TensorGrids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **further: Any
     ) -> Tensor:
-        if given:
-            raise Declined
+        if further:
+            raise NoEngineStep
         factors: list[float | None] = [None] * rank
         if scales and isinstance(scales[0], (tuple, list)):
             factors = list(scales[0])
         sizes = output_size
         if sizes is None:
             sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=True)]  # type: ignore[arg-type]
-        return pool_and_resize.resized(input, list(sizes), factors, mode, align_corners, antialias)
+        return pool_and_resize.resize(input, list(sizes), factors, mode, align_corners, antialias)
 
     return handler
 
@@ -383,25 +410,28 @@ def _run(part: Any, *args: Any, **kwargs: Any) -> Any:
     return part(*args, **kwargs)
 
 
-def _opened(name: str) -> Handler:
+def _decompose(name: str) -> Handler:
     return lambda *args, **kwargs: function_decompositions.DECOMPOSITIONS[name](_run, *args, **kwargs)
 
 
 def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
-    """A sum or difference: torch fuses the product with alpha, which is a Mul of its own in a file."""
+    """Compute a sum or difference, with the product with alpha as a Mul of its own, as in a file.
+
+    torch fuses it.
+    """
 
     def handler(grids: TensorGrids, input: Any, other: Any, *, alpha: float = 1) -> Tensor:
         if alpha == 1:
-            raise Declined
+            raise NoEngineStep
         return function(input, other * alpha)
 
     return handler
 
 
-OPENED: dict[str, Handler] = {
-    name: _opened(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
+DECOMPOSED: dict[str, Handler] = {
+    name: _decompose(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
 }
-"""Functions that are calls of others, which are looked at by themselves."""
+"""Functions that consist of calls of others, each of which has a handler or is torch's own."""
 
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE,
@@ -425,4 +455,4 @@ HANDLERS: dict[str, Handler] = {
     "std_mean": _variance(True, True), "var": _variance(False, False),
     "var_mean": _variance(False, True),
 }  # fmt: skip
-"""Name of a function -> what it is in the engine's arithmetic."""
+"""Name of a function -> its handler in the engine's arithmetic."""

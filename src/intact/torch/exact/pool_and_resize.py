@@ -1,4 +1,4 @@
-"""Means of windows, and values between elements."""
+"""Compute average pools and resized images in the engine's arithmetic."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from intact.torch.exact.engine_steps import run_step
 from intact.torch.exact.exact_operator import exact, register
 from intact.torch.exact.tensor_grids import TensorGrids
 
-__all__ = ["average_pool", "mean_of_planes", "resized"]
+__all__ = ["average_pool", "mean_of_planes", "resize"]
 
 _POOLS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d}
 
 
 def mean_of_planes(grids: TensorGrids, x: Tensor, keepdim: bool) -> Tensor | None:
-    """The mean of each plane of codes (N27); None of floats."""
+    """Return the mean of each plane of codes (N27); None for floats."""
     grid = grids.of(x)
     if grid is None or grid.scale.dim() or x.dim() != 4:
         return None
-    sums = _whole(x, grid.scale, lambda n: n.sum((2, 3), keepdim=keepdim))
+    sums = _sum_whole_numbers(x, grid.scale, lambda n: n.sum((2, 3), keepdim=keepdim))
     return sums / (x.shape[2] * x.shape[3])
 
 
-def _whole(x: Tensor, scale: Tensor, sums: Callable[[Tensor], Tensor]) -> Tensor:
-    """``fl32(fl32(sum of whole numbers) * scale)``, with the gradient of a sum of `x`."""
-    made = sums((x / scale).round().double()).float() * scale
+def _sum_whole_numbers(x: Tensor, scale: Tensor, sums: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return ``fl32(fl32(sum of whole numbers) * scale)``, with the gradient of a sum of `x`."""
+    sums_of_codes = sums((x / scale).round().double()).float() * scale
     if not (torch.is_grad_enabled() and x.requires_grad):
-        return made
+        return sums_of_codes
     like = sums(x)
-    return like + (made - like).detach()
+    return like + (sums_of_codes - like).detach()
 
 
 def average_pool(
     grids: TensorGrids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     ceil_mode: bool, count_include_pad: bool,
 ) -> Tensor | None:  # fmt: skip
-    """Sums of windows, divided by what they count; None where that is not known here."""
+    """Return sums of windows divided by their counts."""
     rank = len(kernel)
     pool = _POOLS[rank]
     ones = torch.ones((1, 1, *x.shape[2:]))
@@ -54,23 +54,23 @@ def average_pool(
         for pad, out, hop, k, n in zip(padding, sizes, stride, kernel, x.shape[2:], strict=True)
     ]
     around = [pad for pair in zip(reversed(padding), reversed(ends), strict=True) for pad in pair]
-    rim = [pad for one in reversed(padding) for pad in (one, one)]
+    rim = [pad for pad_size in reversed(padding) for pad in (pad_size, pad_size)]
     beyond = [
         end - pad for pair in zip(reversed(ends), reversed(padding), strict=True) for end, pad in [pair]
     ]
     counted = F.pad(F.pad(ones, rim, value=float(count_include_pad)), [n for b in beyond for n in (0, b)])
     window = torch.ones((1, 1, *kernel))
-    laid: dict[str, Any] = {"stride": list(stride), "padding": [0] * rank, "dilation": [1] * rank}
+    attributes: dict[str, Any] = {"stride": list(stride), "padding": [0] * rank, "dilation": [1] * rank}
     convolution = {1: F.conv1d, 2: F.conv2d}[rank]
     counts = convolution(counted, window, None, list(stride))
     wide, channels = F.pad(x, around), x.shape[1]
     each, grid = window.expand(channels, 1, *kernel).contiguous(), grids.of(x)
     if grid is not None and not grid.scale.dim():
-        sums = _whole(
+        sums = _sum_whole_numbers(
             wide, grid.scale, lambda n: convolution(n, each.to(n), None, list(stride), groups=channels)
         )
     else:
-        sums = exact("conv", wide, each, groups=channels, transposed=False, **laid)
+        sums = exact("conv", wide, each, groups=channels, transposed=False, **attributes)
     return sums / (prod(kernel) if bool((counts == prod(kernel)).all()) else counts)
 
 
@@ -78,40 +78,40 @@ def average_pool(
 
 
 def _like_interpolate(x: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
-    taken = x.movedim(axis, -1)[..., places.reshape(-1)].reshape(
+    neighbours = x.movedim(axis, -1)[..., places.reshape(-1)].reshape(
         *x.movedim(axis, -1).shape[:-1], *places.shape
     )
-    return (taken * weights).sum(-1).movedim(-1, axis)
+    return (neighbours * weights).sum(-1).movedim(-1, axis)
 
 
 @register("interpolate", _like_interpolate)
 def _interpolate(x: NDArray[Any], places: NDArray[Any], weights: NDArray[Any], *, axis: int) -> NDArray[Any]:
-    """Along one axis (N57)."""
+    """Interpolate along one axis (N57)."""
     return run_step(Interpolate, {"x": x}, {"y": x.ndim}, {"places": places, "weights": weights}, axis=axis)[
         0
     ]
 
 
-def resized(
+def resize(
     x: Tensor, sizes: Sequence[int], scales: Sequence[float | None], mode: str, align_corners: bool,
     antialias: bool,
 ) -> Tensor:  # fmt: skip
-    """ONNX's Resize of all axes behind the first two, those that shrink first."""
+    """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
     from intact.engine.lower.rules.moves.resize import samples  # which reads ONNX
     from intact.graph import ops
 
-    said = ops.Resize(
+    attributes = ops.Resize(
         mode=mode, antialias=int(antialias),
         coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
     )  # fmt: skip
     axes = [
-        (axis, n, wanted, wanted / n if scale is None else scale)
-        for axis, (n, wanted, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)
+        (axis, n, size, size / n if scale is None else scale)
+        for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)
     ]
-    for axis, n, wanted, scale in sorted(axes, key=lambda found: found[3]):
-        if scale == 1 or (n == wanted and scale is None):
+    for axis, n, size, scale in sorted(axes, key=lambda entry: entry[3]):
+        if scale == 1 or (n == size and scale is None):
             continue
-        places, weights = samples(said, n, wanted, scale)
+        places, weights = samples(attributes, n, size, scale)
         x = exact(
             "interpolate",
             x,

@@ -1,4 +1,6 @@
-"""Which tensors of a run hold multiples of a step: what quantizers made, and what only moved it."""
+"""Track which tensors of a run hold multiples of a step: outputs of quantizers, and what only moved their
+elements.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _BYTES, _WORDS = 8, 16
 
 @dataclass(frozen=True)
 class TensorGrid:
-    """Elements of a tensor are ``n * scale``, n whole.
+    """Says that the elements of a tensor are ``n * scale`` with whole n.
 
     Attributes:
         scale: float32 that broadcasts to the tensor: 0-D, or with as many axes.
@@ -32,14 +34,16 @@ class TensorGrid:
     reach: int
 
     def numbers(self, x: Tensor) -> Tensor:
-        """n of each element, float32."""
+        """Return n of each element, float32."""
         return torch.round(x / self.scale)
 
 
 def _grid_of(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool
 ) -> TensorGrid | None:
-    """The grid of a call of `intact::fake_quantize`; None for what integer layers do not multiply."""
+    """Return the grid of a call of `intact::fake_quantize`; None where integer layers do not multiply such
+    codes.
+    """
     grid = ops._grid(x, amax, amin, format, axis, narrow)
     spec = grid.spec
     if spec.format.is_float or spec.format.bits > _WORDS:
@@ -51,55 +55,58 @@ def _grid_of(
 
 
 class TensorGrids:
-    """The grids of tensors while these live and are not written to."""
+    """Holds the grids of tensors while these live and are not written to."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], int, TensorGrid]] = {}
+        self._entries: dict[int, tuple[weakref.ref[Tensor], int, TensorGrid]] = {}
 
     def of(self, x: Any, bits: int = _BYTES) -> TensorGrid | None:
-        """The grid of a tensor, if its codes have at most so many bits; None where none is known."""
-        known = self._known.get(id(x))
-        if known is None or known[0]() is not x or known[1] != _version(x):  # type: ignore[arg-type]
+        """Return the grid of a tensor, if its codes have at most so many bits; None where it has none."""
+        entry = self._entries.get(id(x))
+        if entry is None or entry[0]() is not x or entry[1] != _version(x):  # type: ignore[arg-type]
             return None
-        return known[2] if known[2].reach < 2**bits else None
+        return entry[2] if entry[2].reach < 2**bits else None
 
-    def read_by_layer(self, x: Any) -> TensorGrid | None:
-        """As `of`, also where a quantizer made codes of 16 bits: what moved since has none (N56)."""
+    def of_layer_input(self, x: Any) -> TensorGrid | None:
+        """Return the grid also where a quantizer made codes of 16 bits.
+
+        A tensor that was moved since has none (N56).
+        """
         return self.of(x, _WORDS)
 
     def put(self, x: Tensor, grid: TensorGrid | None) -> None:
-        """`x` holds multiples of a grid's step."""
+        """Record that `x` holds multiples of a grid's step."""
         if grid is not None:
             key = id(x)
-            self._known[key] = weakref.ref(x, lambda _: self._known.pop(key, None)), _version(x), grid
+            self._entries[key] = weakref.ref(x, lambda _: self._entries.pop(key, None)), _version(x), grid
 
-    def quantized(self, y: Tensor, args: tuple[Any, ...]) -> None:
-        """`y` is what `intact::fake_quantize` made of `args`."""
+    def put_quantized(self, y: Tensor, args: tuple[Any, ...]) -> None:
+        """Record the grid of `y`, which `intact::fake_quantize` computed from `args`."""
         if y.dtype == torch.float32:
             self.put(y, _grid_of(*args))
 
-    def moved(
-        self, name: str, made: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+    def put_moved(
+        self, name: str, result: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> None:
-        """`func` made something of `args`: what it only moved keeps its grid."""
-        grid = _common([self.of(x) for x in args[0]]) if name in _JOINS else self.of(args[0])
+        """Record the grid of the results of `func`, which only moves elements of `args`."""
+        grid = _common_grid([self.of(x) for x in args[0]]) if name in _JOINS else self.of(args[0])
         if grid is None or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
             return
         if grid.scale.dim():
             if name == "unbind":
-                self._unbound(made, grid, *args[1:], **kwargs)
+                self._put_unbound(result, grid, *args[1:], **kwargs)
                 return
             if name not in _KEEPS_AXES:
                 return
             grid = TensorGrid(func(grid.scale, *args[1:], **kwargs), grid.reach)
-        for y in made if isinstance(made, (tuple, list)) else (made,):
+        for y in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(y, Tensor) and y.dtype == torch.float32:
                 self.put(y, grid)
 
-    def _unbound(self, made: Any, grid: TensorGrid, dim: int = 0) -> None:
-        """Parts along an axis have its scales, or all of them one."""
+    def _put_unbound(self, parts_of_tensor: Any, grid: TensorGrid, dim: int = 0) -> None:
+        """Record the grids of parts along an axis, which have its scales or share one."""
         parts = grid.scale.unbind(dim)
-        for place, y in enumerate(made):
+        for place, y in enumerate(parts_of_tensor):
             self.put(y, TensorGrid(parts[place % len(parts)], grid.reach))
 
 
@@ -107,7 +114,7 @@ def _version(x: Tensor) -> int:
     return 0 if x.is_inference() else version_of(x)
 
 
-def _common(grids: list[TensorGrid | None]) -> TensorGrid | None:
+def _common_grid(grids: list[TensorGrid | None]) -> TensorGrid | None:
     first = grids[0] if grids else None
     alike = all(
         g is not None and first is not None and g.scale.shape == first.scale.shape == ()
@@ -136,4 +143,4 @@ MOVES = _JOINS | _KEEPS_AXES | frozenset({
     "to", "unbind", "unflatten", "unfold", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
     "upsample_nearest_exact1d", "upsample_nearest_exact2d", "view", "view_as", "zero_pad", "float", "index",
 })  # fmt: skip
-"""Functions whose every element is one of their operand, or 0, by the names of `function_of`."""
+"""Functions whose every result element is an operand's element, or 0, by the names of `function_of`."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.torch.models.batches import Forward, real_tensors
 from intact.torch.private_torch import pytree
-from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, watching
+from intact.torch.training.collect_statistics import collecting, enabled_quantizers, evaluating
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -158,7 +158,7 @@ def gather_float(reference: nn.Module, path: str, batches: Sequence[Any], run: F
 def _float_calls(
     reference: nn.Module, path: str, batches: Sequence[Any], run: Forward
 ) -> tuple[list[Call], list[Any]]:
-    with watching(enabled_quantizers(reference), {}):
+    with collecting(enabled_quantizers(reference), {}):
         return _calls(reference, path, batches, run)
 
 

@@ -197,7 +197,7 @@ class _Job:
                     _anneal(ranges, step / steps)
                     ranges.step()
                     ranges.zero_grad()
-                    keeper.keep(ends)
+                    keeper.restore_collapsed(ends)
                 bar.advance()
         self._finish()
 

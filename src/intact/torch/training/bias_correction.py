@@ -1,11 +1,11 @@
-"""Bias correction: the mean error that quantization adds to each layer's output, taken out of its bias.
+"""Correct biases: subtract the mean error that quantization adds to each layer's output.
 
-Rounding a weight moves the mean of the output channels that it feeds, by the same amount for every
-image; unlike the rest of the rounding error this part does not average out. It is measured layer by
-layer on the float model's activations and subtracted (Nagel et al. 2019, section 4.2, with data).
+Rounding a weight moves the mean of the output channels that it feeds, by the same amount for every image.
+Unlike the rest of the rounding error, this part does not average out. It is measured layer by layer on the
+float model's activations and subtracted (Nagel et al. 2019, section 4.2, with data).
 
-Of a recurrent layer, whose states are floats, the error of the sums over its inputs goes into their bias, as
-in files: ``(w_q - w) E[x]``. One without biases gets none.
+The states of a recurrent layer are floats. The error of the sums over its inputs goes into their bias, as in
+files: ``(w_q - w) E[x]``. A recurrent layer without biases gets none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from intact.torch.nn import FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN
 from intact.torch.nn.modules._utils import QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.private_torch import ConvNd, DisableTorchFunction
-from intact.torch.training.collect_statistics import evaluating, quantizing, watching
+from intact.torch.training.collect_statistics import collecting, evaluating, quantizing
 
 _LAYERS = (nn.Linear, ConvNd)
 _RECURRENT = (FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN)
@@ -31,14 +31,16 @@ _NAME = "_bias_correction"
 
 
 def _corrections(module: nn.Module) -> list[tuple[str, str]]:
-    """The biases of a module that are corrected: (name of the bias, name of what was taken out of it)."""
+    """Return the biases of a module that are corrected: (name of the bias, name of the buffer with its
+    correction).
+    """
     ends = module._suffixes() if isinstance(module, _RECURRENT) else []
     places = [(f"bias_ih{end}", f"{_NAME}{end}") for end in ends] or [("bias", _NAME)]
     return [(bias, name) for bias, name in places if isinstance(getattr(module, name, None), Tensor)]
 
 
 def undo_bias_correction(model: nn.Module) -> None:
-    """Give every layer of `model` the bias that it would have without the correction."""
+    """Restore the bias of every layer of `model` as it was before the correction."""
     for module in model.modules():
         for bias, name in _corrections(module):
             correction = getattr(module, name)
@@ -48,17 +50,19 @@ def undo_bias_correction(model: nn.Module) -> None:
 
 
 def corrected_biases(model: nn.Module, prefix: str = "") -> dict[str, Tensor]:
-    """What `undo_bias_correction` changes in `model`, by name, which begins with `prefix`."""
-    found: dict[str, Tensor] = {}
+    """Return the tensors that `undo_bias_correction` changes in `model`, by name, which begins with
+    `prefix`.
+    """
+    tensors: dict[str, Tensor] = {}
     for path, module in model.named_modules(prefix=prefix):
         place = f"{path}." if path else ""
         for names in _corrections(module):
-            found |= {f"{place}{name}": getattr(module, name) for name in names}
-    return found
+            tensors |= {f"{place}{name}": getattr(module, name) for name in names}
+    return tensors
 
 
-def without_bias(layers: Iterable[nn.Module]) -> None:
-    """Take the biases away that the correction added; it was undone."""
+def remove_added_biases(layers: Iterable[nn.Module]) -> None:
+    """Remove the biases that the correction added, after it was undone."""
     for layer in layers:
         layer.bias = None  # type: ignore[assignment]
         delattr(layer, _NAME)
@@ -97,8 +101,8 @@ def correct_bias(
             with DisableTorchFunction(), quantizing(own):
                 error = (type(layer).forward(layer, *inputs) - output).double()
                 axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
-                others = [a for a in range(error.dim()) if a != axis]
-                sums[index][number] += error.mean(others).cpu().numpy()
+                reduced_axes = [a for a in range(error.dim()) if a != axis]
+                sums[index][number] += error.mean(reduced_axes).cpu().numpy()
             counts[number, index] += 1
 
         return hook
@@ -107,7 +111,7 @@ def correct_bias(
     handles = [layer.register_forward_hook(measure(i)) for i, layer in enumerate(layers)]
     handles += recurrent.hooks()
     try:
-        with evaluating(model), watching(quantizers, {}):
+        with evaluating(model), collecting(quantizers, {}):
             for number, batch in batches:
                 recurrent.number = number
                 run(model, batch)
@@ -124,10 +128,10 @@ def correct_bias(
 
 
 class _RecurrentInputs:
-    """Takes the means of what recurrent layers read, and corrects their biases.
+    """Measures the means of what recurrent layers read, and corrects their biases.
 
     Attributes:
-        number: Of the batch that runs.
+        number: Number of the batch that runs.
     """
 
     def __init__(self, model: nn.Module, rows: int) -> None:
@@ -136,17 +140,17 @@ class _RecurrentInputs:
             (module, layer) for module in modules for layer in range(module.num_layers)
             if not module._weight_quantizers[layer]._disabled
         ]  # fmt: skip
-        self._sums = [np.zeros((rows, self._weights(*one).shape[-1])) for one in self._layers]
+        self._sums = [np.zeros((rows, self._weights(*entry).shape[-1])) for entry in self._layers]
         self._counts = np.zeros((rows, len(self._layers)))
         self.number = 0
 
     @staticmethod
     def _weights(module: Any, layer: int) -> Tensor:
-        """The float weights of a layer's inputs [directions, gates * hidden, inputs]."""
+        """Return the float weights of a layer's inputs [directions, gates * hidden, inputs]."""
         return torch.stack([getattr(module, f"weight_ih{end}") for end in module._layer(layer)])
 
     def hooks(self) -> list[Any]:
-        """On the quantizers that layers read through."""
+        """Register hooks on the quantizers through which layers read their inputs."""
         return [
             module._input_quantizers[layer].register_forward_pre_hook(self._measure(index))
             for index, (module, layer) in enumerate(self._layers)
@@ -164,7 +168,7 @@ class _RecurrentInputs:
 
     @torch.no_grad()
     def correct(self, group: ProcessGroup) -> None:
-        """Take the mean errors out of the biases."""
+        """Subtract the mean errors from the biases."""
         calls = distributed.sum_over(self._counts, group).sum(axis=0)
         for (module, layer), total, count in zip(self._layers, self._sums, calls, strict=True):
             mean = torch.from_numpy(distributed.sum_over(total, group).sum(axis=0) / max(count, 1.0))

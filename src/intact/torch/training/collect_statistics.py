@@ -1,4 +1,6 @@
-"""Statistics of every tensor that a quantizer quantizes: activations from data, weights from parameters."""
+"""Collect statistics of every tensor that a quantizer quantizes: of activations from data, of weights from
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quant
 _SWITCHES = ("_if_quant", "_if_calib", "_if_clip", "_calibrator")
 
 
-class _Keep(_Calibrator):
-    """Keeps the last tensor it saw."""
+class _LastTensor(_Calibrator):
+    """Keeps the last tensor that it was given."""
 
     def __init__(self) -> None:
         super().__init__(8, None, False)
@@ -32,30 +34,32 @@ class _Keep(_Calibrator):
 
 
 def working_quantizers(model: nn.Module) -> dict[str, TensorQuantizer]:
-    """Every quantizer of `model` that is not disabled, by module path; there may be none."""
+    """Return every quantizer of `model` that is not disabled, by module path; there may be none."""
     return {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer) and not m._disabled}
 
 
 def enabled_quantizers(model: nn.Module) -> dict[str, TensorQuantizer]:
-    """Every quantizer of `model` that is not disabled, by module path; each learns its path, for messages.
+    """Return every quantizer of `model` that is not disabled, by module path.
+
+    Each quantizer gets its path, for messages.
 
     Raises:
         QuantValueError: There is none.
     """
     name_quantizers(model)
-    found = working_quantizers(model)
-    if not found:
+    quantizers = working_quantizers(model)
+    if not quantizers:
         raise QuantValueError(
             "model",
             f"a {type(model).__name__} without an enabled TensorQuantizer",
             "a model with quantizers",
             "pass it through intact.torch.replace_modules, or build it under quant_modules.initialize()",
         )
-    return found
+    return quantizers
 
 
 def spec_of(quantizer: TensorQuantizer) -> QuantSpec:
-    """Grid and granularity of `quantizer`."""
+    """Return grid and granularity of `quantizer`."""
     return QuantSpec(
         Format.parse(quantizer.format),
         axis=quantizer.axis,
@@ -66,42 +70,45 @@ def spec_of(quantizer: TensorQuantizer) -> QuantSpec:
 
 @torch.no_grad()
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The tensor that each enabled weight quantizer quantizes, by the quantizer's path, without data.
+    """Return the tensor that each enabled weight quantizer quantizes, by the quantizer's path, without data.
 
-    Modules say it themselves, by `quantized_weights()`; a weight quantizer elsewhere is treated like one
-    of an activation.
+    Modules return these by `quantized_weights()`. A weight quantizer elsewhere is treated as one of an
+    activation.
     """
     quantizers = enabled_quantizers(model)
-    found = {}
-    with watching(quantizers, {name: _Keep() for name in quantizers}):
+    weights = {}
+    with collecting(quantizers, {name: _LastTensor() for name in quantizers}):
         for module in model.modules():
             if callable(describe := getattr(module, "quantized_weights", None)):
                 describe()
         for name, quantizer in quantizers.items():
-            kept = quantizer._calibrator
-            if isinstance(kept, _Keep) and kept.tensor is not None:
-                found[name] = gather(kept.tensor.detach())
-    return found
+            calibrator = quantizer._calibrator
+            if isinstance(calibrator, _LastTensor) and calibrator.tensor is not None:
+                weights[name] = gather(calibrator.tensor.detach())
+    return weights
 
 
-def computed_weights_of(model: nn.Module) -> set[str]:
-    """Paths of the quantizers of weights that only a run of the model makes: each has one range, "max"."""
-    found = {
+def computed_weight_paths(model: nn.Module) -> set[str]:
+    """Return paths of the quantizers of weights that only a run of the model computes.
+
+    Each has one range, by "max".
+    """
+    computed = {
         quantizer
         for module in model.modules()
-        if callable(tell := getattr(module, "computed_weights", None))
-        for quantizer in tell()
+        if callable(list_quantizers := getattr(module, "computed_weight_quantizers", None))
+        for quantizer in list_quantizers()
     }
-    return {name for name, module in model.named_modules() if module in found}
+    return {name for name, module in model.named_modules() if module in computed}
 
 
 @contextmanager
-def watching(
+def collecting(
     quantizers: dict[str, TensorQuantizer], calibrators: dict[str, _Calibrator]
 ) -> Iterator[dict[str, _Calibrator]]:
-    """Let `quantizers` pass tensors through unchanged, and show them to `calibrators` where they have one.
+    """Make `quantizers` pass tensors through unchanged, and show them to `calibrators` where they have one.
 
-    Every switch is put back at the end, also after an exception.
+    Every switch is restored at the end, also after an exception.
     """
     before = [{switch: getattr(q, switch) for switch in _SWITCHES} for q in quantizers.values()]
     try:
@@ -118,7 +125,7 @@ def watching(
 
 @contextmanager
 def quantizing(quantizers: Mapping[str, TensorQuantizer]) -> Iterator[None]:
-    """Let `quantizers` quantize and collect nothing; their switches are put back at the end."""
+    """Make `quantizers` quantize and collect nothing inside the context."""
     before = [(q, q._if_quant, q._if_calib) for q in quantizers.values()]
     try:
         for quantizer in quantizers.values():
@@ -131,7 +138,7 @@ def quantizing(quantizers: Mapping[str, TensorQuantizer]) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """`model` in eval mode, without gradients; afterwards every module is in the mode it was in."""
+    """Set `model` to eval mode, without gradients; afterwards every module has the mode that it had."""
     before = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
@@ -143,9 +150,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def calibrator_for(quantizer: TensorQuantizer, *, ends_only: bool = False) -> MergeableCalibrator:
-    """An empty calibrator: the quantizer's own, where that is mergeable, so that it keeps the counts.
+    """Return an empty calibrator: the quantizer's own, where that is mergeable, so that it keeps the counts.
 
-    `ends_only`: it need not count; a histogram of each channel of a weight is large.
+    Args:
+        quantizer: The quantizer.
+        ends_only: Collect no histogram, because one for each channel of a weight is large.
     """
     if ends_only:
         return MergeableCalibrator(quantizer.num_bits, quantizer.axis, quantizer.unsigned, ends_only=True)
@@ -157,10 +166,10 @@ def calibrator_for(quantizer: TensorQuantizer, *, ends_only: bool = False) -> Me
 
 
 def fetch(calibrators: dict[str, MergeableCalibrator]) -> None:
-    """Bring to the host what was counted on a device.
+    """Copy statistics that were counted on a device to the host.
 
     Raises:
-        CalibrationError: NaN or infinity was; names its quantizer.
+        CalibrationError: Values were NaN or infinite; names their quantizer.
     """
     for name, calibrator in calibrators.items():
         try:
@@ -172,9 +181,10 @@ def fetch(calibrators: dict[str, MergeableCalibrator]) -> None:
 def disable_unreached(
     quantizers: dict[str, TensorQuantizer], calibrators: dict[str, MergeableCalibrator]
 ) -> dict[str, Histogram | Range]:
-    """Disable quantizers whose calibrator saw no value, and forget it; the statistics of the others.
+    """Disable quantizers whose calibrator saw no value, drop their calibrators, and return the other
+    statistics.
 
-    Where nothing was reached, everything stays, for `require_reached` to say so.
+    Where no quantizer was reached, nothing changes, and `require_reached` raises.
     """
     missed = [name for name, calibrator in calibrators.items() if not calibrator.stats.count.any()]
     for name in missed if len(missed) < len(calibrators) else ():
@@ -184,9 +194,10 @@ def disable_unreached(
 
 
 def require_reached(calibrators: dict[str, MergeableCalibrator]) -> None:
-    """
+    """Raise where a calibrator saw no value.
+
     Raises:
-        CalibrationError: A calibrator saw no value; names its quantizer.
+        CalibrationError: Names the quantizers.
     """
     missed = [name for name, calibrator in calibrators.items() if not calibrator.stats.count.any()]
     if missed:

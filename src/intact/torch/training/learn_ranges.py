@@ -1,4 +1,6 @@
-"""Ranges that `finetune` learns: which they are, where they start, and what keeps them ranges."""
+"""Learn ranges in `finetune`: which are learned, where they start, and how an optimizer's steps are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,19 @@ from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators.learned_ranges import SMALLEST
 from intact.torch.training.collect_statistics import (
+    collecting,
     enabled_quantizers,
     evaluating,
     spec_of,
-    watching,
     weights_of,
 )
 
 LEAST_LEFT = 0.5
-"""The share of a range that one step of an optimizer leaves: it may halve, and never turns over."""
+"""The share of a range that one step of an optimizer must leave. It may halve, and never changes its sign."""
 
 
-class _Starts(_Calibrator):
-    """Starts the learned range of its quantizer at the first tensor that it sees."""
+class _StartCalibrator(_Calibrator):
+    """Starts the learned range of its quantizer at the first tensor that it is given."""
 
     def __init__(self, quantizer: TensorQuantizer) -> None:
         super().__init__(8, None, False)
@@ -40,7 +42,7 @@ class _Starts(_Calibrator):
 
 
 def learn_ranges(model: nn.Module, kind: str, batch: Any = None) -> None:
-    """Make every range of `model` that is fixed one that is learned.
+    """Make every fixed range of `model` a learned one.
 
     A float grid's range stays as it is, one that is learned already stays at its value.
 
@@ -63,17 +65,17 @@ def learn_ranges(model: nn.Module, kind: str, batch: Any = None) -> None:
     weights = {name: x for name, x in weights_of(model).items() if name in converted}
     for name, weight in weights.items():
         converted[name].init_learn_amax(nn.Parameter(weight, requires_grad=False))
-    starts = {name: _Starts(q) for name, q in converted.items() if name not in weights}
-    with evaluating(model), watching(enabled_quantizers(model), dict(starts)):
+    starts = {name: _StartCalibrator(q) for name, q in converted.items() if name not in weights}
+    with evaluating(model), collecting(enabled_quantizers(model), dict(starts)):
         forward_batch(model, batch)
 
 
 def learned_ranges_of(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of `model` that are ranges, those of learned clips included."""
+    """Return the parameters of `model` that are ranges, those of learned clips included."""
     return [p for m in model.modules() if isinstance(m, TensorQuantizer) for p in m.parameters()]
 
 
-def shorten(model: nn.Module, bits: int) -> None:
+def shorten_scales(model: nn.Module, bits: int) -> None:
     """Widen every learned range of `model` until its scale has `bits` significant bits."""
     for quantizer in learning_quantizers(model):
         spec, high = spec_of(quantizer), quantizer._amax.detach().to("cpu", torch.float32).numpy()
@@ -85,18 +87,19 @@ def shorten(model: nn.Module, bits: int) -> None:
 
 
 def learning_quantizers(model: nn.Module) -> list[TensorQuantizer]:
-    """The enabled quantizers of `model` whose range is a parameter."""
-    found = enabled_quantizers(model).values()
-    return [q for q in found if isinstance(q._learn_amax, str) and hasattr(q, "_amax")]
+    """Return the enabled quantizers of `model` whose range is a parameter."""
+    quantizers = enabled_quantizers(model).values()
+    return [q for q in quantizers if isinstance(q._learn_amax, str) and hasattr(q, "_amax")]
 
 
 class PositiveRanges:
-    """Keeps every learned range a range while an optimizer moves its ends.
+    """Keeps every learned range valid while an optimizer moves its ends.
 
-    ``before = ranges.ends()``; the optimizer's step; ``ranges.keep(before)``. No device is waited for.
+    Use ``before = ranges.ends()``, then the optimizer's step, then ``ranges.restore_collapsed(before)``.
+    It waits for no device.
 
     Args:
-        quantizers: Those that learn, as `learning_quantizers` finds them.
+        quantizers: Those that learn, as `learning_quantizers` returns them.
     """
 
     def __init__(self, quantizers: Iterable[TensorQuantizer]) -> None:
@@ -104,15 +107,17 @@ class PositiveRanges:
 
     @torch.no_grad()
     def ends(self) -> list[tuple[Tensor | None, Tensor]]:
-        """Copies of both ends of each; the low one is None where it is no parameter."""
+        """Return copies of both ends of each range; the low end is None where it is no parameter."""
         return [
             (None if q.symmetric else q._amin.detach().clone(), q._amax.detach().clone())
             for q in self._quantizers
         ]
 
     @torch.no_grad()
-    def keep(self, before: list[tuple[Tensor | None, Tensor]]) -> None:
-        """Put ends that left less than `LEAST_LEFT` of a range, or crossed 0, where they may be."""
+    def restore_collapsed(self, before: list[tuple[Tensor | None, Tensor]]) -> None:
+        """Restore ends that left less than `LEAST_LEFT` of a range, or crossed 0, to the nearest
+        valid place.
+        """
         for quantizer, (low, high) in zip(self._quantizers, before, strict=True):
             if low is None:
                 least = (LEAST_LEFT * high).clamp(min=SMALLEST)

@@ -1,4 +1,4 @@
-"""From statistics to the ranges of a model's quantizers: one method, a method per name, or "auto"."""
+"""Choose ranges of a model's quantizers from statistics: by one method, a method per name, or "auto"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHANNELS = 256  # a histogram is 64 KiB per channel: this many weights' histogr
 
 
 def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
-    """The method for each name.
+    """Return the method for each name.
 
     Args:
         method: One for all, or by name pattern: ``*`` and ``?`` as in file names; a pattern that fits a
@@ -35,38 +35,39 @@ def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
         QuantValueError: There is no such method, or a pattern fits no name.
     """
     names = list(names)
-    given: object = method  # of callers without a type checker, too
-    if not isinstance(given, str | Mapping):
-        require_method(repr(given), "auto")
+    untyped: object = method  # of callers without a type checker, too
+    if not isinstance(untyped, str | Mapping):
+        require_method(repr(untyped), "auto")
     patterns = {"*": method} if isinstance(method, str) else dict(method)
-    known = {place for name in names for place in _around(name)}
-    found = {pattern: exact(pattern, known) for pattern in patterns}
-    for pattern, one in patterns.items():
-        require_method(one, "auto")
-        if not any(_fits(name, found[pattern]) for name in names):
+    module_paths = {place for name in names for place in _around(name)}
+    exact_patterns = {pattern: exact(pattern, module_paths) for pattern in patterns}
+    for pattern, pattern_method in patterns.items():
+        require_method(pattern_method, "auto")
+        if not any(_fits(name, exact_patterns[pattern]) for name in names):
             raise QuantValueError(
                 "method",
                 f"pattern {pattern!r}, which fits no quantizer of data",
                 f"patterns that fit names such as {nearest(pattern, names)}",
                 "correct the pattern; weights have the argument weight_method",
             )
-    return {n: next((m for p, m in patterns.items() if _fits(n, found[p])), "auto") for n in names}
+    return {n: next((m for p, m in patterns.items() if _fits(n, exact_patterns[p])), "auto") for n in names}
 
 
-def require_method(method: str, *others: str) -> None:
-    """
+def require_method(method: str, *further: str) -> None:
+    """Raise for an unknown method.
+
     Raises:
-        QuantValueError: `method` is neither one of `METHODS` nor among `others`.
+        QuantValueError: `method` is neither one of `METHODS` nor among `further`.
     """
-    allowed = (*METHODS, *others)
+    allowed = (*METHODS, *further)
     if method not in allowed:
         raise QuantValueError("method", repr(method), f"one of {allowed}", "choose one of these")
 
 
 def keepdims(tensor: Tensor, spec: QuantSpec) -> tuple[int, ...]:
-    """The shape of the range of `tensor`: its kept axes, the others of size 1; () per-tensor."""
-    kept = {a % tensor.dim() for a in spec.axes}
-    return tuple(n if a in kept else 1 for a, n in enumerate(tensor.shape)) if kept else ()
+    """Return the shape of the range of `tensor`: its kept axes, the others of size 1; () per-tensor."""
+    kept_axes = {a % tensor.dim() for a in spec.axes}
+    return tuple(n if a in kept_axes else 1 for a, n in enumerate(tensor.shape)) if kept_axes else ()
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -74,13 +75,13 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _around(name: str) -> list[str]:
-    """A path, and those of the modules that it lies in."""
+    """Return a path, and those of the modules around it."""
     parts = name.split(".")
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def weight_range(name: str, weight: Tensor, spec: QuantSpec, method: str, options: dict[str, Any]) -> Ends:
-    """The range of a weight by `method`, in the granule shape; several axes always have "max"."""
+    """Return the range of a weight by `method`, in the granule shape; several axes always have "max"."""
     try:
         if method == "max" or not isinstance(spec.axis, int):
             return _range_of_part(weight, spec, method, **options)
@@ -102,7 +103,7 @@ def _range_of_part(part: Tensor, spec: QuantSpec, method: str, **options: Any) -
 
 
 def set_range(quantizer: TensorQuantizer, ends: Ends, shape: tuple[int, ...] | None) -> None:
-    """Give `quantizer` its range: in the shape of the range it has, or else in `shape`, or as it comes."""
+    """Set the range of `quantizer`, in the shape of its present range, or else in `shape`, or as it comes."""
     low, high = (torch.tensor(end, dtype=torch.float32) for end in ends)
     before = getattr(quantizer, "_amax", None)
     if before is not None and before.numel() == high.numel():
@@ -118,7 +119,7 @@ def set_range(quantizer: TensorQuantizer, ends: Ends, shape: tuple[int, ...] | N
 
 
 def warn_if_zero(name: str, quantizer: TensorQuantizer) -> None:
-    """Warn where the range has no information, so that the scale is 1."""
+    """Warn where a range is zero, so that the scale is 1."""
     peak = quantizer._amax if quantizer.symmetric else torch.maximum(-quantizer._amin, quantizer._amax)
     idle = int((peak <= float(ZERO_RANGE)).sum())
     if idle:

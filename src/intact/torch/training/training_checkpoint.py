@@ -1,4 +1,4 @@
-"""The file from which an interrupted fine-tuning goes on as if nothing had happened."""
+"""Write and read the checkpoint file from which an interrupted fine-tuning resumes exactly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_state(
 
 
 def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """What `write_state` wrote; nothing in the file is executed.
+    """Return what `write_state` wrote; nothing in the file is executed.
 
     Raises:
         FileAccessError: The file cannot be read.
@@ -62,24 +62,24 @@ def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
         with reading(path):
             state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise _refused(path, f"no readable checkpoint ({type(error).__name__})") from None
+        raise _checkpoint_error(path, f"no readable checkpoint ({type(error).__name__})") from None
     fits = isinstance(state, dict) and state.get("kind") == _KIND and state.get("version") == _VERSION
     if not fits:
-        raise _refused(path, "a file of another kind or version")
-    found = state.get("settings", {})
-    if differing := sorted(key for key in settings if found.get(key) != settings[key]):
-        shown = ", ".join(f"{key} {found.get(key)!r} (now {settings[key]!r})" for key in differing)
-        raise _refused(path, f"a run with {shown}")
+        raise _checkpoint_error(path, "a file of another kind or version")
+    stored_settings = state.get("settings", {})
+    if differing := sorted(key for key in settings if stored_settings.get(key) != settings[key]):
+        shown = ", ".join(f"{key} {stored_settings.get(key)!r} (now {settings[key]!r})" for key in differing)
+        raise _checkpoint_error(path, f"a run with {shown}")
     return dict(state)
 
 
 def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Put `state` into `model` and `optimizer`; returns the position."""
+    """Load `state` into `model` and `optimizer`, and return the position."""
     put_states(model, optimizer, state["model"], state["optimizer"])
     return dict(state["position"])
 
 
-def _refused(path: Path, got: str) -> FileFormatError:
+def _checkpoint_error(path: Path, got: str) -> FileFormatError:
     return FileFormatError(
         f"checkpoint '{path.name}'",
         got,
