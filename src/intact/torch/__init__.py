@@ -1,4 +1,4 @@
-"""The PyTorch face of INTact, in the vocabulary of `pytorch_quantization` 2.2.1.
+"""The PyTorch face of INTact, with the names of `pytorch_quantization` 2.2.1.
 
 Code written for that library runs unchanged after ``intact.torch.alias()``, or under
 ``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `reconstruct`, `finetune`,

@@ -1,4 +1,6 @@
-"""`intact.torch.compile`: a module with quantizers becomes an engine, without a file between them."""
+"""Implement `intact.torch.compile`: build an engine from a module with quantizers, without a file between
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def compile(
     shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> Engine:
-    """The engine that runs a quantized module in int8, as the file would that `export` writes of it.
+    """Return the engine that runs a quantized module in int8, as it would run the file that `export` writes.
 
     Args:
         model: A module whose quantizers have their ranges, or what `quantize` returned; left as it is. The
@@ -62,18 +64,19 @@ def compile(
     args, kwargs = example_arguments(example, model)
     call = tuple(move_to(list(args), device)), move_to(kwargs, device)
     sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
-    made = engine_of(model, call, sizes, shapes=shapes, **options)
-    if made is None:
+    engine = engine_of(model, call, sizes, shapes=shapes, **options)
+    if engine is None:
         raise QuantValueError(
             "compile: model", f"{type(model).__name__} with nothing quantized", "a quantized module",
             "quantize first: result = intact.quantize(model, batches), then"
             " intact.compile(result.model, example)",
         )  # fmt: skip
-    return made
+    return engine
 
 
 def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options: Any) -> Engine | None:
-    """The engine of `model` for calls like `call`; None where nothing in it is, or could be, quantized.
+    """Return the engine of `model` for calls like `call`; None where nothing in it is, or could be,
+    quantized.
 
     A model whose quantizers are all switched off, as the float budget may leave it, runs in float.
 
@@ -85,8 +88,8 @@ def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options:
         CalibrationError, UnsupportedError, QuantValueError: As `compile`.
     """
     with torch.no_grad():
-        made, pairs = qdq_model(model, call, **sizes)
+        qdq_graph, pairs = qdq_model(model, call, **sizes)
     if not pairs and not any(isinstance(m, TensorQuantizer) for m in model.modules()):
         return None
-    graph.own_weights(made)
-    return build(made, **options)
+    graph.own_weights(qdq_graph)
+    return build(qdq_graph, **options)

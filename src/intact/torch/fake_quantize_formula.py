@@ -1,13 +1,14 @@
-"""Fake-quantization composed of torch operators: what a device without kernels runs, and what compilers fuse.
+"""Compute fake-quantization by torch operators, for devices without kernels and for compilers, which fuse
+them.
 
-The same bits as `intact.numerics`, computed where the tensors are: nothing here asks for a value, so nothing
-waits for a device. The price is that a range which numerics refuses (NaN, infinite, negative, ends swapped)
-cannot raise; its scale is NaN, and so is every value that it quantizes.
+The bits are those of `intact.numerics`. Nothing reads a value, so nothing waits for a device. Therefore a
+range that numerics refuses (NaN, infinite, negative, ends swapped) cannot raise. Its scale is NaN, and so is
+every value that it quantizes.
 
-`work` is the dtype that quotients and products are computed in before they are rounded to float32. Both
-dtypes give one result: 53 bits are enough that rounding the exact quotient or product of two numbers with 24
-twice is rounding it once. float64 is for compilers of GPU code, which divide float32 approximately and merge
-a product with the sum behind it, but convert as they are told.
+`work` is the dtype in which quotients and products are computed before they are rounded to float32. Both
+dtypes give one result: 53 bits are enough that rounding the exact quotient or product of two 24-bit numbers
+twice equals rounding it once. float64 is for compilers of GPU code. These divide float32 approximately, and
+fuse a product with the sum behind it, but convert types as written.
 """
 
 from __future__ import annotations
@@ -30,35 +31,38 @@ TINY = float(numerics.ZERO_RANGE)
 def spec_of(
     shape: Sequence[int], ranges: int, symmetric: bool, format: str, axis: Sequence[int] | None, narrow: bool
 ) -> QuantSpec:
-    """The grid of one call of the operator for a tensor of `shape` with so many ranges."""
+    """Return the grid of one call of the operator, for a tensor of `shape` with so many ranges."""
     plain = QuantSpec(Format.parse(format), axis=tuple(axis or ()), symmetric=symmetric, narrow=narrow)
     return plain.with_(axis=() if ranges == 1 else numerics.normalized_axes(tuple(shape), plain))
 
 
 def granules(shape: Sequence[int], spec: QuantSpec) -> tuple[Shape, Shape]:
-    """The granule shape of `spec` in a tensor of `shape`, without and with the shared axes, of size 1."""
+    """Return the granule shape of `spec` in a tensor of `shape`, without and with the shared axes,
+    of size 1.
+    """
     axes = spec.axes
     return tuple(shape[a] for a in axes), tuple(n if a in axes else 1 for a, n in enumerate(shape))
 
 
-def check_fits(given: Shape, granule: Shape, keepdims: Shape) -> None:
-    """
+def check_fits(shape: Shape, granule: Shape, keepdims: Shape) -> None:
+    """Raise unless there is one range per granule.
+
     Raises:
-        QuantValueError: A range of shape `given` is not one range per granule.
+        QuantValueError: `shape`, that of the ranges, does not fit.
     """
-    size = math.prod(given)
-    fits = size == 1 or given in (granule, keepdims[-len(given) :])
+    size = math.prod(shape)
+    fits = size == 1 or shape in (granule, keepdims[-len(shape) :])
     if size != math.prod(granule) or not fits:
         raise QuantValueError(
             "amax",
-            f"shape {given}",
+            f"shape {shape}",
             f"one number, or shape {granule} or {keepdims}",
             "calibrate with the axis that the tensor is quantized with",
         )
 
 
 def range_on(x: Tensor, end: Tensor, spec: QuantSpec) -> Tensor:
-    """One end of the range as float32 on the device of `x`, shaped to broadcast to it."""
+    """Return one end of the range as float32 on the device of `x`, shaped to broadcast to it."""
     granule, keepdims = granules(x.shape, spec)
     check_fits(tuple(end.shape), granule, keepdims)
     return end.detach().to(x.device, torch.float32, non_blocking=True).reshape(keepdims)
@@ -67,7 +71,7 @@ def range_on(x: Tensor, end: Tensor, spec: QuantSpec) -> Tensor:
 def scale_and_zero_point(
     high: Tensor, low: Tensor | None, spec: QuantSpec, work: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """`numerics.scale_from_amax`, or `affine_from_range` where there is a low end; both float32.
+    """Return `numerics.scale_from_amax`, or `affine_from_range` where there is a low end; both float32.
 
     Args:
         high, low: Ends of each range, float32, as `range_on` gives them.
@@ -90,7 +94,7 @@ def scale_and_zero_point(
 
 
 def inverse_scale(amax: Tensor, spec: QuantSpec) -> Tensor:
-    """`numerics.inverse_scale_view`: ``qmax / amax``, float32, and 1 where the range is zero."""
+    """Return `numerics.inverse_scale_view`: ``qmax / amax``, float32, and 1 where the range is zero."""
     amax = amax.detach().to(torch.float32)
     return torch.where(amax <= TINY, 1.0, torch.full_like(amax, spec.qmax) / amax)
 
@@ -98,35 +102,37 @@ def inverse_scale(amax: Tensor, spec: QuantSpec) -> Tensor:
 def codes(
     x: Tensor, scale: Tensor, zero_point: Tensor, spec: QuantSpec, work: torch.dtype = torch.float32
 ) -> Tensor:
-    """Codes less their zero point, float32; NaN where `x` or `scale` is."""
+    """Return codes less their zero point, float32; NaN where `x` or `scale` is."""
     steps = _quotient(x.to(torch.float32), scale, work)
     if spec.format.is_float:
         return round_to_format(steps, spec.format)
     low, high = spec.qmin - zero_point, spec.qmax - zero_point
-    found = torch.minimum(torch.maximum(torch.round(steps), low), high)
-    return torch.where(found == 0, 0.0, found)  # an integer code has no -0.0
+    clamped = torch.minimum(torch.maximum(torch.round(steps), low), high)
+    return torch.where(clamped == 0, 0.0, clamped)  # an integer code has no -0.0
 
 
 def round_to_format(steps: Tensor, format: Format) -> Tensor:
-    """`numerics.round_to_format` of float32 numbers, but that a NaN stays one in every format.
+    """Return `numerics.round_to_format` of float32 numbers, except that NaN stays NaN in every format.
 
-    A multiple of the unit in the last place that the format has at the number's exponent; units are powers of
-    two, so that only the rounding rounds.
+    The result is a multiple of the unit in the last place of the format at the number's exponent. Units are
+    powers of two, so that only the rounding rounds.
     """
     mantissa, lowest = float_layout(format)
-    held = steps.clamp(format.qmin, format.qmax)
-    exponent = (held.view(torch.int32) >> 23 & 0xFF).clamp(min=lowest) - mantissa
-    return torch.round(held * power_of_two(254 - exponent)) * power_of_two(exponent)
+    clamped = steps.clamp(format.qmin, format.qmax)
+    exponent = (clamped.view(torch.int32) >> 23 & 0xFF).clamp(min=lowest) - mantissa
+    return torch.round(clamped * power_of_two(254 - exponent)) * power_of_two(exponent)
 
 
 def float_layout(format: Format) -> tuple[int, int]:
-    """Mantissa bits of a float format, and the exponent field in float32 of its smallest normal number."""
+    """Return the mantissa bits of a float format, and the exponent field in float32 of its smallest normal
+    number.
+    """
     info = ml_dtypes.finfo(format.storage_dtype)  # type: ignore[no-untyped-call]
     return int(info.nmant), 127 + int(info.minexp)
 
 
 def power_of_two(exponent: Tensor) -> Tensor:
-    """``2**(exponent - 127)``, float32, from int32 in [1, 254]: the exponent as float32 stores it."""
+    """Return ``2**(exponent - 127)``, float32, from int32 in [1, 254]: the exponent as float32 stores it."""
     return (exponent.to(torch.int32) << 23).view(torch.float32)
 
 
@@ -139,13 +145,13 @@ def fake_quantize(
     narrow: bool,
     work: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The operator `intact::fake_quantize`; `numerics.fake_quantize` bit for bit."""
+    """Compute the operator `intact::fake_quantize`; `numerics.fake_quantize` bit for bit."""
     spec = spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
     high, low = range_on(x, amax, spec), None if amin is None else range_on(x, amin, spec)
     scale, zero_point = scale_and_zero_point(high, low, spec, work)
-    found = codes(x, scale, zero_point, spec, work)
+    steps = codes(x, scale, zero_point, spec, work)
     return with_layout_of(
-        (found.to(work) * scale.to(work)).to(torch.float32).to(x.dtype), torch.empty_like(x)
+        (steps.to(work) * scale.to(work)).to(torch.float32).to(x.dtype), torch.empty_like(x)
     )
 
 
@@ -159,7 +165,7 @@ def fake_quantize_backward(
     narrow: bool,
     work: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The operator `intact::fake_quantize_backward`; `numerics.fake_quantize_grad` bit for bit."""
+    """Compute the operator `intact::fake_quantize_backward`; `numerics.fake_quantize_grad` bit for bit."""
     spec = spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
     high, low = range_on(x, amax, spec), None if amin is None else range_on(x, amin, spec)
     least, most = bounds(high, low, spec, work)
@@ -176,9 +182,9 @@ def transformable(
     axis: Sequence[int] | None,
     narrow: bool,
 ) -> Tensor:
-    """`fake_quantize` with its gradient, of operators that `torch.func` can transform in any order.
+    """Compute `fake_quantize` with its gradient, by operators that `torch.func` can transform in any order.
 
-    An operator of our own would have to say how each transform goes through it, and these all nest.
+    An operator of our own would need a rule for each transform, and transforms nest.
     """
     spec = spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
     high, low = range_on(x, amax, spec), None if amin is None else range_on(x, amin, spec)
@@ -187,13 +193,15 @@ def transformable(
     least, most = bounds(high, low, spec)
     x32 = x.detach().to(torch.float32)
     passed = torch.where((x32 >= least) & (x32 <= most), x, 0)
-    return value + (passed - passed.detach())  # which is 0, and has the gradient
+    return value + (passed - passed.detach())  # the difference is 0, and carries the gradient
 
 
 def bounds(
     high: Tensor, low: Tensor | None, spec: QuantSpec, work: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Between which numbers the gradient passes: [-amax, amax], or what an asymmetric grid reaches."""
+    """Return the numbers between which the gradient passes: [-amax, amax], or what an asymmetric grid
+    reaches.
+    """
     if low is None:
         return -high, high
     scale, zero_point = scale_and_zero_point(high, low, spec, work)
@@ -202,16 +210,21 @@ def bounds(
     return least, most
 
 
-def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """`numerics.minmax` of what is not empty, float32; `kept` counts axes from the front."""
+def min_max(x: Tensor, kept_axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return `numerics.minmax` of a tensor that is not empty, float32.
+
+    Args:
+        x: Any shape and floating dtype.
+        kept_axes: Axes that keep a range of their own, from the front.
+    """
     x = x.to(torch.float32)
-    reduced = [a for a in range(x.dim()) if a not in kept]
+    reduced = [a for a in range(x.dim()) if a not in kept_axes]
     low, high = (x.amin(reduced), x.amax(reduced)) if reduced else (x, x)
     return low + 0.0, high + 0.0
 
 
 def with_layout_of(x: Tensor, like: Tensor) -> Tensor:
-    """`x` in the memory order of `like`."""
+    """Return `x` in the memory order of `like`."""
     return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 
 

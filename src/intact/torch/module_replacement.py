@@ -1,4 +1,4 @@
-"""Quantize a model that is built already: its modules become quantized ones, in place and by name.
+"""Quantize a model that is built already: replace its modules by quantized ones, in place and by name.
 
 A module keeps its identity and changes its class: parameters (shared ones too), buffers, hooks, training
 mode, device, dtype and every reference to it stay; its quantizers come on top.
@@ -45,7 +45,7 @@ _OURS: dict[str, type[QuantizedModule]] = {
 
 @dataclass
 class ReplaceReport:
-    """What `replace_modules` did.
+    """Reports what `replace_modules` did.
 
     Attributes:
         model: The converted model.
@@ -59,8 +59,8 @@ class ReplaceReport:
 
     def __str__(self) -> str:
         lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
-        lines += [f"  {_shown(name)}: {quant_class}" for name, quant_class in self.replaced.items()]
-        lines += [f"  {_shown(name)}: left, {reason}" for name, reason in self.left.items()]
+        lines += [f"  {_path_or_model(name)}: {quant_class}" for name, quant_class in self.replaced.items()]
+        lines += [f"  {_path_or_model(name)}: left, {reason}" for name, reason in self.left.items()]
         return "\n".join(lines)
 
 
@@ -99,7 +99,7 @@ def replace_modules(
         UnsupportedError: (a TypeError) A module to be replaced is parametrized, or a pair of `custom` is
             unfit. Nothing has been changed.
     """
-    table = {**DEFAULT_CLASSES, **_checked_pairs(custom or {})}
+    table = {**DEFAULT_CLASSES, **_check_pairs(custom or {})}
     for desc in (quant_desc_input, quant_desc_weight):
         if desc is not None and not (isinstance(desc, QuantDescriptor) and desc.fake_quant):
             raise QuantValueError(
@@ -110,11 +110,11 @@ def replace_modules(
             )
     if not inplace:
         model = deep_copy(model)
-    keep = _filter(model, include, exclude)
+    why_excluded = _filter(model, include, exclude)
     report = ReplaceReport(model)
     plan: list[tuple[nn.Module, type[QuantizedModule]]] = []
     for names, module in _modules(model):
-        quant_class, reason = _decide(names[0], module, table, keep(names))
+        quant_class, reason = _decide(names[0], module, table, why_excluded(names))
         if quant_class is not None:
             report.replaced[names[0]] = quant_class.__name__
             plan.append((module, quant_class))
@@ -127,7 +127,7 @@ def replace_modules(
 
 
 def conversion_record(model: nn.Module) -> dict[str, str]:
-    """Name of each quantized module in `model` -> its class, for `apply_conversion`; plain data.
+    """Return the name of each quantized module in `model` -> its class, for `apply_conversion`.
 
     The quantizers' configuration is not in it: `intact.torch.save_checkpoint` stores both.
     """
@@ -149,11 +149,11 @@ def apply_conversion(
         QuantValueError: (a ValueError) The record names a class that is unknown, or a module that the model
             lacks or has of another class. Nothing has been changed.
     """
-    known = {**_OURS, **{_key(q): q for q in _checked_pairs(custom or {}).values()}}
+    quantized_classes = {**_OURS, **{_key(q): q for q in _check_pairs(custom or {}).values()}}
     modules = dict(model.named_modules())
     plan = []
     for name, key in record.items():
-        module, quant_class = modules.get(name), known.get(str(key))
+        module, quant_class = modules.get(name), quantized_classes.get(str(key))
         if module is not None and _key(type(module)) == key:
             continue
         if module is None or quant_class is None or not issubclass(quant_class, type(module)):
@@ -171,9 +171,11 @@ def apply_conversion(
 
 
 def _decide(
-    name: str, module: nn.Module, table: Mapping[type, type[QuantizedModule]], unwanted: str
+    name: str, module: nn.Module, table: Mapping[type, type[QuantizedModule]], why_excluded: str
 ) -> tuple[type[QuantizedModule] | None, str]:
-    """The class that `module` is to become, or None and the reason ("" where there is nothing to say)."""
+    """Return the class that `module` is to become, or None and the reason ("" where there is none to
+    report).
+    """
     if isinstance(module, QuantizedModule):
         return None, "is quantized already"
     kind = type(module)
@@ -181,8 +183,8 @@ def _decide(
     if base is None:
         has_weight = any(p.dim() > 1 for p in module.parameters(recurse=False))
         return None, f"{kind.__name__} has no quantized class" if has_weight else ""
-    if unwanted:
-        return None, unwanted
+    if why_excluded:
+        return None, why_excluded
     if parametrize.is_parametrized(module):
         raise UnsupportedError(
             f"module '{name}'",
@@ -196,7 +198,9 @@ def _decide(
 def convertible(
     module: nn.Module, table: Mapping[type, type[QuantizedModule]]
 ) -> tuple[type[QuantizedModule] | None, str]:
-    """The class of `table` that `module` can become, or None and why not ("" where it is of another kind)."""
+    """Return the class of `table` that `module` can become, or None and why not ("" where it is of another
+    kind).
+    """
     base = next((c for c in type(module).__mro__ if c in table), None)
     if base is None:
         has_weight = any(p.dim() > 1 for p in module.parameters(recurse=False))
@@ -226,7 +230,10 @@ def convert(
     desc_input: QuantDescriptor | None,
     desc_weight: QuantDescriptor | None,
 ) -> None:
-    """Make `module`, inside `model`, one of `quant_class`; None: the class's default descriptor."""
+    """Make `module`, inside `model`, one of `quant_class`.
+
+    None for a descriptor means the class's default.
+    """
     # The float class is a base of the quantized one: the same layout, a few methods more.
     module.__class__ = quant_class  # type: ignore[assignment]
     before = set(module.modules())
@@ -241,7 +248,7 @@ def convert(
 
 
 def finish(model: nn.Module) -> None:
-    """What is left to do once every module of `model` is converted."""
+    """Finish a model whose modules were converted: name its quantizers, and turn fused paths off."""
     for module in model.modules():
         quantized = any(isinstance(child, QuantizedModule) for child in module.modules())
         if quantized and isinstance(module, nn.TransformerEncoderLayer):
@@ -251,49 +258,54 @@ def finish(model: nn.Module) -> None:
 
 
 def _modules(model: nn.Module) -> Iterator[tuple[list[str], nn.Module]]:
-    """Every module once, with all its names; without quantizers, parametrizations and what is in them."""
+    """Return every module once, with all its names, except quantizers, parametrizations and what is
+    in them.
+    """
     names: dict[nn.Module, list[str]] = {}
     inside: set[nn.Module] = set()
     for name, module in model.named_modules(remove_duplicate=False):
         names.setdefault(module, []).append(name)
         if isinstance(module, TensorQuantizer | parametrize.ParametrizationList):
             inside |= set(module.modules())
-    return ((found, module) for module, found in names.items() if module not in inside)
+    return ((module_names, module) for module, module_names in names.items() if module not in inside)
 
 
 def _filter(model: nn.Module, include: Patterns, exclude: Patterns) -> Callable[[list[str]], str]:
-    """A function that says why the module of these names stays float; "" where it does not."""
+    """Return a function that says why the module of these names stays float; "" where it does not."""
     every = [name for name, _ in model.named_modules(remove_duplicate=False)]
-    wanted, unwanted = (
+    included, excluded = (
         None if patterns is None else _patterns(f"replace_modules {argument}", patterns, every)
         for argument, patterns in (("include", include), ("exclude", exclude))
     )
 
-    def keep(names: list[str]) -> str:
-        if (hit := _first_match(names, unwanted or {})) is not None:
+    def why_excluded(names: list[str]) -> str:
+        if (hit := _first_match(names, excluded or {})) is not None:
             return f"excluded by '{hit}'"
-        return "" if wanted is None or _first_match(names, wanted) is not None else "not in include"
+        return "" if included is None or _first_match(names, included) is not None else "not in include"
 
-    return keep
+    return why_excluded
 
 
 def _patterns(where: str, patterns: str | Iterable[str], names: list[str]) -> dict[str, str]:
-    """Each pattern -> one for ``fnmatch``, in which an exact name means itself."""
-    found = checked_patterns(where, patterns)
-    require_fitting(where, found, names, "module")
-    known = frozenset(names)
-    return {pattern: exact(pattern, known) for pattern in found}
+    """Return each pattern -> one for ``fnmatch``, in which an exact name means itself."""
+    user_patterns = checked_patterns(where, patterns)
+    require_fitting(where, user_patterns, names, "module")
+    known_names = frozenset(names)
+    return {pattern: exact(pattern, known_names) for pattern in user_patterns}
 
 
 def _first_match(names: list[str], patterns: Mapping[str, str]) -> str | None:
-    """The first pattern that matches one of `names` or something around it."""
+    """Return the first pattern that matches one of `names` or a module around it."""
     places = [
         ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(len(parts) + 1)
     ]
-    return next((p for p, one in patterns.items() if any(fnmatchcase(x, one) for x in places)), None)
+    return next(
+        (p for p, exact_pattern in patterns.items() if any(fnmatchcase(x, exact_pattern) for x in places)),
+        None,
+    )
 
 
-def _checked_pairs(custom: Mapping[type, type[QuantizedModule]]) -> dict[type, type[QuantizedModule]]:
+def _check_pairs(custom: Mapping[type, type[QuantizedModule]]) -> dict[type, type[QuantizedModule]]:
     for float_class, quant_class in custom.items():
         if not issubclass(quant_class, QuantizedModule) or not issubclass(quant_class, float_class):
             raise UnsupportedError(
@@ -306,9 +318,9 @@ def _checked_pairs(custom: Mapping[type, type[QuantizedModule]]) -> dict[type, t
 
 
 def _key(cls: type) -> str:
-    """What files call a quantized class: its name, with its Python module where it is not INTact's."""
+    """Return the name of a quantized class in files, with its Python module where it is not INTact's."""
     return cls.__name__ if _OURS.get(cls.__name__) is cls else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _shown(name: str) -> str:
+def _path_or_model(name: str) -> str:
     return name or "(the model itself)"

@@ -1,8 +1,8 @@
-"""Models that were pickled whole, as ``torch.save(model, path)`` does: read without running what a file says.
+"""Load models that were pickled whole, as by ``torch.save(model, path)``, without running code from the file.
 
-A pickle names classes and calls them. Here it can name those of `torch.nn`, of `pytorch_quantization` (for
-which `intact.torch`'s stand), NumPy's arrays, and what the caller allows; any other name is an error, as for
-``torch.load(weights_only=True)``.
+A pickle names classes and calls them. Here it may name classes of `torch.nn`, of `pytorch_quantization`
+(replaced by those of `intact.torch`), NumPy's arrays, and what the caller allows. Any other name is an error,
+as for ``torch.load(weights_only=True)``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _REFUSALS = (
 
 
 def load_pickled(path: str | os.PathLike[str], *, allow: Iterable[type | Callable[..., Any]] = ()) -> Any:
-    """What ``torch.save(model, path)`` wrote, also with `pytorch_quantization`: its modules become ours.
+    """Return what ``torch.save(model, path)`` wrote, also with `pytorch_quantization`, whose modules become
+    ours.
 
     Keep it with `save_checkpoint`, which stores no code.
 
@@ -51,11 +52,14 @@ def load_pickled(path: str | os.PathLike[str], *, allow: Iterable[type | Callabl
         FileAccessError: The file cannot be read.
         FileFormatError: It is damaged, or names something that is not allowed: the message says what.
     """
-    named: list[Any] = [*_known(), *((one, f"{one.__module__}.{one.__qualname__}") for one in allow)]
+    named: list[Any] = [
+        *_allowed_globals(),
+        *((allowed, f"{allowed.__module__}.{allowed.__qualname__}") for allowed in allow),
+    ]
     data = read_bytes(path)
     try:
         with torch.serialization.safe_globals(named):
-            found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except _REFUSALS as error:
         stranger = re.search(r"(?:GLOBAL|recognized function|but got) (\S+)", str(error))
         raise FileFormatError(
@@ -64,13 +68,13 @@ def load_pickled(path: str | os.PathLike[str], *, allow: Iterable[type | Callabl
             "a model that torch.save wrote, of classes that are known",
             "name the model's own classes in allow=[...], if you trust the file; else save it again",
         ) from error
-    for model in _modules_in(found):
+    for model in _modules_in(loaded):
         name_quantizers(model)
-    return found
+    return loaded
 
 
-def _known() -> Iterator[tuple[Any, str]]:
-    """(class, the name that a pickle may call it by)."""
+def _allowed_globals() -> Iterator[tuple[Any, str]]:
+    """Yield (class, the name that a pickle may call it by)."""
     for cls in vars(nn).values():
         if inspect.isclass(cls) and issubclass(cls, nn.Module):
             yield cls, f"{cls.__module__}.{cls.__qualname__}"
@@ -91,8 +95,8 @@ def _known() -> Iterator[tuple[Any, str]]:
         yield kind, f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _modules_in(found: Any) -> Iterator[nn.Module]:
-    if isinstance(found, nn.Module):
-        yield found
-    elif isinstance(found, dict):
-        yield from (value for value in found.values() if isinstance(value, nn.Module))
+def _modules_in(loaded: Any) -> Iterator[nn.Module]:
+    if isinstance(loaded, nn.Module):
+        yield loaded
+    elif isinstance(loaded, dict):
+        yield from (value for value in loaded.values() if isinstance(value, nn.Module))

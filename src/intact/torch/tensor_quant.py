@@ -97,7 +97,7 @@ class TensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None, None
+        return _mask_gradient(ctx, grad), None, None, None, None
 
 
 class FakeTensorQuantFunction(Function):
@@ -121,7 +121,7 @@ class FakeTensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None, None
+        return _mask_gradient(ctx, grad), None, None, None, None
 
 
 class LegacyFakeTensorQuantFunction(FakeTensorQuantFunction):
@@ -140,7 +140,7 @@ class FakeAffineTensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None
+        return _mask_gradient(ctx, grad), None, None, None
 
 
 class ScaledE4M3Function(Function):
@@ -160,7 +160,7 @@ class ScaledE4M3Function(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return grad if ctx.cast_only else _masked(ctx, grad), None, None, None
+        return grad if ctx.cast_only else _mask_gradient(ctx, grad), None, None, None
 
 
 def tensor_quant(
@@ -234,7 +234,7 @@ def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int =
 
 
 def refuse_negative(inputs: Tensor, amax: Tensor) -> Tensor:
-    """The range to quantize `inputs` with on an unsigned grid, where it would clip negative values.
+    """Return the range for `inputs` on an unsigned grid, and refuse negative values, which it would clip.
 
     Returns:
         `amax`. Where looking at values would wait for a device and one is negative: NaN, and so is what it
@@ -275,7 +275,7 @@ def _save(
     ctx.call = (format, ops.broadcast_axes(high.shape, inputs.dim()) or None, narrow)
 
 
-def _masked(ctx: Any, grad: Tensor) -> Tensor:
+def _mask_gradient(ctx: Any, grad: Tensor) -> Tensor:
     inputs, high, low = ctx.saved_tensors
     backward = torch.ops.intact.fake_quantize_backward.default
     return backward(grad, inputs, high, low, *ctx.call)  # type: ignore[no-any-return]

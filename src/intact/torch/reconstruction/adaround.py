@@ -29,21 +29,23 @@ WARM_UP = 0.2
 
 
 def rectified_sigmoid(v: Tensor) -> Tensor:
-    """h(V), in [0, 1]; any shape."""
+    """Return h(V), in [0, 1]; any shape."""
     return (torch.sigmoid(v) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
 
 
 def inverse_rectified_sigmoid(h: Tensor) -> Tensor:
-    """The V whose h(V) is `h`, in [0, 1]; any shape."""
+    """Return the V whose h(V) is `h`, in [0, 1]; any shape."""
     return -torch.log((ZETA - GAMMA) / (h - GAMMA) - 1)
 
 
 def beta_at(progress: float) -> float | None:
-    """The regularizer's exponent at `progress` in 0..1: half a cosine from start to end; None: not yet."""
+    """Return the regularizer's exponent at `progress` in 0..1: half a cosine from start to end; None during
+    the warm-up.
+    """
     if progress < WARM_UP:
         return None
-    done = (progress - WARM_UP) / (1 - WARM_UP)
-    return BETA_END + (BETA_START - BETA_END) * (1 + math.cos(math.pi * done)) / 2
+    annealed = (progress - WARM_UP) / (1 - WARM_UP)
+    return BETA_END + (BETA_START - BETA_END) * (1 + math.cos(math.pi * annealed)) / 2
 
 
 class SoftRounding(nn.Module):
@@ -76,22 +78,25 @@ class SoftRounding(nn.Module):
         self.v = nn.Parameter(inverse_rectified_sigmoid(steps - floor))
 
     def forward(self) -> Tensor:
-        """w~(V), in shape and dtype of the weight, differentiable by `v`."""
+        """Return w~(V), in shape and dtype of the weight, differentiable by `v`."""
         return self._real(self.floor + rectified_sigmoid(self.v))
 
     @torch.no_grad()
     def codes(self) -> Tensor:
-        """The codes that V has come to, less the zero point: whole numbers in float32."""
+        """Return the codes that V stands for, less the zero point: whole numbers in float32."""
         up = (rectified_sigmoid(self.v) >= 0.5).to(torch.float32)
         return torch.clamp(self.floor + up, self.low, self.high)
 
     @torch.no_grad()
     def weight(self) -> Tensor:
-        """The real values of `codes`, in shape and dtype of the weight; its quantizer leaves them be."""
+        """Return the real values of `codes`, in shape and dtype of the weight.
+
+        Its quantizer does not change them.
+        """
         return self._real(self.codes())
 
     def regularizer(self, beta: float) -> Tensor:
-        """f(V) at the exponent `beta`, divided by the number of weights: in [0, 1]."""
+        """Return f(V) at the exponent `beta`, divided by the number of weights: in [0, 1]."""
         return (1 - (2 * rectified_sigmoid(self.v) - 1).abs().pow(beta)).mean()
 
     def _real(self, codes: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""What a block reads, behind the quantized part of the model in front of it, and what it should answer."""
+"""Collect what a block reads behind the quantized part of the model in front of it, and its target
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from intact.torch.training.collect_statistics import collecting, enabled_quantiz
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class _ReachedError(Exception):
-    """The block has answered: the rest of the model need not run."""
+class _BlockDoneError(Exception):
+    """Raised when the block has returned, because the rest of the model need not run."""
 
 
 class Samples:
-    """Nested values of several batches, of which any samples can be taken.
+    """Holds nested values of several batches, from which samples are selected.
 
     Args:
         where: For messages.
@@ -37,19 +39,19 @@ class Samples:
         self._spec = flat[0][1]
         if any(spec != self._spec for _, spec in flat):
             raise self._differ("another nest of arguments")
-        self.leaves = [self._joined(values) for values in zip(*(leaves for leaves, _ in flat), strict=True)]
+        self.leaves = [self._join(values) for values in zip(*(leaves for leaves, _ in flat), strict=True)]
         self.rows = sum(sizes)
 
     def take(self, rows: Tensor) -> Any:
-        """The samples with these numbers, int64 [n], in the nest of one batch."""
+        """Return the samples with these numbers, int64 [n], in the nest of one batch."""
         return self.nest([x[rows] if is_rows else x for x, is_rows in self.leaves])
 
     def nest(self, leaves: list[Any]) -> Any:
-        """`leaves` in the nest of one batch."""
+        """Return `leaves` in the nest of one batch."""
         return pytree.tree_unflatten(leaves, self._spec)
 
-    def _joined(self, values: tuple[Any, ...]) -> tuple[Any, bool]:
-        """One value for all batches, and whether it has a row for every sample."""
+    def _join(self, values: tuple[Any, ...]) -> tuple[Any, bool]:
+        """Return one value for all batches, and whether it has a row for every sample."""
         first = values[0]
         if not isinstance(first, Tensor):
             if any(isinstance(v, Tensor) or v != first for v in values):
@@ -71,7 +73,7 @@ class Samples:
 
 
 class BlockData:
-    """Inputs and answers of one block.
+    """Holds inputs and target outputs of one block.
 
     Attributes:
         quantized: What it reads in the quantized model: everything in front of it as it is by now.
@@ -86,38 +88,41 @@ class BlockData:
         rows = [{x.shape[0] if x.dim() else 0 for x in tensors} for tensors in targets]
         # Windows of images and heads of attention are rows as well; positions of a sequence are none.
         if not all(
-            len(found) == 1 and max(found) and max(found) % size == 0
-            for found, size in zip(rows, batches, strict=True)
+            len(row_counts) == 1 and max(row_counts) and max(row_counts) % size == 0
+            for row_counts, size in zip(rows, batches, strict=True)
         ):
             raise QuantValueError(
                 f"reconstruct: {where}", f"answers with {rows[0]} rows to batches of {batches[0]}",
                 "tensors whose first axis is the batch's, or a multiple", "name other blocks by blocks=[...]",
             )  # fmt: skip
-        sizes = [max(found) for found in rows]
+        sizes = [max(row_counts) for row_counts in rows]
         self.floating = Samples(where, floating, sizes)
         same = quantized is floating
         self.quantized = self.floating if same else Samples(where, quantized, sizes)
         self.answers = Samples(where, targets, sizes)
         self.rows = self.answers.rows
 
-    def mixed(self, rows: Tensor, share: float, generator: torch.Generator) -> Call:
-        """Inputs of these samples, each element that of the float model with the probability `share`."""
+    def mix_inputs(self, rows: Tensor, share: float, generator: torch.Generator) -> Call:
+        """Return inputs of these samples, each element that of the float model with the probability
+        `share`.
+        """
         if not share or self.quantized is self.floating:
             return self.quantized.take(rows)  # type: ignore[no-any-return]
         leaves = []
         for (x, is_rows), (exact, _) in zip(self.quantized.leaves, self.floating.leaves, strict=True):
             leaf = x[rows] if is_rows else x
             if is_rows and x.is_floating_point():
-                leaf = torch.lerp(leaf, exact[rows], chosen(leaf, share, generator))
+                leaf = torch.lerp(leaf, exact[rows], random_mask(leaf, share, generator))
             leaves.append(leaf)
         return self.quantized.nest(leaves)  # type: ignore[no-any-return]
 
 
-def chosen(like: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """1 for elements of `like` that are taken, each with the probability `share` to 1/256, else 0.
+def random_mask(like: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Return 1 for elements of `like` with the probability `share`, to 1/256, and else 0.
 
-    Shape, dtype and layout are those of `like`, so that ``torch.lerp(a, b, chosen(...))`` takes the chosen
-    from b. A random byte per element, eight at a time: `bernoulli_` and `where` cost ten times as much here.
+    Shape, dtype and layout are those of `like`, so that ``torch.lerp(a, b, random_mask(...))`` takes the
+    selected elements from b. It draws a random byte per element, eight at a time. `bernoulli_` and `where`
+    cost ten times as much here.
     """
     threshold = round(256 * share)
     out = torch.zeros_like(like)
@@ -128,7 +133,7 @@ def chosen(like: Tensor, share: float, generator: torch.Generator) -> Tensor:
     return out
 
 
-def gather(
+def collect_block_data(
     model: nn.Module, reference: nn.Module, path: str, batches: Sequence[Any], run: Forward
 ) -> BlockData:
     """Run `batches` through both models up to the block at `path`.
@@ -148,8 +153,8 @@ def gather(
     return BlockData(f"block '{path}'", quantized, floating, answers, sizes)
 
 
-def gather_float(reference: nn.Module, path: str, batches: Sequence[Any], run: Forward) -> BlockData:
-    """The same where the block shall read what it reads in the float model, whatever is in front of it."""
+def collect_float_data(reference: nn.Module, path: str, batches: Sequence[Any], run: Forward) -> BlockData:
+    """Run `batches` through the float model only, whose inputs of the block it shall read."""
     floating, answers = _float_calls(reference, path, batches, run)
     sizes = [_rows_of(batch) for batch in batches]
     return BlockData(f"block '{path}'", floating, floating, answers, sizes)
@@ -163,22 +168,22 @@ def _float_calls(
 
 
 def _rows_of(batch: Any) -> int:
-    """The size of the first tensor in `batch`."""
+    """Return the size of the first tensor in `batch`."""
     return next((x.shape[0] for x in pytree.tree_leaves(batch) if isinstance(x, Tensor) and x.dim()), 1)
 
 
 def _calls(model: nn.Module, path: str, batches: Iterable[Any], run: Forward) -> tuple[list[Call], list[Any]]:
-    """What the module at `path` is called with, and what it answers."""
+    """Return the calls of the module at `path`, and its outputs."""
     block, calls, answers = model.get_submodule(path), list[Call](), list[Any]()
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
-        calls.append(_kept((args, kwargs)))  # it may write into them
+        calls.append(_clone_tensors((args, kwargs)))  # the block may write into them
 
     def leave(module: nn.Module, args: Any, answer: Any) -> None:
-        answers.append(_kept(answer))
-        raise _ReachedError
+        answers.append(_clone_tensors(answer))
+        raise _BlockDoneError
 
-    # In front of and behind what graph mode does at the call, which the block does by itself as well.
+    # Outside of graph mode's hooks at the call, because the block runs these hooks by itself as well.
     handles = [
         block.register_forward_pre_hook(enter, prepend=True, with_kwargs=True),
         block.register_forward_hook(leave),
@@ -186,7 +191,7 @@ def _calls(model: nn.Module, path: str, batches: Iterable[Any], run: Forward) ->
     try:
         with evaluating(model):
             for batch in batches:
-                with suppress(_ReachedError):
+                with suppress(_BlockDoneError):
                     run(model, batch)
     finally:
         for handle in handles:
@@ -194,5 +199,5 @@ def _calls(model: nn.Module, path: str, batches: Iterable[Any], run: Forward) ->
     return calls, answers
 
 
-def _kept(value: Any) -> Any:
+def _clone_tensors(value: Any) -> Any:
     return pytree.tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, value)

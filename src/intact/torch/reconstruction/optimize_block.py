@@ -1,4 +1,4 @@
-"""The optimization of one block: rounding of its weights and, on request, ranges of its activations."""
+"""Optimize one block: the rounding of its weights and, on request, ranges of its activations."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.reconstruction.adaround import SoftRounding, beta_at
-from intact.torch.reconstruction.block_data import BlockData, Call, chosen
-from intact.torch.reconstruction.blocks import FoundBlock
+from intact.torch.reconstruction.block_data import BlockData, Call, random_mask
+from intact.torch.reconstruction.blocks import Block
 from intact.torch.training.bias_correction import corrected_biases, undo_bias_correction
 from intact.torch.training.collect_statistics import evaluating, spec_of
 from intact.torch.training.learn_ranges import PositiveRanges
 
 ROUNDING_WAY = 20.0
-"""How far Adam may move V in all, over however many steps: that of the papers' 20,000 steps of 1e-3."""
+"""How far Adam may move V in all, over any number of steps: as the papers' 20,000 steps of 1e-3."""
 
 RANGE_WAY = 0.3
-"""The same for a range, as a share of where it starts; half a cosine takes its steps to 0."""
+"""How far Adam may move a range in all, as a share of its start. Half a cosine anneals its steps to 0."""
 
 REGULARIZER = 2.0
 """The weight of the regularizer's mean, beside an error that is 1 for rounding to nearest.
@@ -39,12 +39,12 @@ that one value suits blocks of every size and scale.
 """
 
 EVALUATED = 128
-"""Samples that are run at a time where nothing is learned."""
+"""Samples that run at a time where nothing is learned."""
 
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """What holds for every block; see `reconstruct`."""
+    """Settings of every block; see `reconstruct`."""
 
     steps: int
     batch_size: int
@@ -54,13 +54,14 @@ class LearnSettings:
 
 @dataclass(frozen=True)
 class BlockReport:
-    """What became of one block.
+    """Reports what became of one block.
 
     Attributes:
         path: The block.
         weights: Its weight quantizers.
-        before, after: Squared error of its answer, relative to the float answer's squares: with weights
-            rounded to nearest, and as it is now.
+        before: Squared error of its output with weights rounded to nearest, relative to the float output's
+            squares.
+        after: The same now.
         moved: Share of the weights that are not rounded to nearest any more.
     """
 
@@ -72,9 +73,9 @@ class BlockReport:
 
 
 def learn_block(
-    model: nn.Module, block: FoundBlock, data: BlockData, settings: LearnSettings, seed: int, bar: Progress
+    model: nn.Module, block: Block, data: BlockData, settings: LearnSettings, seed: int, bar: Progress
 ) -> BlockReport:
-    """Learn `block`, and keep what was learned if its answers to all samples came closer to the float ones.
+    """Learn `block`, and keep the result if its outputs for all samples came closer to the float ones.
 
     Args:
         model: Quantized; its weights and ranges in `block` change.
@@ -86,7 +87,7 @@ def learn_block(
     """
     job = _Job(model, block, data, settings, seed)
     before = job.error()
-    kept = job.state()
+    start_state = job.state()
     after = before
     try:
         if before:
@@ -95,23 +96,23 @@ def learn_block(
     finally:  # also where somebody presses Ctrl-C: half-learned ranges would fit no weight
         helps = after < before
         if not helps:
-            job.restore(kept)
-    square, moved = _square(data), job.moved() if helps else 0.0
+            job.restore(start_state)
+    square, moved = _square(data), job.moved_share() if helps else 0.0
     after = after if helps else before
     return BlockReport(block.path, tuple(block.weights), before / square, after / square, moved)
 
 
 def _square(data: BlockData) -> float:
-    """Mean square of the float answers; 1 where they are 0 throughout."""
+    """Return the mean square of the float outputs; 1 where they are 0 throughout."""
     answers = [x for x, _ in data.answers.leaves]
     return float(_error(answers, [torch.zeros_like(x) for x in answers])) or 1.0
 
 
 class _Job:
-    """One block while it is learned."""
+    """Holds one block while it is learned."""
 
     def __init__(
-        self, model: nn.Module, block: FoundBlock, data: BlockData, settings: LearnSettings, seed: int
+        self, model: nn.Module, block: Block, data: BlockData, settings: LearnSettings, seed: int
     ) -> None:
         self._module = model.get_submodule(block.path)
         self._data, self._settings = data, settings
@@ -133,32 +134,32 @@ class _Job:
     # ---- what it is now ----
 
     def error(self) -> float:
-        """Mean squared error of the block's answers to all samples, everything quantized."""
+        """Return the mean squared error of the block's outputs for all samples, everything quantized."""
         total, count = 0.0, 0
         with evaluating(self._module):
             for rows in torch.split(torch.arange(self._data.rows), EVALUATED):
                 answers = self._run(self._data.quantized.take(rows))
-                wanted = self._data.answers.take(rows)
-                total += float(_error(answers, wanted)) * len(rows)
+                targets = self._data.answers.take(rows)
+                total += float(_error(answers, targets)) * len(rows)
                 count += len(rows)
         return total / count
 
-    def moved(self) -> float:
-        """Share of the weights whose codes are not the nearest."""
+    def moved_share(self) -> float:
+        """Return the share of the weights whose codes are not the nearest."""
         now = [torch.round(_steps(r, w)) for r, w in self._pairs()]
         differing = sum(int((a != b).sum()) for a, b in zip(now, self._nearest, strict=True))
         return differing / max(sum(n.numel() for n in self._nearest), 1)
 
     def state(self) -> list[Tensor]:
-        """Copies of everything that learning changes."""
-        return [x.detach().clone() for x in self._changed()]
+        """Return copies of everything that learning changes."""
+        return [x.detach().clone() for x in self._tensors_to_learn()]
 
     @torch.no_grad()
     def restore(self, state: list[Tensor]) -> None:
-        for x, kept in zip(self._changed(), state, strict=True):
-            x.copy_(kept)
+        for x, saved in zip(self._tensors_to_learn(), state, strict=True):
+            x.copy_(saved)
 
-    def _changed(self) -> Iterator[Tensor]:
+    def _tensors_to_learn(self) -> Iterator[Tensor]:
         yield from self._weights.values()
         yield from corrected_biases(self._module).values()
         for quantizer in self._activations.values():
@@ -172,18 +173,18 @@ class _Job:
     # ---- learning ----
 
     def learn(self, before: float, bar: Progress) -> None:
-        """Learn for `steps` steps; the weights become values of their grids at the end.
+        """Learn for `steps` steps. The weights become values of their grids at the end.
 
-        What corrected biases made up for is the rounding that changes here.
+        Bias correction is undone first, because it made up for the rounding that changes here.
         """
         undo_bias_correction(self._module)
         steps = self._settings.steps
         with ExitStack() as stack:
-            # Modes alone: `evaluating` turns gradients off as well.
+            # `evaluating` sets modes, but turns gradients off as well.
             stack.enter_context(evaluating(self._module))
             stack.enter_context(torch.enable_grad())
-            learned = stack.enter_context(_learned(self._activations, self._settings.learn_scales))
-            stack.enter_context(self._exchanged())
+            learned = stack.enter_context(_learning_ranges(self._activations, self._settings.learn_scales))
+            stack.enter_context(self._learning_hooks())
             rounding = torch.optim.Adam(self._rounding.parameters(), lr=ROUNDING_WAY / steps)
             ranges = _range_optimizer(learned, steps)
             keeper = PositiveRanges(learned)
@@ -208,7 +209,7 @@ class _Job:
 
     def _loss(self, before: float, progress: float) -> Tensor:
         rows = torch.randint(self._data.rows, (self._settings.batch_size,), generator=self._rows)
-        answers = self._run(self._data.mixed(rows, self._settings.qdrop, self._masks))
+        answers = self._run(self._data.mix_inputs(rows, self._settings.qdrop, self._masks))
         loss = _error(answers, self._data.answers.take(rows)) / before
         beta = beta_at(progress)
         if beta is not None:
@@ -218,20 +219,22 @@ class _Job:
         return loss
 
     @contextmanager
-    def _exchanged(self) -> Iterator[None]:
-        """Weight quantizers answer the soft weight; those of activations leave a share as it is (QDrop)."""
+    def _learning_hooks(self) -> Iterator[None]:
+        """Make weight quantizers return the soft weight, and those of activations keep a share in float
+        (QDrop).
+        """
         share = self._settings.qdrop
 
-        def dropped(_: nn.Module, args: tuple[Any, ...], quantized: Tensor) -> Tensor:
-            return torch.lerp(quantized, args[0], chosen(quantized, share, self._masks))
+        def keep_share(_: nn.Module, args: tuple[Any, ...], quantized: Tensor) -> Tensor:
+            return torch.lerp(quantized, args[0], random_mask(quantized, share, self._masks))
 
         handles = [
             self._quantizers[name].register_forward_hook(lambda *_, soft=soft: soft())
             for name, soft in zip(self._weights, self._rounding, strict=True)
         ]
         for quantizer in self._activations.values() if share else ():
-            if quantizer.pre_quant_scale is None:  # what it quantizes would not be what it is given
-                handles.append(quantizer.register_forward_hook(dropped))
+            if quantizer.pre_quant_scale is None:  # it quantizes a scaled input, which is not its argument
+                handles.append(quantizer.register_forward_hook(keep_share))
         try:
             yield
         finally:
@@ -240,14 +243,14 @@ class _Job:
 
 
 def ranges_of(quantizer: TensorQuantizer) -> list[Tensor]:
-    """The ends of the range that `quantizer` has."""
+    """Return the ends of the range of `quantizer`."""
     return [getattr(quantizer, name) for name in ("_amin", "_amax") if hasattr(quantizer, name)]
 
 
 def _quantizer(model: nn.Module, name: str) -> TensorQuantizer:
-    found = model.get_submodule(name)
-    assert isinstance(found, TensorQuantizer)
-    return found
+    quantizer = model.get_submodule(name)
+    assert isinstance(quantizer, TensorQuantizer)
+    return quantizer
 
 
 def _soft(quantizer: TensorQuantizer, weight: Tensor) -> SoftRounding:
@@ -271,20 +274,22 @@ def _steps(soft: SoftRounding, weight: Tensor) -> Tensor:
     return weight.to(torch.float32) / soft.scale
 
 
-def _error(answers: list[Tensor], wanted: list[Tensor]) -> Tensor:
-    """Mean squared error over the elements of all of them, in float32 at least."""
-    work = [torch.promote_types(want.dtype, torch.float32) for want in wanted]
+def _error(answers: list[Tensor], targets: list[Tensor]) -> Tensor:
+    """Return the mean squared error over the elements of all outputs, in float32 at least."""
+    work = [torch.promote_types(want.dtype, torch.float32) for want in targets]
     sums = [
         F.mse_loss(a.to(dtype), b.to(dtype), reduction="sum")
-        for a, b, dtype in zip(answers, wanted, work, strict=True)
+        for a, b, dtype in zip(answers, targets, work, strict=True)
     ]
-    return torch.stack(sums).sum() / sum(want.numel() for want in wanted)
+    return torch.stack(sums).sum() / sum(want.numel() for want in targets)
 
 
 @contextmanager
-def _learned(activations: dict[str, TensorQuantizer], wanted: bool) -> Iterator[list[TensorQuantizer]]:
-    """Let the ranges of `activations` be learned meanwhile, as LSQ does; afterwards they are fixed again."""
-    learned = [q for q in activations.values() if wanted and _can_learn(q)]
+def _learning_ranges(
+    activations: dict[str, TensorQuantizer], enabled: bool
+) -> Iterator[list[TensorQuantizer]]:
+    """Make the ranges of `activations` learned ones inside the context, as LSQ does."""
+    learned = [q for q in activations.values() if enabled and _can_learn(q)]
     for quantizer in learned:
         _quantizer_state.learn(quantizer, "lsq" if quantizer.symmetric else "lsq+")
     try:
@@ -299,7 +304,7 @@ def _can_learn(quantizer: TensorQuantizer) -> bool:
 
 
 def _range_optimizer(learned: list[TensorQuantizer], steps: int) -> torch.optim.Optimizer | None:
-    """Adam, whose steps are in the unit of each range."""
+    """Return an Adam whose steps are in the unit of each range; None without ranges."""
     groups = []
     for quantizer in learned:
         ends = torch.stack([end.detach().abs().max() for end in ranges_of(quantizer)])

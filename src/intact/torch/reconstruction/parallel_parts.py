@@ -1,4 +1,4 @@
-"""Parts that are learned independently of each other: each is a job, for any process that has the model."""
+"""Learn parts independently of each other: each is a job for any process that has the model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from intact.progress import Progress
 from intact.torch.models.batches import Forward
 from intact.torch.models.modules import deep_copy
-from intact.torch.reconstruction.block_data import gather_float
-from intact.torch.reconstruction.blocks import FoundBlock
+from intact.torch.reconstruction.block_data import collect_float_data
+from intact.torch.reconstruction.blocks import Block
 from intact.torch.reconstruction.optimize_block import BlockReport, LearnSettings, learn_block
 from intact.torch.reconstruction.reconstruction_checkpoint import copies_of, tensors_of
 from intact.torch.training.bias_correction import corrected_biases, undo_bias_correction
@@ -26,7 +26,7 @@ _REPORT = "report"  # beside names that have a dot
 
 @dataclass
 class PartLearner:
-    """What all jobs have in common.
+    """Holds what all jobs have in common.
 
     Attributes:
         model: Calibrated; every job leaves it as it was.
@@ -39,7 +39,7 @@ class PartLearner:
     """
 
     model: nn.Module
-    blocks: Sequence[FoundBlock]
+    blocks: Sequence[Block]
     batches: Sequence[Any]
     run: Forward
     settings: LearnSettings
@@ -48,15 +48,15 @@ class PartLearner:
 
     @cached_property
     def reference(self) -> nn.Module:
-        """The model with the biases of the float one: itself, unless biases were corrected."""
+        """Return the model with the biases of the float one: itself, unless biases were corrected."""
         return float_copy(self.model) if corrected_biases(self.model) else self.model
 
 
 def learn_part(common: PartLearner, number: int) -> bytes:
-    """Learn part `number`, which reads what it reads in the float model; the tensors that it becomes."""
+    """Learn part `number` on its inputs in the float model, and return its tensors and report as bytes."""
     model, block = common.model, common.blocks[number]
-    with _threads(common.threads), frozen(model):
-        data = gather_float(common.reference, block.path, common.batches, common.run)
+    with _threads(common.threads), gradients_off(model):
+        data = collect_float_data(common.reference, block.path, common.batches, common.run)
         before = copies_of(model, block)
         try:
             bar = Progress("", None, False)
@@ -70,35 +70,38 @@ def learn_part(common: PartLearner, number: int) -> bytes:
     return save(learned | {_REPORT: figures})
 
 
-def learned_part(data: bytes, block: FoundBlock) -> tuple[dict[str, Tensor], BlockReport]:
-    """What `learn_part` found of `block`."""
+def read_part(data: bytes, block: Block) -> tuple[dict[str, Tensor], BlockReport]:
+    """Return the tensors and the report that `learn_part` returned for `block`."""
     tensors = load(data)
     before, after, moved = tensors.pop(_REPORT).tolist()
     return tensors, BlockReport(block.path, tuple(block.weights), before, after, moved)
 
 
 def float_copy(model: nn.Module) -> nn.Module:
-    """A copy that keeps the float weights, with its own biases; see `gather` for how it runs in float."""
+    """Return a copy with the float weights and biases.
+
+    Its quantizers still quantize; see `collect_block_data`.
+    """
     reference = deep_copy(model).requires_grad_(False)
     undo_bias_correction(reference)
     return reference
 
 
 @contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
-    """No gradient to any parameter of `model` meanwhile."""
-    wanted = [(p, p.requires_grad) for p in model.parameters()]
+def gradients_off(model: nn.Module) -> Iterator[None]:
+    """Turn gradients of all parameters of `model` off inside the context."""
+    trainable = [(p, p.requires_grad) for p in model.parameters()]
     model.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter, requires_grad in wanted:
+        for parameter, requires_grad in trainable:
             parameter.requires_grad_(requires_grad)
 
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """As many threads of torch meanwhile."""
+    """Set torch's number of threads inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

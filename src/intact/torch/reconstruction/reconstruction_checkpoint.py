@@ -1,4 +1,6 @@
-"""The file from which an interrupted reconstruction goes on: finished blocks, in safetensors."""
+"""Write and read the checkpoint from which an interrupted reconstruction resumes: finished blocks, in
+safetensors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
 from intact.torch.private_torch import pytree
-from intact.torch.reconstruction.blocks import FoundBlock
+from intact.torch.reconstruction.blocks import Block
 from intact.torch.reconstruction.optimize_block import BlockReport
 from intact.torch.training.bias_correction import corrected_biases
 
@@ -26,7 +28,7 @@ _KEY, _VERSION = "intact.reconstruction", 1
 
 
 class FinishedBlocks:
-    """What is finished, and the file that says so.
+    """Holds the finished blocks, and writes their file.
 
     Args:
         path: The file to write; None: there is none.
@@ -39,7 +41,7 @@ class FinishedBlocks:
         self.reports: list[BlockReport] = []
 
     def add(self, tensors: dict[str, Tensor], report: BlockReport) -> None:
-        """Note that a block is finished, and what it has become; the file is replaced in one step."""
+        """Record that a block is finished, with its tensors. The file is replaced in one step."""
         self.reports.append(report)
         self._tensors |= tensors
         if self._path is None:
@@ -51,8 +53,8 @@ class FinishedBlocks:
         with replacing(self._path) as file:
             file.write(data)
 
-    def resume(self, model: nn.Module, blocks: Iterable[FoundBlock], path: Path | None) -> None:
-        """Take what `path`, where it is there, says is finished of `model`, which stays as it is.
+    def resume(self, model: nn.Module, blocks: Iterable[Block], path: Path | None) -> None:
+        """Read the finished blocks of `model` from `path`, where it exists. `model` stays unchanged.
 
         Raises:
             FileAccessError: The file cannot be read.
@@ -61,9 +63,9 @@ class FinishedBlocks:
         if path is None or not path.exists():
             return
         document, tensors = _read(path)
-        found = document["settings"]
-        if differing := sorted(k for k, v in self._settings.items() if found.get(k) != v):
-            raise _refused(path, f"a run with another {', '.join(differing)}")
+        stored_settings = document["settings"]
+        if differing := sorted(k for k, v in self._settings.items() if stored_settings.get(k) != v):
+            raise _checkpoint_error(path, f"a run with another {', '.join(differing)}")
         try:
             reports = [BlockReport(**{**r, "weights": tuple(r["weights"])}) for r in document["reports"]]
             by_path = {block.path: block for block in blocks}
@@ -72,12 +74,12 @@ class FinishedBlocks:
                     if tensors[name].shape != place.shape:
                         raise ValueError(f"shape of {name}")
         except (KeyError, TypeError, ValueError) as error:
-            raise _refused(path, f"a damaged file ({error})") from error
+            raise _checkpoint_error(path, f"a damaged file ({error})") from error
         self.reports, self._tensors = reports, tensors
 
     @torch.no_grad()
-    def put_into(self, model: nn.Module, blocks: Iterable[FoundBlock]) -> None:
-        """Give the finished ones of `blocks` in `model` what they have become."""
+    def put_into(self, model: nn.Module, blocks: Iterable[Block]) -> None:
+        """Load the tensors of the finished ones of `blocks` into `model`."""
         finished = {report.path for report in self.reports}
         for block in blocks:
             if block.path in finished:
@@ -91,14 +93,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             document = json.loads((file.metadata() or {})[_KEY])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
-        raise _refused(path, f"no readable state ({type(error).__name__})") from None
+        raise _checkpoint_error(path, f"no readable state ({type(error).__name__})") from None
     shaped = isinstance(document, dict) and isinstance(document.get("settings"), dict)
     if not shaped or document.get("version") != _VERSION:
-        raise _refused(path, "a state of another version")
+        raise _checkpoint_error(path, "a state of another version")
     return document, tensors
 
 
-def _refused(path: Path, got: str) -> FileFormatError:
+def _checkpoint_error(path: Path, got: str) -> FileFormatError:
     return FileFormatError(
         f"state '{path}'", got, "the state of this run of intact.torch.reconstruct",
         "repeat the call with the model, data and settings of that run, pass resume=False, or name"
@@ -107,35 +109,35 @@ def _refused(path: Path, got: str) -> FileFormatError:
 
 
 def fingerprint(model: nn.Module, batches: Iterable[Any]) -> dict[str, str]:
-    """What tells this model and these data from others: SHA-256 of their tensors."""
+    """Return SHA-256 of the model's tensors and of the data."""
     state = dict(sorted(model.state_dict().items()))  # a range that was learned meanwhile has another place
     return {"model": _hash(state), "data": _hash(list(batches))}
 
 
 def _hash(values: Any) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for leaf in pytree.tree_leaves(values):
         if isinstance(leaf, Tensor):
-            found.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
-            found.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+            digest.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
-def copies_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
-    """Copies of `tensors_of`, contiguous, on the host."""
+def copies_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+    """Return copies of `tensors_of`, contiguous, on the host."""
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors_of(model, block).items()
     }
 
 
-def tensors_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
-    """Everything that reconstruction changes in `block`, by its name in the model's state."""
-    found: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
-    found |= corrected_biases(model.get_submodule(block.path), block.path)
+def tensors_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+    """Return everything that reconstruction changes in `block`, by its name in the model's state."""
+    tensors: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
+    tensors |= corrected_biases(model.get_submodule(block.path), block.path)
     for name in block.activations:
         quantizer = model.get_submodule(name)
         for end in ("_amin", "_amax"):
             if isinstance(value := getattr(quantizer, end, None), Tensor):
-                found[f"{name}.{end}"] = value
-    return found
+                tensors[f"{name}.{end}"] = value
+    return tensors

@@ -357,7 +357,7 @@ def calibrate(
             evaluating(model),
             collecting(quantizers, dict(calibrators)),
         ):
-            for number, batch in distributed.deal(data, group, num_batches):
+            for number, batch in distributed.split_batches(data, group, num_batches):
                 outputs = _run_batch(run, model, number, batch)
                 if number < HOLDOUT_BATCHES:
                     holdout.append(_HoldoutBatch(number, batch, real_tensors(outputs)))

@@ -173,7 +173,7 @@ def finetune(
         with Progress("fine-tuning", epochs * run.steps_per_epoch, progress and group.first) as bar:
             run.all_epochs(bar)
         if batchnorm == "reestimate":
-            data = distributed.deal(run.data_of(epochs), group, run.shared_batches)
+            data = distributed.split_batches(run.data_of(epochs), group, run.shared_batches)
             reestimate_batchnorm(model, (batch for _, batch in data), group=group)
     finally:
         for module, training in modes:
@@ -231,7 +231,7 @@ class _Run:
                 "data with a number of batches, which the schedule needs",
                 "pass a DataLoader or a list, or a function of the epoch that returns one",
             )
-        is_split = distributed.is_dealt(data)
+        is_split = distributed.is_split(data)
         # Every process must take the same number of steps, so a remainder is left out.
         steps = batches if is_split else batches // self.group.size
         if not steps:
@@ -344,7 +344,7 @@ class _Run:
         if self.batchnorm != "train":
             freeze(self.model)
         done = self.step - epoch * self.steps_per_epoch  # above 0 after a resume in the middle of an epoch
-        for position, (_, batch) in enumerate(distributed.deal(data, self.group)):
+        for position, (_, batch) in enumerate(distributed.split_batches(data, self.group)):
             if position >= self.steps_per_epoch:
                 break
             if position < done:  # the interrupted run took this step
