@@ -45,9 +45,11 @@ ENDS_IN_ED = {"embed", "feed", "need", "seed", "speed"}
 """Words that end so and are no participles."""
 
 ADJECTIVES = {
-    "cached", "compiled", "computed", "corrected", "decoded", "exported", "fixed", "fused",
-    "grouped", "installed", "inverted", "learned", "masked", "mixed", "nested", "packed", "padded",
-    "quantized", "required", "shared", "split", "stored", "supported", "traced", "unsigned",
+    "aliased", "allowed", "asserted", "cached", "compiled", "computed", "corrected", "decoded",
+    "enabled", "exported", "fixed", "fused", "grouped", "installed", "inverted", "learned",
+    "masked", "mixed", "nested", "packed", "padded", "promoted", "quantized", "recorded",
+    "rectified", "required", "shared", "split", "squared", "stored", "supported", "traced",
+    "unsigned", "untraced",
 }  # fmt: skip
 """Participles that the field uses as adjectives: fine in front of a noun, as in ``quantized_weights``."""
 
@@ -57,7 +59,7 @@ LINKS = {
 }  # fmt: skip
 """Words that are no nouns: ``quantized_by_peer`` is a participle all the same."""
 
-OTHERS_NAMES: set[str] = set()
+OTHERS_NAMES = {"scaled_e4m3", "unsigned"}
 """Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
 
 PARTICIPLES_LEFT: set[str] = {
@@ -78,7 +80,6 @@ PARTICIPLES_LEFT: set[str] = {
     "src/intact/ptq",
     "src/intact/report",
     "src/intact/standins",
-    "src/intact/torch",
     "src/intact/trt",
     "src/intact/tuning",
     "tests",
@@ -121,7 +122,6 @@ FILLERS_LEFT: set[str] = {
     "src/intact/placement",
     "src/intact/ptq",
     "src/intact/report",
-    "src/intact/torch",
     "src/intact/trt",
     "src/intact/tuning",
     "tests",
@@ -212,7 +212,6 @@ def test_words_are_found_wherever_they_stand() -> None:
 
 
 def room(path: Path) -> str:
-    """The folder of a file, as lists of what is left name it: "src/intact/torch", "tests/trt", "tests"."""
     folders = path.relative_to(ROOT).parts[:-1]
     return "/".join(folders[: 3 if folders[0] == "src" else 2])
 

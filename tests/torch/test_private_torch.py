@@ -67,7 +67,7 @@ def test_functions_read_the_attributes_of_torchs_objects() -> None:
 def test_a_part_that_is_missing_is_skipped_or_an_error_that_names_it() -> None:
     for part in (Part("torch.fx", "NoSuchClass.method"), Part("torch.no_such_module", "name")):
         assert part.find() is None
-        with part.wrapped(lambda original: pytest.fail("it has no original")):
+        with part.wrapping(lambda original: pytest.fail("it has no original")):
             pass
         with pytest.raises(UnsupportedError, match=f"{part.module}.*{part.path}"):
             part.require()
@@ -77,7 +77,7 @@ def test_a_wrapped_part_is_put_back_as_its_class_stores_it() -> None:
     part = private_torch.BUILD_REGISTRY
     stored = part.find()
     assert isinstance(stored, classmethod)
-    with pytest.raises(KeyError), part.wrapped(lambda original: staticmethod(lambda: 3)):
+    with pytest.raises(KeyError), part.wrapping(lambda original: staticmethod(lambda: 3)):
         assert part.require()() == 3
         raise KeyError
     assert part.find() is stored

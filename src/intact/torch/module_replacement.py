@@ -218,7 +218,7 @@ def _fitting(
         return None, f"{kind.__name__} is a subclass of {base.__name__}; name its quantized class in custom"
     if "forward" in vars(module):
         return None, "its forward was replaced on the instance"
-    why: Callable[[nn.Module], str] = getattr(table[base], "unsupported", lambda _: "")
+    why: Callable[[nn.Module], str] = getattr(table[base], "why_unsupported", lambda _: "")
     reason = why(module)
     return (None, reason) if reason else (table[base], "")
 

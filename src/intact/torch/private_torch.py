@@ -92,7 +92,7 @@ class Part:
         setattr(owner, name, replacement)
 
     @contextmanager
-    def wrapped(self, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    def wrapping(self, wrap: Callable[[Any], Any]) -> Iterator[None]:
         """Replace the attribute by ``wrap(attribute)`` inside the context; do nothing where it is missing."""
         original = self.find()
         if original is None:

@@ -109,16 +109,16 @@ class HistogramCalibrator(_Calibrator):
     @property
     def _calib_hist(self) -> NDArray[np.int64] | Tensor | None:
         self._fetch()
-        return self._handed_out(self._counts) if len(self._counts) else None
+        return self._as_requested_type(self._counts) if len(self._counts) else None
 
     @property
     def _calib_bin_edges(self) -> NDArray[Any] | Tensor | None:
         self._fetch()
         if not len(self._counts):
             return None
-        return self._handed_out((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
+        return self._as_requested_type((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
 
-    def _handed_out(self, array: NDArray[Any]) -> NDArray[Any] | Tensor:
+    def _as_requested_type(self, array: NDArray[Any]) -> NDArray[Any] | Tensor:
         return torch.from_numpy(array) if self._torch_hist else array
 
     def collect(self, x: Tensor) -> None:
@@ -224,7 +224,7 @@ def calibrate_weights(
             "'max', 'mse' or 'percentile'",
             "choose one of these",
         )
-    found = []
+    weights = []
     for module in model.modules():
         quantizer, weight = getattr(module, "weight_quantizer", None), getattr(module, "weight", None)
         if quantizer is None or not isinstance(weight, Tensor):
@@ -232,11 +232,11 @@ def calibrate_weights(
         axis = None
         if perchannel:
             axis = 1 if isinstance(module, ConvTransposeNd) else 0
-        found.append(
+        weights.append(
             (quantizer, *_peaks_and_counts(weight.detach(), axis, 0 if method == "max" else num_bins))
         )
     # A device counts all weights before it is waited for.
-    for quantizer, peaks, counts in found:
+    for quantizer, peaks, counts in weights:
         if method == "max":
             quantizer.amax = peaks
         else:
@@ -265,12 +265,12 @@ def _amax_of_rows(
     peaks: Tensor, counts: NDArray[np.int64], grid: tuple[Any, bool, str], percentile: float
 ) -> Tensor:
     """The range that `method` chooses for each channel, on the device of `peaks`."""
-    found = []
+    amaxes = []
     for peak, row in zip(peaks.flatten().tolist(), counts, strict=True):
         width = float(np.float32(peak) / np.float32(counts.shape[1]))
         amax = _from_counts(row, width, *grid, percentile=percentile) if width else torch.tensor(0.0)
-        found.append(amax)
-    return torch.stack(found).reshape(peaks.shape).to(peaks.device)
+        amaxes.append(amax)
+    return torch.stack(amaxes).reshape(peaks.shape).to(peaks.device)
 
 
 def _from_counts(
@@ -283,8 +283,8 @@ def _from_counts(
 ) -> Tensor:
     """The range by `method`, which takes those of `options` that it knows."""
     wanted = ("percentile",) if method == "percentile" else ("stride", "start_bin")
-    known = {key: value for key, value in options.items() if key in wanted}
-    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **known)))
+    method_options = {key: value for key, value in options.items() if key in wanted}
+    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **method_options)))
 
 
 def _compute_amax_entropy(

@@ -123,11 +123,11 @@ def spend_budget(
         for unit, group in groups.items():
             change.set_form(units[unit], form)
             _record_change(result, units[unit], form, group.reason(worst(before), form))
-    if change.enabled():  # else there is no range to choose, and no error
+    if change.working():  # else there is no range to choose, and no error
         _choose_again(choose)
     if not change.is_any:
         return result
-    after = _errors(calibration.output_errors(change.enabled()))
+    after = _errors(calibration.output_errors(change.working()))
     if pays(relative(before), relative(after)):
         return result
     change.undo()
@@ -172,7 +172,7 @@ class _Change:
             for name, q in self._quantizers.items()
         )
 
-    def enabled(self) -> dict[str, TensorQuantizer]:
+    def working(self) -> dict[str, TensorQuantizer]:
         """Return the quantizers that still work."""
         return {name: q for name, q in self._quantizers.items() if not q._disabled}
 

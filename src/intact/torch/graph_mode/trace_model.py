@@ -96,10 +96,10 @@ def _returns_nothing(run: TrialRun, path: str) -> bool:
 def _untraced_modules(marker: Observer, trial: Observer) -> list[str]:
     """Return the modules that a run enters and the trace does not, without those inside of one of them."""
 
-    def entered_modules(observer: Observer) -> set[str]:
+    def modules_in(observer: Observer) -> set[str]:
         return observer.visited | {call.module for call in observer.calls if not call.function}
 
-    missed = sorted(entered_modules(trial) - entered_modules(marker))
+    missed = sorted(modules_in(trial) - modules_in(marker))
     return [path for path in missed if not any(path.startswith(f"{outer}.") for outer in missed)]
 
 

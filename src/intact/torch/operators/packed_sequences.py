@@ -101,7 +101,7 @@ class PackedInTrace:
             else None
         )
         if result is None:
-            raise _unsupported(f"{name} with projections, or with dropout in training,")
+            raise _packed_rows_error(f"{name} with projections, or with dropout in training,")
         y, *states = result
         return self._register(y.flatten(0, 1), zero_padded=True), *states
 
@@ -128,7 +128,7 @@ class PackedInTrace:
         if plain in _READ_SHAPE or id(args[0]) in self._by_sizes:
             return func(*args, **kwargs)
         if plain not in _BY_ROW or id(args[0]) not in self._rows:
-            raise _unsupported(plain)
+            raise _packed_rows_error(plain)
         return self._register(func(*args, **kwargs))
 
     def _register(self, rows: Tensor, *, zero_padded: bool = False) -> Tensor:
@@ -142,7 +142,7 @@ def _is_first(index: Any) -> bool:
     return isinstance(index, int) and index == 0
 
 
-def _unsupported(name: str) -> UnsupportedError:
+def _packed_rows_error(name: str) -> UnsupportedError:
     return UnsupportedError(
         "model", f"{name} on the rows of a packed sequence, whose number only values say",
         "recurrent layers, pad_packed_sequence, and functions of each row by itself",

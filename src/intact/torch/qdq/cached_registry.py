@@ -1,4 +1,7 @@
-"""torch's table of ONNX forms, built once: that takes as long as torch.export takes for a small model."""
+"""Cache torch's registry of ONNX translations.
+
+Building it takes as long as torch.export of a small model.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from typing import Any
 
 from intact.torch.private_torch import BUILD_REGISTRY
 
-__all__ = ["registry_kept"]
+__all__ = ["cached_registry"]
 
 
 @contextmanager
-def registry_kept() -> Iterator[None]:
-    """Let torch's exporter begin with a copy of the table that it built before for the same opset."""
+def cached_registry() -> Iterator[None]:
+    """Let torch's exporter start from a copy of the registry that was built for the same opset."""
 
     def wrap(original: Any) -> Any:
         def copy_of_registry(kind: Any, *args: Any, **options: Any) -> Any:
@@ -26,7 +29,7 @@ def registry_kept() -> Iterator[None]:
 
         return classmethod(copy_of_registry)
 
-    with BUILD_REGISTRY.wrapped(wrap):
+    with BUILD_REGISTRY.wrapping(wrap):
         yield
 
 

@@ -1,7 +1,7 @@
-"""ONNX forms of operators that ONNX can say, and that torch's exporter does not know or writes longer.
+"""Translate operators to ONNX that torch's exporter lacks, or writes as more nodes.
 
-They give the same values as PyTorch, where these are no NaN. Which of several equal values an index means
-is left open by PyTorch, too.
+The values are PyTorch's, except for NaN. Which of several equal values an index points to is left open, as in
+PyTorch.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 from intact.torch.private_torch import DISTANCE_OPERATOR, EUCLIDEAN_DISTANCE_OPERATOR
 from intact.torch.tracing.untranslated_operators import Opaque
 
-__all__ = ["more_translations"]
+__all__ = ["operator_translations"]
 
 _OPSET = 18
 
 
-def more_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator -> what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
+def operator_translations() -> dict[Any, Callable[..., Any]]:
+    """Return operators and their ONNX writers, for `custom_translation_table` of `torch.onnx.export`."""
     aten, prims = torch.ops.aten, torch.ops.prims
     return {
         aten.median.dim: _median,
@@ -30,8 +30,8 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         **({EUCLIDEAN_DISTANCE_OPERATOR: _euclidean} if EUCLIDEAN_DISTANCE_OPERATOR else {}),
         aten.cummax.default: _cummax,
         aten.cummin.default: _cummin,
-        aten.searchsorted.Tensor: _searchsorted,
-        aten.searchsorted.Scalar: _searchsorted,
+        aten.searchsorted.Tensor: _search_sorted,
+        aten.searchsorted.Scalar: _search_sorted,
         aten.lerp.Scalar: _lerp,
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
@@ -58,7 +58,7 @@ def _numbers(*values: int) -> Any:
 
 
 def _like(x: Any, value: float) -> Any:
-    """A scalar of x's type."""
+    """Return a scalar of x's type."""
     return _op().CastLike(_op().Constant(value_float=value), x)
 
 
@@ -78,24 +78,24 @@ def _median_of_all(self):  # type: ignore[no-untyped-def]
 
 
 def _middle(x: Any, dim: int, keepdim: bool) -> Any:
-    """The lower one of an even number's two."""
+    """Return the median, the lower one of two where their number is even."""
     op = _op()
     size = op.Gather(op.Shape(x), _numbers(dim))
     return _smallest(x, op.Div(op.Add(size, _numbers(1)), _numbers(2)), dim, keepdim)
 
 
 def _smallest(x: Any, k: Any, dim: int, keepdim: bool) -> Any:
-    """The k-th smallest values along `dim`, and where they are."""
+    """Return the k-th smallest values along `dim`, and their indices."""
     op = _op()
-    found = op.TopK(x, k, axis=dim, largest=0, sorted=1)
-    last = [op.Slice(part, _numbers(-1), _numbers(2**62), _numbers(dim)) for part in found]
+    sorted_parts = op.TopK(x, k, axis=dim, largest=0, sorted=1)
+    last = [op.Slice(part, _numbers(-1), _numbers(2**62), _numbers(dim)) for part in sorted_parts]
     return last if keepdim else [op.Squeeze(part, _numbers(dim)) for part in last]
 
 
-def _searchsorted(  # type: ignore[no-untyped-def]
+def _search_sorted(  # type: ignore[no-untyped-def]
     sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None
 ):
-    """How many of the sorted values are below: of the last axis, for each value."""
+    """Count how many of the sorted values along the last axis are below each value."""
     if sorter is not None:
         raise NotImplementedError("searchsorted with a sorter")
     op = _op()
@@ -124,7 +124,9 @@ def _cummin(self, dim):  # type: ignore[no-untyped-def]
 
 
 def _running(x: Any, dim: int, reduce: str, where: str, end: float) -> Any:
-    """Extremes of the first 1, 2, ... values along `dim`, and the last place of each, as PyTorch has it.
+    """Return extremes of the first 1, 2, ...
+
+    values along `dim`, and the last index of each, as in PyTorch.
 
     Each of n gets a row of its own, of n values: memory grows with the square, as in PyTorch's own form of
     `cumprod` for exporters.
@@ -134,11 +136,11 @@ def _running(x: Any, dim: int, reduce: str, where: str, end: float) -> Any:
     op = _op()
     rank = len(x.shape)
     last = [axis for axis in range(rank) if axis != dim % rank] + [dim % rank]
-    moved = op.Transpose(x, perm=last)
-    size = op.Gather(op.Shape(moved), _numbers(-1))
-    rows = op.Expand(op.Unsqueeze(moved, _numbers(-2)), op.Concat(_numbers(1), size, _numbers(1), axis=0))
-    seen = op.Trilu(op.Expand(op.Constant(value_int=1), op.Concat(size, size, axis=0)), upper=0)
-    rows = op.Where(op.Cast(seen, to=9), rows, _like(rows, end))  # to=9: bool
+    last_axis = op.Transpose(x, perm=last)
+    size = op.Gather(op.Shape(last_axis), _numbers(-1))
+    rows = op.Expand(op.Unsqueeze(last_axis, _numbers(-2)), op.Concat(_numbers(1), size, _numbers(1), axis=0))
+    triangle = op.Trilu(op.Expand(op.Constant(value_int=1), op.Concat(size, size, axis=0)), upper=0)
+    rows = op.Where(op.Cast(triangle, to=9), rows, _like(rows, end))  # to=9: bool
     back = [last.index(axis) for axis in range(rank)]
     values = getattr(op, reduce)(rows, _numbers(-1), keepdims=0)
     places = getattr(op, where)(rows, axis=-1, keepdims=0, select_last_index=1)
@@ -255,13 +257,16 @@ def _pairs(size: Any, value: Any) -> Any:
 
 
 def _squeeze(self, dim):  # type: ignore[no-untyped-def]
-    """An axis of another size stays, of which torch's exporter writes a Squeeze that no runtime takes."""
+    """Squeeze an axis of size 1.
+
+    Otherwise keep it, where torch's exporter writes a Squeeze that no runtime takes.
+    """
     op = _op()
     return op.Squeeze(self, _numbers(dim)) if self.shape and self.shape[dim] == 1 else op.Identity(self)
 
 
 def _lerp(self, end, weight):  # type: ignore[no-untyped-def]
-    """Of the two forms that torch's exporter writes, with a Where behind them, the one that is taken."""
+    """Write the one form of lerp that applies. torch's exporter writes both, and a Where behind them."""
     op = _op()
     way = op.Sub(end, self)
     if abs(weight) < 0.5:
@@ -272,7 +277,7 @@ def _lerp(self, end, weight):  # type: ignore[no-untyped-def]
 def _rrelu(  # type: ignore[no-untyped-def]
     self, noise, lower=0.125, upper=1 / 3, training=False, generator=None
 ):
-    """As in evaluation mode, which files are of: the slope is the mean one, and the noise is not changed."""
+    """Write rrelu as in evaluation mode: the slope is the mean one, and the noise is unchanged."""
     if training:
         raise NotImplementedError("rrelu in training mode")
     return [_op().LeakyRelu(self, alpha=(lower + upper) / 2), noise]

@@ -1,8 +1,8 @@
-"""`torch.onnx.export` of a model with quantizers writes QuantizeLinear/DequantizeLinear pairs, as 2.2.1 did.
+"""Patch `torch.onnx.export` so that models with quantizers become files with Q/DQ pairs, as in 2.2.1.
 
-Importing `intact.torch` puts `export_pairs` in front of both of torch's exporters: it takes models that hold
-quantizers, and hands on all others. The switch that scripts set changes nothing any more. Code that took
-`torch.onnx.export` out of its module before `intact.torch` was imported gets pairs for ``dynamo=False`` only.
+Importing `intact.torch` puts `export_pairs` in front of both of torch's exporters. It takes models that hold
+quantizers, and passes all others on. The switch that scripts set has no effect any more. Code that imported
+`torch.onnx.export` before `intact.torch` gets pairs for ``dynamo=False`` only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def export_pairs(
     dynamo: bool | None = None,
     **options: Any,
 ) -> Any:
-    """`torch.onnx.export` for a model with quantizers: one pair for each of them.
+    """Export a model with quantizers as `torch.onnx.export` does, with one Q/DQ pair for each quantizer.
 
     Quantizers without a range get that of the example input for as long as this takes, with a warning.
     Weights stay float in front of their pair, as the old library wrote them; `intact.torch.export` folds
@@ -68,7 +68,7 @@ def export_pairs(
     """
     opset = graph.NATIVE_OPSET if opset_version is None else opset_version
     oldest = max(graph.MIN_OPSET if dynamo is not False else PER_TENSOR_OPSET, _opset_of_quantizers(model))
-    opset = _raised(opset, oldest)
+    opset = _raise_opset(opset, oldest)
     if opset >= graph.MIN_OPSET:
         graph.check_opset(opset)
     args = args if isinstance(args, tuple) else (args,)
@@ -84,20 +84,20 @@ def export_pairs(
         except UnsupportedError as error:
             if dynamo or f is None or not here or not options.keys() <= _OF_BOTH:
                 raise
-            _write_traced(_traced_instead(error, model, args, kwargs, opset, options), opset, f)
+            _write_traced(_trace_torchscript_instead(error, model, args, kwargs, opset, options), opset, f)
             return None
-    data = _lowered(program.model, _raised(opset, graph.opset_of_markers(program.model)))
+    data = _to_bytes(program.model, _raise_opset(opset, graph.opset_of_markers(program.model)))
     _write(data, f)
     return program
 
 
 def _write_traced(model: Any, opset: int, f: Any) -> None:
-    """What the TorchScript exporter made, with pairs, into `f`."""
-    _write(_lowered(model, _raised(opset, graph.opset_of_markers(model))), f)
+    """Write what the TorchScript exporter made, with pairs, into `f`."""
+    _write(_to_bytes(model, _raise_opset(opset, graph.opset_of_markers(model))), f)
 
 
 def _opset_of_quantizers(model: Any) -> int:
-    """The oldest opset whose pairs can say what the quantizers of a module do; 0 where there are none."""
+    """Return the oldest opset whose pairs can express a module's quantizers; 0 where there are none."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     active = [m for m in modules if isinstance(m, TensorQuantizer) and not m._disabled and m._if_quant]
     return max((_opset_of(quantizer) for quantizer in active), default=0)
@@ -108,19 +108,19 @@ def _opset_of(quantizer: TensorQuantizer) -> int:
     return max(channels, graph.FORMAT_OPSETS.get(quantizer.format, 0))
 
 
-def _raised(asked: int, oldest: int) -> int:
-    """The opset to write, which is the oldest one that can hold the pairs, where `asked` is older."""
-    if asked < oldest:
+def _raise_opset(opset: int, oldest: int) -> int:
+    """Return the opset to write: the oldest one that can hold the pairs, where `opset` is older."""
+    if opset < oldest:
         warnings.warn(
-            f"opset_version={asked} is too old for the scales or the formats of the model's quantizers, so "
+            f"opset_version={opset} is too old for the scales or the formats of the model's quantizers, so "
             f"the file has opset {oldest}. Fix: pass opset_version={oldest} or newer",
             stacklevel=_OUTSIDE,
         )
-    return max(asked, oldest)
+    return max(opset, oldest)
 
 
 _OUTSIDE = 4
-"""Frames from `_raised` to the caller of `torch.onnx.export`."""
+"""Frames from `_raise_opset` to the caller of `torch.onnx.export`."""
 _OF_BOTH = {
     "input_names",
     "output_names",
@@ -132,11 +132,11 @@ _OF_BOTH = {
 """Arguments that both of torch's exporters take."""
 
 
-def _traced_instead(
+def _trace_torchscript_instead(
     error: UnsupportedError, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None,
     opset: int, options: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """What the TorchScript exporter makes of a model that the dynamo exporter refused with `error`."""
+    """Return what the TorchScript exporter makes of a model that the dynamo exporter refused with `error`."""
     try:
         traced = trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), dict(options))
     except Exception:  # whatever the old exporter says, the new one's reason is what users can act on
@@ -150,9 +150,9 @@ def _traced_instead(
     return traced
 
 
-def _lowered(model: Any, opset: int) -> bytes:
+def _to_bytes(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
-        CHOSEN(model)  # or a scale for each column of each matrix has no axis
+        CHOSEN(model)  # otherwise a scale for each column of each matrix would have no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
         graph.raise_opset(model, opset)
     graph.emit_qdq(model, opset, fold_weights=False, share=False)
@@ -175,7 +175,7 @@ REMOVED_OPTIONS = frozenset({
     "_retain_param_name", "enable_onnx_checker", "example_outputs", "strip_doc_string",
     "use_external_data_format",
 }) - inspect.signature(torch.onnx.export).parameters.keys()  # fmt: skip
-"""Options that scripts pass to older versions of torch, and that say nothing of the file any more."""
+"""Options that scripts pass to older versions of torch, and that no longer affect the file."""
 
 
 def _has_quantizers(model: Any) -> bool:
@@ -187,7 +187,7 @@ def _has_quantizers(model: Any) -> bool:
 
 
 def _in_front_of(export: Callable[..., Any], **always: Any) -> Callable[..., Any]:
-    """`export_pairs` for a model with quantizers, `export` for others."""
+    """Return a function that calls `export_pairs` for a model with quantizers, and `export` for others."""
 
     @functools.wraps(export)
     def either(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -208,7 +208,7 @@ def install() -> None:
     exporters: Any = torch.onnx.utils
     if not hasattr(torch.onnx.export, "__wrapped__"):
         torch.onnx.export = _in_front_of(torch.onnx.export)
-        # What `torch.onnx.export` calls for dynamo=False, whoever took it out of its module before.
+        # `torch.onnx.export` calls this for dynamo=False, also where it was imported earlier.
         module: Any = sys.modules[exporters.export.__module__]
         module.export = exporters.export = _in_front_of(exporters.export, dynamo=False)
 
@@ -218,14 +218,16 @@ def install() -> None:
 
 @contextmanager
 def ranges_of_example(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
-    """While inside, every active quantizer without a range has that of what it sees of the example."""
+    """Set the range of every active quantizer without one to that of its example input, inside the
+    context.
+    """
     missing = {
         name: q
         for name, q in model.named_modules()
         if isinstance(q, TensorQuantizer) and is_dynamic(q) and not q._disabled
     }
-    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
-    hooks = [q.register_forward_pre_hook(_observer(seen)) for q in missing.values()]
+    observed: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    hooks = [q.register_forward_pre_hook(_observer(observed)) for q in missing.values()]
     try:
         if missing:
             with torch.no_grad(), evaluating(model):
@@ -233,37 +235,42 @@ def ranges_of_example(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[s
     finally:
         for hook in hooks:
             hook.remove()
-    taken = [name for name, q in missing.items() if q in seen]
-    for name in taken:
-        low, high = seen[missing[name]]
+    names = [name for name, q in missing.items() if q in observed]
+    for name in names:
+        low, high = observed[missing[name]]
         if missing[name].symmetric:
             missing[name].amax = torch.maximum(low.abs(), high.abs())
         else:
             missing[name].set_range(low, high)
-    if taken:
-        more = f" and {len(taken) - 3} more" if len(taken) > 3 else ""
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         warnings.warn(
-            f"{', '.join(taken[:3])}{more}: no amax, so it is taken from the example input of the export. "
+            f"{', '.join(names[:3])}{more}: no amax, so it is taken from the example input of the export. "
             "Fix: calibrate the model on real data first",
             stacklevel=3,
         )
     try:
         yield
     finally:
-        for name in taken:
+        for name in names:
             for buffer in ("_amin", "_amax"):
                 missing[name]._buffers.pop(buffer, None)
 
 
-def _observer(seen: dict[nn.Module, tuple[Tensor, Tensor]]) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+def _observer(
+    observed: dict[nn.Module, tuple[Tensor, Tensor]],
+) -> Callable[[nn.Module, tuple[Any, ...]], None]:
     def observe(quantizer: Any, inputs: tuple[Any, ...]) -> None:
         x = inputs[0]
         if quantizer.pre_quant_scale is not None:
             x = x * quantizer.pre_quant_scale
         low, high = ops.min_max(x, ops.positive_axes(quantizer.axis, x.dim()))
-        if quantizer in seen:
-            low, high = torch.minimum(low, seen[quantizer][0]), torch.maximum(high, seen[quantizer][1])
-        seen[quantizer] = low, high
+        if quantizer in observed:
+            low, high = (
+                torch.minimum(low, observed[quantizer][0]),
+                torch.maximum(high, observed[quantizer][1]),
+            )
+        observed[quantizer] = low, high
 
     return observe
 

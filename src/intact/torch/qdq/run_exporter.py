@@ -1,7 +1,7 @@
-"""How `intact::fake_quantize` leaves PyTorch for ONNX.
+"""Run torch's exporters on models with quantizers.
 
-Both of torch's exporters write the operator as one marker node, which `intact.graph` turns into a
-QuantizeLinear/DequantizeLinear pair. Nothing in a quantizer's forward knows of an export.
+Both exporters write `intact::fake_quantize` as one marker node, which `intact.graph` turns into a
+QuantizeLinear/DequantizeLinear pair. Nothing in a quantizer's forward depends on an export.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from intact.torch.private_torch import (
     TracerWarning,
     schema_of,
 )
-from intact.torch.qdq.cached_registry import registry_kept
-from intact.torch.qdq.operator_translations import more_translations
-from intact.torch.qdq.skip_exporter_work import passes_shortened
+from intact.torch.qdq.cached_registry import cached_registry
+from intact.torch.qdq.operator_translations import operator_translations
+from intact.torch.qdq.skip_exporter_work import skip_exporter_work
 from intact.torch.tracing.assertions import remove_assertion_nodes, skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.constant_folding import fold_constants
@@ -81,7 +81,7 @@ def translate(
     opset: int,
     **options: Any,
 ) -> Any:
-    """Run torch's dynamo exporter: an ONNXProgram whose `model` (onnx-ir) holds markers.
+    """Run torch's dynamo exporter, and return an ONNXProgram whose `model` (onnx-ir) holds markers.
 
     Args:
         model, args, kwargs: As for `torch.onnx.export`.
@@ -94,21 +94,23 @@ def translate(
     table = {
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
-        **more_translations(),
+        **operator_translations(),
         **grouped_translations(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
     if args and not kwargs and isinstance(args[-1], dict):
-        args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
+        args = (*args, {})  # otherwise torch.onnx.export takes the model's last argument for named ones
     errors: list[Exception] = []
     model = with_forward(model)
-    for way in (_as_it_runs, nullcontext, hide_export) if _is_of_graph_mode(model) else (nullcontext,):
+    for flags in (
+        (_hide_onnx_export, nullcontext, hide_export) if _is_of_graph_mode(model) else (nullcontext,)
+    ):
         try:
             with (
-                _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), translate_complex(),
-                remove_assertion_nodes(), fold_constants(), _exact_constants(), _true_rewrites(), way(),
-                registry_kept(), passes_shortened(), looking_at_new_objects(),
+                _quiet_exporter(), _trace_helpers(model), _allow_keyword_names(), _unify_number_types(),
+                translate_complex(), remove_assertion_nodes(), fold_constants(), _fold_exactly(),
+                _exact_rewrites(), flags(), cached_registry(), skip_exporter_work(), looking_at_new_objects(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -120,18 +122,18 @@ def translate(
             graph.hold_constants(program.model)
             graph.separate_names(program.model)
             return program
-    raise _own_error(errors[0], model) from errors[0]
+    raise _intact_error(errors[0], model) from errors[0]
 
 
 @contextmanager
-def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
-    """torch.export traces `model` with what a trace needs, which no later pass over the program sees."""
-    known = torch.export.export
+def _trace_helpers(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
+    """Trace `model` in torch.export with our helpers, which later passes over the program do not see."""
+    torch_export = torch.export.export
 
-    @functools.wraps(known)
+    @functools.wraps(torch_export)
     def export(*args: Any, **kwargs: Any) -> Any:
         with whole_layers(), whole_products(), skip_assertions(), user_frames():
-            return known(*args, **kwargs)
+            return torch_export(*args, **kwargs)
 
     if isinstance(model, torch.export.ExportedProgram):
         yield
@@ -141,17 +143,17 @@ def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
         with concrete_values(model):
             yield
     finally:
-        torch.export.export = known
+        torch.export.export = torch_export
 
 
 def is_dynamic(quantizer: Any) -> bool:
-    """Whether a `TensorQuantizer` computes its range from each batch."""
+    """Return whether a `TensorQuantizer` computes its range from each batch."""
     return bool(quantizer._if_quant and quantizer._is_dynamic)
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """`model` in evaluation mode, every module's own mode restored afterwards."""
+    """Set `model` to evaluation mode inside the context, and restore every module's mode."""
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:
@@ -173,8 +175,8 @@ def _marker_function() -> Callable[..., Any]:
     calls = itertools.count()
 
     def fake_quantize(x, amax, amin=None, format="int8", axis=None, narrow=False):  # type: ignore[no-untyped-def]
-        given = {} if axis is None else {"axis": list(axis)}
-        return marker(x, amax, amin, format=format, narrow=int(narrow), call=next(calls), **given)
+        axes = {} if axis is None else {"axis": list(axis)}
+        return marker(x, amax, amin, format=format, narrow=int(narrow), call=next(calls), **axes)
 
     return fake_quantize
 
@@ -182,7 +184,9 @@ def _marker_function() -> Callable[..., Any]:
 def trace_torchscript(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, opset: int, options: dict[str, Any]
 ) -> Any:
-    """Run torch's older exporter: a model (onnx-ir) of `opset`, 10 or newer, that holds markers."""
+    """Run torch's TorchScript exporter, and return a model (onnx-ir) of `opset`, 10 or newer, that holds
+    markers.
+    """
     buffer = io.BytesIO()
     torch.onnx.utils.register_custom_op_symbolic(_TORCHSCRIPT_NAME, _symbolic, PER_TENSOR_OPSET)
     try:
@@ -199,8 +203,8 @@ def trace_torchscript(
 @torch.onnx.symbolic_helper.parse_args("v", "v", "v", "s", "is", "b")
 def _symbolic(g: Any, x: Any, amax: Any, amin: Any, format: str, axis: list[int] | None, narrow: bool) -> Any:
     inputs = [x, amax] if amin.node().mustBeNone() else [x, amax, amin]
-    given = {"axis_i": axis} if axis else {}
-    marker = g.op("intact::FakeQuantize", *inputs, format_s=format, narrow_i=int(narrow), **given)
+    axes = {"axis_i": axis} if axis else {}
+    marker = g.op("intact::FakeQuantize", *inputs, format_s=format, narrow_i=int(narrow), **axes)
     marker.setType(x.type())
     return marker
 
@@ -214,7 +218,7 @@ _EXPORTER_LOGS = (
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Silence what torch 2.13's exporters say about their own code, not what they say about the model."""
+    """Silence warnings of torch's exporters about their own code, and keep those about the model."""
     token = _translating.set(True)
     logs = [logging.getLogger(name) for name in _EXPORTER_LOGS]
     levels = [log.level for log in logs]
@@ -226,7 +230,7 @@ def _quiet_exporter() -> Iterator[None]:
                 warnings.filterwarnings("ignore", message=message)
             warnings.filterwarnings(
                 "ignore", category=TracerWarning, module=r"intact\."
-            )  # our operator's face looks at sizes, which do not change within a file
+            )  # our operator reads sizes, which do not change within a file
             with torch_functions():
                 yield
     finally:
@@ -242,25 +246,25 @@ def _is_of_graph_mode(model: Any) -> bool:
 
 
 @contextmanager
-def _as_it_runs() -> Iterator[None]:
-    """Code that asks whether it is being exported is told that it is not.
+def _hide_onnx_export() -> Iterator[None]:
+    """Make `torch.onnx.is_in_onnx_export` return False inside the context.
 
-    It would make other calls than those that graph mode quantized, and that the module makes elsewhere.
+    Code that branches on it would make other calls than those that graph mode quantized.
     """
-    known = torch.onnx.is_in_onnx_export
+    is_in_onnx_export = torch.onnx.is_in_onnx_export
     torch.onnx.is_in_onnx_export = lambda: False
     try:
         yield
     finally:
-        torch.onnx.is_in_onnx_export = known
+        torch.onnx.is_in_onnx_export = is_in_onnx_export
 
 
 @contextmanager
-def _exact_constants() -> Iterator[None]:
-    """Functions of parameters, which the exporter folds, have the bits that module and engine compute.
+def _fold_exactly() -> Iterator[None]:
+    """Fold functions of parameters to the bits that module and engine compute.
 
     ``-exp(A_log)`` and ``logit_scale.exp()`` are constants in a file. Products stay operators: an engine
-    begins their sums at the bias behind them, which an exporter that folds node by node does not see.
+    starts their sums at the bias behind them, which an exporter that folds node by node does not see.
     """
 
     def wrap(original: Any) -> Any:
@@ -272,12 +276,12 @@ def _exact_constants() -> Iterator[None]:
 
         return evaluate
 
-    with FOLD_CONSTANT.wrapped(wrap):
+    with FOLD_CONSTANT.wrapping(wrap):
         yield
 
 
 class _AlwaysZero:
-    """An attribute that reads as 0, whatever objects hold under its name."""
+    """An attribute that reads as 0, whatever its objects store."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -290,11 +294,11 @@ class _AlwaysZero:
 
 
 @contextmanager
-def _true_rewrites() -> Iterator[None]:
-    """onnxscript's rewriter changes no number.
+def _exact_rewrites() -> Iterator[None]:
+    """Keep onnxscript's rewriter from changing numbers.
 
-    It takes 1e-8 for 0 and 1.00001 for 1, so that sums with an epsilon go, and folds the BatchNormalization
-    behind a layer in float into weights that the module does not have.
+    It takes 1e-8 for 0 and 1.00001 for 1, so that sums with an epsilon disappear. It also folds the
+    BatchNormalization behind a layer in float into weights that the module does not have.
     """
     constant, tolerances = PATTERN_CONSTANT.find(), ("_rel_tol", "_abs_tol")
     exact_rules = tuple(rule for rule in REWRITE_RULES.find() or () if "FuseBatchNorm" not in _name_of(rule))
@@ -304,7 +308,7 @@ def _true_rewrites() -> Iterator[None]:
     for name in tolerances:
         setattr(constant, name, _AlwaysZero(name))
     try:
-        with REWRITE_RULES.wrapped(lambda rules: exact_rules):
+        with REWRITE_RULES.wrapping(lambda rules: exact_rules):
             yield
     finally:
         for name in tolerances:
@@ -316,17 +320,17 @@ def _name_of(rule: Any) -> str:
 
 
 @contextmanager
-def _any_names() -> Iterator[None]:
-    """Modules and parameters may be called "in", of which torch.fx writes code that says ``self.in.weight``.
+def _allow_keyword_names() -> Iterator[None]:
+    """Allow modules and parameters with names such as "in", for which torch.fx generates ``self.in.weight``.
 
-    It knows what to do with "0-conv", and forgets Python's own words.
+    torch.fx quotes "0-conv", but not Python's keywords.
     """
-    with FORMAT_TARGET.wrapped(lambda original: _attribute_code):
+    with FORMAT_TARGET.wrapping(lambda original: _attribute_code):
         yield
 
 
 def _attribute_code(base: str, target: str) -> str:
-    """Code for the attribute `target`, a path, of what the code `base` says."""
+    """Return code for the attribute `target`, a path, of what the code `base` evaluates to."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
@@ -334,10 +338,10 @@ def _attribute_code(base: str, target: str) -> str:
 
 
 @contextmanager
-def _numbers_of_one_type() -> Iterator[None]:
-    """Bounds may be an integer and a fraction: ``x.clamp(-0.5, 4)``.
+def _unify_number_types() -> Iterator[None]:
+    """Allow bounds of an integer and a fraction: ``x.clamp(-0.5, 4)``.
 
-    The exporter makes a tensor of the integer alone, and then finds no operator that takes one of each.
+    The exporter makes a tensor only of the integer, and then finds no operator that takes one of each.
     """
 
     def wrap(original: Any) -> Any:
@@ -349,18 +353,18 @@ def _numbers_of_one_type() -> Iterator[None]:
 
         return insert
 
-    with INSERT_TYPE_PROMOTION.wrapped(wrap):
+    with INSERT_TYPE_PROMOTION.wrapping(wrap):
         yield
 
 
 def _make_floats(node: fx.Node) -> None:
-    """The numbers that a call reads beside its tensors are fractions, where one of them is."""
+    """Make the numbers that a call reads beside its tensors floats, where one of them is."""
     if not isinstance(node.target, OpOverload):
         return
-    asked = [str(argument.type) for argument in schema_of(node.target).arguments]
-    places = [i for i in range(len(node.args)) if asked[i] in ("number", "Optional[number]")]
+    types = [str(argument.type) for argument in schema_of(node.target).arguments]
+    places = [i for i in range(len(node.args)) if types[i] in ("number", "Optional[number]")]
     numbers = {type(node.args[i]) for i in places}
-    if {int, float} <= numbers and asked[0] == "Tensor":
+    if {int, float} <= numbers and types[0] == "Tensor":
         for i in places:
             if isinstance(node.args[i], int):
                 node.update_arg(i, float(node.args[i]))  # type: ignore[arg-type]
@@ -369,8 +373,8 @@ def _make_floats(node: fx.Node) -> None:
 _FIXED_SIZE = re.compile(r"Eq\(s\d+, (\d+)\)")
 
 
-def fixed_size(size: Any) -> UnsupportedError:
-    """The model's code works for one size of what was to be left open."""
+def fixed_size_error(size: Any) -> UnsupportedError:
+    """Return the error for a model whose code works for one batch size only."""
     return UnsupportedError(
         "model",
         f"code that fixes the first size of its inputs to {size}, as x.view({size}, -1) does",
@@ -385,27 +389,31 @@ _EXPERTS = (
 )
 
 
-def _asks_for_values(reason: str, model: Any) -> UnsupportedError:
-    """The model's code takes another way, or makes other sizes, for other values: a loop over experts."""
+def _data_dependent_error(reason: str, model: Any) -> UnsupportedError:
+    """Return the error for a model whose calls or sizes depend on values, such as a loop over experts."""
     modules = list(model.named_modules()) if isinstance(model, nn.Module) else []
     kinds = {kind for _, module in modules for kind in type(module).__mro__}
     names = " ".join([*(path for path, _ in modules), *(kind.__name__ for kind in kinds)])
-    named = re.search("expert|moe", names, re.IGNORECASE)
+    names_experts = re.search("expert|moe", names, re.IGNORECASE)
     return UnsupportedError(
         "model",
         f"code that depends on values of its input: '{reason}' from torch's exporter",
         "calls and sizes that are the same for all values",
-        "write that part without conditions and loops on values" + (_EXPERTS if named else ""),
+        "write that part without conditions and loops on values" + (_EXPERTS if names_experts else ""),
     )
 
 
 def is_translating() -> bool:
-    """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
+    """Return whether torch's exporters run for `translate` or `trace_torchscript`, which handle
+    quantizers.
+    """
     return _translating.get()
 
 
-def _own_error(error: BaseException, model: Any) -> IntactError:
-    """The IntactError that lies under torch's error, else an UnsupportedError with its innermost cause."""
+def _intact_error(error: BaseException, model: Any) -> IntactError:
+    """Return the IntactError inside of torch's error, or else an UnsupportedError with its innermost
+    cause.
+    """
     cause: BaseException = error
     while not isinstance(cause, IntactError) and (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
@@ -422,9 +430,9 @@ def _own_error(error: BaseException, model: Any) -> IntactError:
             " with it. torch.onnx.export takes a translation of yours as custom_translation_table",
         )
     if (fixed := _FIXED_SIZE.search(reason)) is not None:
-        return fixed_size(fixed[1])
+        return fixed_size_error(fixed[1])
     if isinstance(cause, GuardOnDataDependentSymNode):
-        return _asks_for_values(reason, model)
+        return _data_dependent_error(reason, model)
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

@@ -1,7 +1,7 @@
-"""Leave out work of torch's exporter that changes nothing: it takes as long as torch.export itself.
+"""Skip work of torch's exporter that changes nothing, and takes as long as torch.export itself.
 
 onnxscript tries each of its rules at each node, and for rules with several outputs lists the whole graph each
-time. The pass that promotes types runs every call of the program again to learn types that the trace has.
+time. The pass that promotes types runs every call of the program again, to compute types that the trace has.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from intact.torch.private_torch import (
     last_pattern_node,
 )
 
-__all__ = ["passes_shortened"]
+__all__ = ["skip_exporter_work"]
 
 
 @contextmanager
-def passes_shortened() -> Iterator[None]:
-    """Let torch's exporter skip such work; what it writes is the same."""
+def skip_exporter_work() -> Iterator[None]:
+    """Make torch's exporter skip such work inside the context. What it writes is the same."""
     with ExitStack() as stack:
-        stack.enter_context(_rules_by_operator())
-        stack.enter_context(_types_of_the_trace())
+        stack.enter_context(_match_rules_by_operator())
+        stack.enter_context(_reuse_traced_types())
         yield
 
 
 @contextmanager
-def _rules_by_operator() -> Iterator[None]:
-    """A rule is tried at the nodes whose operator its pattern ends with."""
+def _match_rules_by_operator() -> Iterator[None]:
+    """Try a rule only at nodes whose operator its pattern ends with."""
 
     def wrap(original: Any) -> Any:
         def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
@@ -44,13 +44,13 @@ def _rules_by_operator() -> Iterator[None]:
 
         return try_rewrite
 
-    with TRY_REWRITE.wrapped(wrap):
+    with TRY_REWRITE.wrapping(wrap):
         yield
 
 
 @contextmanager
-def _types_of_the_trace() -> Iterator[None]:
-    """Calls whose operands keep their types have the values that the trace noted for them."""
+def _reuse_traced_types() -> Iterator[None]:
+    """Reuse the values that the trace recorded for calls whose operands keep their types."""
 
     def wrap(original: Any) -> Any:
         find_rule, promote_node = TYPE_PROMOTION_RULE.require(), PROMOTE_NODE.require()
@@ -67,5 +67,5 @@ def _types_of_the_trace() -> Iterator[None]:
 
         return run_node
 
-    with PROMOTE_TYPES_OF_NODE.wrapped(wrap):
+    with PROMOTE_TYPES_OF_NODE.wrapping(wrap):
         yield

@@ -1,4 +1,4 @@
-"""Does the file say what the module says? Layer by layer on the same input codes, and end to end."""
+"""Compare an exported file with its module: layer by layer on the same input codes, and end to end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTPUT_TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class CodeCheck:
-    """One quantizer: the codes of the module against those of the file, from the same input codes.
+    """Compares the codes of one quantizer in module and file, from the same input codes.
 
     Attributes:
         quantizer: Module path.
@@ -52,8 +52,8 @@ class CodeCheck:
     largest: int
     boundary: float
 
-    def merged(self, other: CodeCheck) -> CodeCheck:
-        """Both calls of one quantizer as one record."""
+    def merge(self, other: CodeCheck) -> CodeCheck:
+        """Merge the records of two calls of one quantizer."""
         return CodeCheck(
             self.quantizer, self.weight and other.weight, self.codes + other.codes,
             self.differing + other.differing, max(self.largest, other.largest),
@@ -63,7 +63,7 @@ class CodeCheck:
 
 @dataclass
 class EndToEnd:
-    """Module and file, each on its own, over all samples.
+    """Compares module and file, each run by itself, over all samples.
 
     Attributes:
         samples: Rows of the batches.
@@ -82,7 +82,7 @@ class EndToEnd:
     max_abs_diff: float = 0.0
 
     def add(self, ours: NDArray, file: NDArray, *, first: bool) -> None:
-        """Count one output of one batch; the first output carries the answers. Indices have no distance."""
+        """Count one output of one batch. The first output carries the answers. Indices have no distance."""
         if ours.dtype.kind in "iub":
             self.samples += (ours.shape[0] if ours.ndim else 1) if first else 0
             self.answers += ours.size
@@ -90,9 +90,9 @@ class EndToEnd:
             return
         ours, file = ours.astype(np.float64), file.astype(np.float64)
         same = (ours == file) | (np.isnan(ours) & np.isnan(file))
-        real = np.isfinite(ours) & np.isfinite(file)
+        finite = np.isfinite(ours) & np.isfinite(file)
         difference = np.where(same, 0.0, np.inf)  # of a NaN and a number, for example
-        np.abs(np.subtract(ours, file, out=difference, where=real), out=difference, where=real)
+        np.abs(np.subtract(ours, file, out=difference, where=finite), out=difference, where=finite)
         largest = np.abs(ours).max(initial=0.0, where=np.isfinite(ours))
         self.values += ours.size
         self.values_differing += int((difference > OUTPUT_TOLERANCE * largest).sum())
@@ -109,10 +109,10 @@ _FIX = "export with verify=False, or choose another opset or format"
 
 
 def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> EndToEnd:
-    """Run module and file on every batch and count what differs."""
+    """Run module and file on every batch, and count what differs."""
     session, result = Session(data, fix=_FIX), EndToEnd()
     for args, kwargs in batches:
-        with torch.no_grad(), whole_layers():  # packed sequences have all steps in a file
+        with torch.no_grad(), whole_layers():  # as in the file, where packed sequences have all steps
             ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
@@ -125,9 +125,9 @@ def compare_codes(
 ) -> tuple[list[CodeCheck], list[str]]:
     """Compare the codes of every quantizer on one batch.
 
-    The file runs first. Then the module runs, and each quantizer's output is replaced by the file's: what
-    the next layer sees is the same in both, so that differences do not add up from layer to layer. Equal
-    values are sorted as in the file, or rows that follow them would be compared with others.
+    The file runs first. Then the module runs, with each quantizer's output replaced by the file's. So the
+    next layer reads the same in both, and differences do not add up from layer to layer. Sorts are stable, as
+    in the file, so that rows which follow sorted values are compared with the same rows.
 
     Returns:
         One record per quantizer, and the quantizers whose calls the file does not have.
@@ -135,13 +135,13 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), whole_layers(), StableSorts(), intercept_quantizers(model, replay.answer):
+    with torch.no_grad(), whole_layers(), StableSorts(), intercept_quantizers(model, replay.handle):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 
 
 def feeds(session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, NDArray]:
-    """The tensors of a call as the session's inputs, in the exporter's order."""
+    """Return the tensors of a call as the session's inputs, in the exporter's order."""
     tensors = [t for t in pytree.tree_leaves((args, dict(kwargs))) if isinstance(t, Tensor)]
     return {name: _array(t) for name, t in zip(session.inputs, tensors, strict=True)}
 
@@ -152,34 +152,38 @@ def _array(tensor: Tensor) -> NDArray:
 
 
 class _Replay:
-    """Compares each call of the operator with the file's pair of it, and answers with the file's value."""
+    """Compares each call of the operator with its pair in the file, and returns the file's value to the
+    module.
+    """
 
     def __init__(self, model: nn.Module, pairs: Sequence[Pair], file: Mapping[str, NDArray]) -> None:
         self._model, self._file = model, file
         self._calls: list[tuple[tuple[Any, ...], Pair]] = []
-        self._waiting: dict[nn.Module, list[Pair]] = defaultdict(list)
+        self._pairs_left: dict[nn.Module, list[Pair]] = defaultdict(list)
         for pair in pairs:
-            self._waiting[module_at(model, pair.quantizer)].append(pair)
+            self._pairs_left[module_at(model, pair.quantizer)].append(pair)
         self.checks: dict[str, CodeCheck] = {}
         self.unknown: list[str] = []
 
-    def answer(self, module: nn.Module, args: tuple[Any, ...], run: Callable[[], Tensor]) -> Tensor:
-        """What the file says in place of what the operator makes."""
-        waiting = self._waiting.get(module)
-        pair = waiting.pop(0) if waiting else self._shared(args)
+    def handle(self, module: nn.Module, args: tuple[Any, ...], run: Callable[[], Tensor]) -> Tensor:
+        """Return the file's value in place of the operator's."""
+        pairs_left = self._pairs_left.get(module)
+        pair = pairs_left.pop(0) if pairs_left else self._pair_of_equal_call(args)
         if pair is None:
             self.unknown.append(path_of(self._model, module))
             return run()
         self._calls.append((args, pair))
         x = args[0]
         real = pair.as_in_module(self._file[pair.real], tuple(x.shape))
-        name = pair.quantizer if waiting is not None else path_of(self._model, module)
+        name = pair.quantizer if pairs_left is not None else path_of(self._model, module)
         check = _check(pair, name, _array(x), real)
-        self.checks[name] = self.checks[name].merged(check) if name in self.checks else check
+        self.checks[name] = self.checks[name].merge(check) if name in self.checks else check
         return torch.from_numpy(np.array(real)).to(x)
 
-    def _shared(self, args: tuple[Any, ...]) -> Pair | None:
-        """The pair of an earlier call with the same arguments: the exporter writes equal nodes once."""
+    def _pair_of_equal_call(self, args: tuple[Any, ...]) -> Pair | None:
+        """Return the pair of an earlier call with the same arguments, because the exporter writes equal nodes
+        once.
+        """
         return next((pair for earlier, pair in self._calls if same_arguments(earlier, args)), None)
 
 

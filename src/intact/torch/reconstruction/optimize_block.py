@@ -97,7 +97,7 @@ def learn_block(
         helps = after < before
         if not helps:
             job.restore(start_state)
-    square, moved = _square(data), job.moved_share() if helps else 0.0
+    square, moved = _square(data), job.share_moved() if helps else 0.0
     after = after if helps else before
     return BlockReport(block.path, tuple(block.weights), before / square, after / square, moved)
 
@@ -144,7 +144,7 @@ class _Job:
                 count += len(rows)
         return total / count
 
-    def moved_share(self) -> float:
+    def share_moved(self) -> float:
         """Return the share of the weights whose codes are not the nearest."""
         now = [torch.round(_steps(r, w)) for r, w in self._pairs()]
         differing = sum(int((a != b).sum()) for a, b in zip(now, self._nearest, strict=True))

@@ -141,7 +141,7 @@ def remove_assertion_nodes() -> Iterator[None]:
 
         return remove
 
-    with REMOVE_ASSERTION_NODES.wrapped(wrap):
+    with REMOVE_ASSERTION_NODES.wrapping(wrap):
         yield
 
 

@@ -33,7 +33,7 @@ def fold_constants() -> Iterator[None]:
 
         return decompose
 
-    with DECOMPOSE_WITH_REGISTRY.wrapped(wrap):
+    with DECOMPOSE_WITH_REGISTRY.wrapping(wrap):
         yield
 
 

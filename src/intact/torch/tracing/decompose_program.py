@@ -178,7 +178,7 @@ def _tables(onnx_targets: frozenset[Any]) -> tuple[dict[Any, Any], dict[Any, Any
     table: Any = DECOMPOSITION_TABLE.require()(set(onnx_targets))
     composites, parts = SPLIT_DECOMPOSITIONS.require()(table)
     keep = KEEP_COMPOSITE.require()
-    return {op: made for op, made in composites.items() if made is keep}, parts
+    return {op: mark for op, mark in composites.items() if mark is keep}, parts
 
 
 @cache

@@ -119,7 +119,7 @@ def translate_complex() -> Iterator[None]:
 
         return register_op
 
-    with REGISTER_OPERATOR.wrapped(wrap):
+    with REGISTER_OPERATOR.wrapping(wrap):
         yield
 
 

@@ -52,5 +52,5 @@ class _UserFrames:
 @contextmanager
 def user_frames() -> Iterator[None]:
     """Make traces record only the user's frames inside the context."""
-    with CAPTURED_TRACEBACK.wrapped(lambda original: _UserFrames):
+    with CAPTURED_TRACEBACK.wrapping(lambda original: _UserFrames):
         yield

@@ -27,9 +27,13 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int])
     None where kept axes are not neighbours in memory, in ascending order, or it is empty or too large.
     """
     order = [d for d in sorted(range(len(shape)), key=lambda d: -strides[d]) if shape[d] > 1]
-    kept = [d for d in order if d in axes]
-    first = order.index(kept[0]) if kept else 0
-    if order[first : first + len(kept)] != kept or kept != sorted(kept) or not fits(math.prod(shape)):
+    kept_dims = [d for d in order if d in axes]
+    first = order.index(kept_dims[0]) if kept_dims else 0
+    if (
+        order[first : first + len(kept_dims)] != kept_dims
+        or kept_dims != sorted(kept_dims)
+        or not fits(math.prod(shape))
+    ):
         return None
-    inner = math.prod(shape[d] for d in order[first + len(kept) :])
-    return GranuleLayout(math.prod(shape[d] for d in kept), inner)
+    inner = math.prod(shape[d] for d in order[first + len(kept_dims) :])
+    return GranuleLayout(math.prod(shape[d] for d in kept_dims), inner)

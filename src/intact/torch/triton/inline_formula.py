@@ -16,8 +16,8 @@ HALF_WAY = tl.constexpr(1.5 * 2.0**23)
 
 
 @triton.jit
-def rounded(x):
-    """`x` to the nearest integer, ties to even; |x| < 2**22, and a zero comes out positive."""
+def round_to_even(x):
+    """Round `x` to the nearest integer, ties to even. |x| < 2**22, and a zero comes out positive."""
     return (x + HALF_WAY) - HALF_WAY
 
 
@@ -34,7 +34,7 @@ def scale_and_zero_point(high, low, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMM
         empty = width <= TINY
         scale = tl.where(empty, 1.0, tl.div_rn(width, tl.full(width.shape, QMAX - QMIN, tl.float32)))
         valid = (low <= high) & (width < INFINITY)  # false for NaN
-        zero_point = QMAX - rounded(tl.div_rn(most, scale))
+        zero_point = QMAX - round_to_even(tl.div_rn(most, scale))
         zero_point = tl.where(empty, 0.0, tl.minimum(tl.maximum(zero_point, QMIN), QMAX))
     # Not a constant of the module: Triton refuses to run a kernel whose globals do not equal themselves.
     return tl.where(valid, scale, float("nan")), zero_point
@@ -48,13 +48,13 @@ def codes(
     """`formula.codes` of numbers. MANTISSA is negative for an integer grid."""
     steps = tl.div_rn(x, scale)
     if MANTISSA < 0:
-        return rounded(tl.minimum(tl.maximum(steps, QMIN - zero_point), QMAX - zero_point))
+        return round_to_even(tl.minimum(tl.maximum(steps, QMIN - zero_point), QMAX - zero_point))
     bits = tl.minimum(tl.maximum(steps, QMIN), QMAX).to(tl.int32, bitcast=True)
     magnitude = bits & 0x7FFFFFFF
     exponent = tl.maximum(magnitude >> 23, LOWEST) - MANTISSA
-    units = rounded(magnitude.to(tl.float32, bitcast=True) * power_of_two(254 - exponent))
-    found = (units * power_of_two(exponent)).to(tl.int32, bitcast=True)
-    return (found | (bits ^ magnitude)).to(tl.float32, bitcast=True)  # the sign of a zero, too
+    units = round_to_even(magnitude.to(tl.float32, bitcast=True) * power_of_two(254 - exponent))
+    rounded_bits = (units * power_of_two(exponent)).to(tl.int32, bitcast=True)
+    return (rounded_bits | (bits ^ magnitude)).to(tl.float32, bitcast=True)  # the sign of a zero, too
 
 
 @triton.jit

@@ -86,19 +86,19 @@ def count_fixed_kernel(
     tl.atomic_add(counts_ptr + index, ones.to(tl.int64), mask=counted & (index >= HELD), sem="relaxed")
 
 
-def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
+def min_max(x: Tensor, kept_axes: Sequence[int]) -> tuple[Tensor, Tensor]:
     """`formula.min_max`, in one read of `x` where its granules lie as the kernel needs them."""
     dense = formula.with_layout_of(x, torch.empty_like(x))
-    found = layout_of(dense.shape, dense.stride(), kept)
-    if found is None or (found.granules > 1 and found.inner < 32):  # neighbours would be read far apart
-        return formula.min_max(x, kept)
-    size = x.numel() // found.granules
+    layout = layout_of(dense.shape, dense.stride(), kept_axes)
+    if layout is None or (layout.granules > 1 and layout.inner < 32):  # neighbours would be read far apart
+        return formula.min_max(x, kept_axes)
+    size = x.numel() // layout.granules
     parts = triton.cdiv(size, BLOCK)
-    ends = torch.empty(2, found.granules, parts, dtype=torch.float32, device=x.device)
+    ends = torch.empty(2, layout.granules, parts, dtype=torch.float32, device=x.device)
     with torch.cuda.device_of(x):
         # One axis of programs: the others end at 65535.
-        range_kernel[(found.granules * parts,)](dense, *ends, size, parts, *found, BLOCK=BLOCK, **OPTIONS)
-    shape = [x.shape[a] for a in kept]
+        range_kernel[(layout.granules * parts,)](dense, *ends, size, parts, *layout, BLOCK=BLOCK, **OPTIONS)
+    shape = [x.shape[a] for a in kept_axes]
     return ends[0].amin(1).reshape(shape) + 0.0, ends[1].amax(1).reshape(shape) + 0.0
 
 
@@ -122,22 +122,22 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
     parts = triton.cdiv(size, BLOCK)
     copies = min(max(COPIES // count, 1), parts)
     # Below 2**31 values, which `fits` holds callers to, 32 bits count.
-    held = torch.zeros(count, copies, *bins.shape[1:], dtype=torch.int32, device=rows.device)
+    partial_counts = torch.zeros(count, copies, *bins.shape[1:], dtype=torch.int32, device=rows.device)
     with torch.cuda.device_of(rows):
         count_kernel[(count * parts,)](
-            rows, exponent, held, size, parts, copies, BINS=BINS, BLOCK=BLOCK, **OPTIONS
+            rows, exponent, partial_counts, size, parts, copies, BINS=BINS, BLOCK=BLOCK, **OPTIONS
         )
-    bins += held.sum(1)
+    bins += partial_counts.sum(1)
 
 
 def count_fixed(x: Tensor, width: Tensor, last: Tensor, counts: Tensor, skip_zeros: bool) -> None:
     """`intact.torch.calib.on_device.count_fixed`; `skip_zeros`: without zeros, and none if `width` is inf."""
     x = formula.with_layout_of(x.detach(), torch.empty_like(x))
     blocks, held_bins = triton.cdiv(x.numel(), BLOCK), min(2 * BINS, len(counts))
-    held = torch.zeros(min(COPIES, blocks), held_bins, dtype=torch.int32, device=x.device)
+    partial_counts = torch.zeros(min(COPIES, blocks), held_bins, dtype=torch.int32, device=x.device)
     with torch.cuda.device_of(x):
         count_fixed_kernel[(blocks,)](
-            x, width, last, held, counts, x.numel(), len(held),
+            x, width, last, partial_counts, counts, x.numel(), len(partial_counts),
             HELD=held_bins, SKIP_ZEROS=skip_zeros, BLOCK=BLOCK, **OPTIONS,
         )  # fmt: skip
-    counts[:held_bins] += held.sum(0)
+    counts[:held_bins] += partial_counts.sum(0)

@@ -227,10 +227,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             args, kwargs = (), {}
         compute = self._calibrator.compute_amax if self._symmetric else self._calibrator.compute_range
         try:
-            found = compute(*args, **kwargs)
+            bounds = compute(*args, **kwargs)
         except IntactError as error:
             raise error.at(self._where()) from None
-        if found is None:
+        if bounds is None:
             if strict:
                 raise CalibrationError(
                     self._where(),
@@ -239,8 +239,8 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                     "run data through the model after enable_calib, or pass strict=False",
                 )
             LOGGER.warning("%s: no statistics were collected; set amax to NaN!", self._where())
-            found = torch.tensor(math.nan)
-        low, high = (None, found) if isinstance(found, Tensor) else found
+            bounds = torch.tensor(math.nan)
+        low, high = (None, bounds) if isinstance(bounds, Tensor) else bounds
         self._load_range(low, high)
 
     def _load_range(self, low: Tensor | None, high: Tensor) -> None:
@@ -286,10 +286,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             inputs = inputs * self._pre_quant_scale.to(inputs.dtype)
         if self._disabled:
             return inputs
-        given: Any = inputs
-        if isinstance(given, fx.Proxy):  # torch.fx.symbolic_trace: its graph calls the quantizer
-            path = given.tracer.path_of_module(self)  # type: ignore[attr-defined]
-            return given.tracer.create_proxy("call_module", path, (given,), {})  # type: ignore[return-value]
+        untyped: Any = inputs
+        if isinstance(untyped, fx.Proxy):  # torch.fx.symbolic_trace: its graph calls the quantizer
+            path = untyped.tracer.path_of_module(self)  # type: ignore[attr-defined]
+            return untyped.tracer.create_proxy("call_module", path, (untyped,), {})  # type: ignore[return-value]
         if torch.compiler.is_compiling():
             return self._steps(inputs)
         try:
