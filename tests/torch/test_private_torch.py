@@ -14,13 +14,13 @@ from torch import nn
 
 from intact.errors import UnsupportedError
 from intact.torch import private_torch
-from intact.torch.private_torch import Part
+from intact.torch.private_torch import TorchPart
 
 FOLDER = Path(private_torch.__file__).parent
 TORCH_NAMES = {"torch", "nn", "fx", "dist", "F"}
 """The names under which modules import torch and its packages."""
 
-PARTS = {name: part for name, part in vars(private_torch).items() if isinstance(part, Part)}
+PARTS = {name: part for name, part in vars(private_torch).items() if isinstance(part, TorchPart)}
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -65,7 +65,7 @@ def test_functions_read_the_attributes_of_torchs_objects() -> None:
 
 
 def test_a_part_that_is_missing_is_skipped_or_an_error_that_names_it() -> None:
-    for part in (Part("torch.fx", "NoSuchClass.method"), Part("torch.no_such_module", "name")):
+    for part in (TorchPart("torch.fx", "NoSuchClass.method"), TorchPart("torch.no_such_module", "name")):
         assert part.find() is None
         with part.wrapping(lambda original: pytest.fail("it has no original")):
             pass

@@ -2,7 +2,7 @@
 
 A new version of torch may move or drop any of them. Then this module changes, and no other one.
 `tests/torch/test_private_torch.py` resolves each name in the installed version. It fails for private names of
-torch in other modules. Parts that nothing works without are imported. `Part` names the others: they make an
+torch in other modules. Parts that nothing works without are imported. `TorchPart` names the others: they make an
 export faster or more exact, and are skipped in a torch that lacks them.
 """
 
@@ -47,7 +47,7 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "BatchNorm", "ConvNd", "ConvTransposeNd", "DisableTorchFunction", "FakeTensor", "FunctionalTensorMode",
-    "OpOverload", "OperatorBase", "Part", "TorchDispatchMode", "TracerWarning", "detect_fake_mode",
+    "OpOverload", "OperatorBase", "TorchPart", "TorchDispatchMode", "TracerWarning", "detect_fake_mode",
     "disable_current_modes", "enable_python_dispatcher", "is_fx_tracing", "pytree", "unset_fake_temporarily",
 ]  # fmt: skip
 
@@ -56,7 +56,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Part:
+class TorchPart:
     """An attribute of a module, of a class in it, or of a class that torch builds on.
 
     Attributes:
@@ -119,32 +119,34 @@ class Part:
 _EXPORTER = "torch.onnx._internal.exporter"
 _TYPE_PROMOTION = "torch.onnx._internal.fx.passes.type_promotion"
 
-REGISTER_OPERATOR = Part(f"{_EXPORTER}._registration", "ONNXRegistry.register_op")
-BUILD_REGISTRY = Part(f"{_EXPORTER}._registration", "ONNXRegistry.from_torchlib")
-REMOVE_ASSERTION_NODES = Part(f"{_EXPORTER}._fx_passes", "remove_assertion_nodes")
-DECOMPOSE_WITH_REGISTRY = Part(f"{_EXPORTER}._fx_passes", "decompose_with_registry")
-INSERT_TYPE_PROMOTION = Part(f"{_EXPORTER}._fx_passes", "insert_type_promotion_nodes")
-PROMOTE_TYPES_OF_NODE = Part(_TYPE_PROMOTION, "_TypePromotionInterpreter.run_node")
-PROMOTE_NODE = Part(_TYPE_PROMOTION, "_TypePromotionInterpreter._maybe_promote_node")
-SET_CURRENT_NODE = Part(_TYPE_PROMOTION, "_TypePromotionInterpreter._set_current_node")
-TYPE_PROMOTION_RULE = Part(_TYPE_PROMOTION, "get_type_promotion_rule")
-FORMAT_TARGET = Part("torch.fx.graph", "_format_target")
-CAPTURED_TRACEBACK = Part("torch.fx.proxy", "CapturedTraceback")
-PATCH_FUNCTION = Part("torch.fx._symbolic_trace", "_patch_function")
-CHECKPOINT_GENERATOR = Part("torch.utils.checkpoint", "_checkpoint_without_reentrant_generator")
-CHECKPOINT_APPLY = Part("torch.utils.checkpoint", "CheckpointFunction.apply")
-TRY_REWRITE = Part("onnxscript.rewriter._rewrite_rule", "RewriteRule.try_rewrite")
-REWRITE_RULES = Part("onnxscript.rewriter", "_DEFAULT_REWRITE_RULES")
-PATTERN_CONSTANT = Part("onnxscript.rewriter._pattern_ir", "Constant")
-FOLD_CONSTANT = Part("onnxscript.optimizer._constant_folding", "ReferenceEvaluator.evaluate")
-DYNAMO_BACKENDS = Part("torch._dynamo.backends.registry", "_COMPILER_FNS")
-REGISTER_DYNAMO_BACKEND = Part("torch._dynamo.backends.registry", "register_backend")
+REGISTER_OPERATOR = TorchPart(f"{_EXPORTER}._registration", "ONNXRegistry.register_op")
+BUILD_REGISTRY = TorchPart(f"{_EXPORTER}._registration", "ONNXRegistry.from_torchlib")
+REMOVE_ASSERTION_NODES = TorchPart(f"{_EXPORTER}._fx_passes", "remove_assertion_nodes")
+DECOMPOSE_WITH_REGISTRY = TorchPart(f"{_EXPORTER}._fx_passes", "decompose_with_registry")
+INSERT_TYPE_PROMOTION = TorchPart(f"{_EXPORTER}._fx_passes", "insert_type_promotion_nodes")
+PROMOTE_TYPES_OF_NODE = TorchPart(_TYPE_PROMOTION, "_TypePromotionInterpreter.run_node")
+PROMOTE_NODE = TorchPart(_TYPE_PROMOTION, "_TypePromotionInterpreter._maybe_promote_node")
+SET_CURRENT_NODE = TorchPart(_TYPE_PROMOTION, "_TypePromotionInterpreter._set_current_node")
+TYPE_PROMOTION_RULE = TorchPart(_TYPE_PROMOTION, "get_type_promotion_rule")
+FORMAT_TARGET = TorchPart("torch.fx.graph", "_format_target")
+CAPTURED_TRACEBACK = TorchPart("torch.fx.proxy", "CapturedTraceback")
+PATCH_FUNCTION = TorchPart("torch.fx._symbolic_trace", "_patch_function")
+CHECKPOINT_GENERATOR = TorchPart("torch.utils.checkpoint", "_checkpoint_without_reentrant_generator")
+CHECKPOINT_APPLY = TorchPart("torch.utils.checkpoint", "CheckpointFunction.apply")
+TRY_REWRITE = TorchPart("onnxscript.rewriter._rewrite_rule", "RewriteRule.try_rewrite")
+REWRITE_RULES = TorchPart("onnxscript.rewriter", "_DEFAULT_REWRITE_RULES")
+PATTERN_CONSTANT = TorchPart("onnxscript.rewriter._pattern_ir", "Constant")
+FOLD_CONSTANT = TorchPart("onnxscript.optimizer._constant_folding", "ReferenceEvaluator.evaluate")
+DYNAMO_BACKENDS = TorchPart("torch._dynamo.backends.registry", "_COMPILER_FNS")
+REGISTER_DYNAMO_BACKEND = TorchPart("torch._dynamo.backends.registry", "register_backend")
 
-DECOMPOSITION_TABLE = Part(f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table")
-OVERRIDE_COMPOSITES = Part("torch.export.exported_program", "_override_composite_implicit_decomp")
-SPLIT_DECOMPOSITIONS = Part("torch.export.exported_program", "_split_decomp_table_to_cia_and_python_decomp")
-KEEP_COMPOSITE = Part("torch.export.exported_program", "_special_op_to_preserve_cia")
-IS_PRESERVABLE = Part("torch._export.utils", "_is_preservable_cia_op")
+DECOMPOSITION_TABLE = TorchPart(f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table")
+OVERRIDE_COMPOSITES = TorchPart("torch.export.exported_program", "_override_composite_implicit_decomp")
+SPLIT_DECOMPOSITIONS = TorchPart(
+    "torch.export.exported_program", "_split_decomp_table_to_cia_and_python_decomp"
+)
+KEEP_COMPOSITE = TorchPart("torch.export.exported_program", "_special_op_to_preserve_cia")
+IS_PRESERVABLE = TorchPart("torch._export.utils", "_is_preservable_cia_op")
 DECOMPOSITION_PARTS = (
     DECOMPOSITION_TABLE, OVERRIDE_COMPOSITES, SPLIT_DECOMPOSITIONS, KEEP_COMPOSITE, IS_PRESERVABLE,
 )  # fmt: skip

@@ -129,9 +129,8 @@ def quantize(
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
     except Exception as error:
-        error.add_note(
-            f"intact.quantize calls {_describe_call(args, kwargs)} for what it was given: {_FORMS}"
-        )
+        shown = _describe_call(args, kwargs)
+        error.add_note(f"intact.quantize calls {shown} for what it was given: {_FORMS}")
         raise
     else:
         report, placement = job.place(analysis, grid, weights)
@@ -148,17 +147,11 @@ def quantize(
     for name in before - set(enabled_quantizers(model)):
         report.left[name] = "no batch reached it"
     if analysis is not None and budget:
-        choice_options = {"method": method} | {
-            name: value for name, value in options.items() if name not in _CALIBRATE_ONLY
-        }
+        again = {"method": method} | {n: v for n, v in options.items() if n not in _CALIBRATE_ONLY}
         with waiting("look for what loses most", bool(options.get("progress", True))):
-            budget_result = spend_budget(
-                analysis, job.plan, calibration, budget, lambda: calibration.apply(**choice_options)
-            )
-        report, placement = (
-            budget_result.apply_to_report(report),
-            budget_result.apply_to_placement(placement or analysis.placement),
-        )
+            spent = spend_budget(analysis, job.plan, calibration, budget, lambda: calibration.apply(**again))
+        report = spent.apply_to_report(report)
+        placement = spent.apply_to_placement(placement or analysis.placement)
         report = replace(report, float_steps=float_steps(analysis.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
 

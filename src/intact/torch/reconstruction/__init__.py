@@ -23,7 +23,7 @@ from intact.torch.models.fsdp import require_whole
 from intact.torch.models.modules import require_module
 from intact.torch.qdq.run_exporter import is_dynamic
 from intact.torch.reconstruction.block_data import collect_block_data
-from intact.torch.reconstruction.blocks import Block, find_blocks
+from intact.torch.reconstruction.blocks import ReconstructionBlock, find_blocks
 from intact.torch.reconstruction.optimize_block import BlockReport, LearnSettings, learn_block
 from intact.torch.reconstruction.parallel_parts import (
     PartLearner,
@@ -175,7 +175,7 @@ def reconstruct(
 
 
 def _learn_in_turn(
-    model: nn.Module, block_list: Sequence[Block], batches: Sequence[Any], run: Forward,
+    model: nn.Module, block_list: Sequence[ReconstructionBlock], batches: Sequence[Any], run: Forward,
     settings: LearnSettings, seed: int, finished: FinishedBlocks, bar: Progress,
 ) -> None:  # fmt: skip
     """Learn each part behind those that are finished."""

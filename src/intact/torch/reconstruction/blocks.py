@@ -24,7 +24,7 @@ MOST_LAYERS = 8
 
 
 @dataclass(frozen=True)
-class Block:
+class ReconstructionBlock:
     """A module that is reconstructed as one.
 
     Attributes:
@@ -57,7 +57,7 @@ class _CallRecord:
 
 def find_blocks(
     model: nn.Module, run: Callable[[], Any], method: str, patterns: Sequence[str] | None = None
-) -> tuple[list[Block], dict[str, str]]:
+) -> tuple[list[ReconstructionBlock], dict[str, str]]:
     """Return the parts of `model` to reconstruct, in the order in which a run calls them.
 
     Args:
@@ -87,7 +87,7 @@ def find_blocks(
     finder.require_used()
     order = list(calls.total)
     found_blocks = [
-        Block(path, parts[path], _own_activations(calls, path, quantizers, weights))
+        ReconstructionBlock(path, parts[path], _own_activations(calls, path, quantizers, weights))
         for path in sorted(parts, key=order.index)
     ]
     return found_blocks, left

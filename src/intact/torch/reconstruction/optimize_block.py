@@ -20,7 +20,7 @@ from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.reconstruction.adaround import SoftRounding, beta_at
 from intact.torch.reconstruction.block_data import BlockData, Call, random_mask
-from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.blocks import ReconstructionBlock
 from intact.torch.training.bias_correction import corrected_biases, undo_bias_correction
 from intact.torch.training.collect_statistics import evaluating, spec_of
 from intact.torch.training.learn_ranges import PositiveRanges
@@ -73,7 +73,12 @@ class BlockReport:
 
 
 def learn_block(
-    model: nn.Module, block: Block, data: BlockData, settings: LearnSettings, seed: int, bar: Progress
+    model: nn.Module,
+    block: ReconstructionBlock,
+    data: BlockData,
+    settings: LearnSettings,
+    seed: int,
+    bar: Progress,
 ) -> BlockReport:
     """Learn `block`, and keep the result if its outputs for all samples came closer to the float ones.
 
@@ -112,7 +117,12 @@ class _Job:
     """Holds one block while it is learned."""
 
     def __init__(
-        self, model: nn.Module, block: Block, data: BlockData, settings: LearnSettings, seed: int
+        self,
+        model: nn.Module,
+        block: ReconstructionBlock,
+        data: BlockData,
+        settings: LearnSettings,
+        seed: int,
     ) -> None:
         self._module = model.get_submodule(block.path)
         self._data, self._settings = data, settings

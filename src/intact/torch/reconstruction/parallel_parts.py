@@ -16,7 +16,7 @@ from intact.progress import Progress
 from intact.torch.models.batches import Forward
 from intact.torch.models.modules import deep_copy
 from intact.torch.reconstruction.block_data import collect_float_data
-from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.blocks import ReconstructionBlock
 from intact.torch.reconstruction.optimize_block import BlockReport, LearnSettings, learn_block
 from intact.torch.reconstruction.reconstruction_checkpoint import copies_of, tensors_of
 from intact.torch.training.bias_correction import corrected_biases, undo_bias_correction
@@ -39,7 +39,7 @@ class PartLearner:
     """
 
     model: nn.Module
-    blocks: Sequence[Block]
+    blocks: Sequence[ReconstructionBlock]
     batches: Sequence[Any]
     run: Forward
     settings: LearnSettings
@@ -70,7 +70,7 @@ def learn_part(common: PartLearner, number: int) -> bytes:
     return save(learned | {_REPORT: figures})
 
 
-def read_part(data: bytes, block: Block) -> tuple[dict[str, Tensor], BlockReport]:
+def read_part(data: bytes, block: ReconstructionBlock) -> tuple[dict[str, Tensor], BlockReport]:
     """Return the tensors and the report that `learn_part` returned for `block`."""
     tensors = load(data)
     before, after, moved = tensors.pop(_REPORT).tolist()

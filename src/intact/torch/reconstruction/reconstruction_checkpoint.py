@@ -20,7 +20,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
 from intact.torch.private_torch import pytree
-from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.blocks import ReconstructionBlock
 from intact.torch.reconstruction.optimize_block import BlockReport
 from intact.torch.training.bias_correction import corrected_biases
 
@@ -53,7 +53,7 @@ class FinishedBlocks:
         with replacing(self._path) as file:
             file.write(data)
 
-    def resume(self, model: nn.Module, blocks: Iterable[Block], path: Path | None) -> None:
+    def resume(self, model: nn.Module, blocks: Iterable[ReconstructionBlock], path: Path | None) -> None:
         """Read the finished blocks of `model` from `path`, where it exists. `model` stays unchanged.
 
         Raises:
@@ -78,7 +78,7 @@ class FinishedBlocks:
         self.reports, self._tensors = reports, tensors
 
     @torch.no_grad()
-    def put_into(self, model: nn.Module, blocks: Iterable[Block]) -> None:
+    def put_into(self, model: nn.Module, blocks: Iterable[ReconstructionBlock]) -> None:
         """Load the tensors of the finished ones of `blocks` into `model`."""
         finished = {report.path for report in self.reports}
         for block in blocks:
@@ -123,7 +123,7 @@ def _hash(values: Any) -> str:
     return digest.hexdigest()
 
 
-def copies_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+def copies_of(model: nn.Module, block: ReconstructionBlock) -> dict[str, Tensor]:
     """Return copies of `tensors_of`, contiguous, on the host."""
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -131,7 +131,7 @@ def copies_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
     }
 
 
-def tensors_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+def tensors_of(model: nn.Module, block: ReconstructionBlock) -> dict[str, Tensor]:
     """Return everything that reconstruction changes in `block`, by its name in the model's state."""
     tensors: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
     tensors |= corrected_biases(model.get_submodule(block.path), block.path)

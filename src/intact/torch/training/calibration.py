@@ -376,10 +376,8 @@ def calibrate(
     calibration = Calibration(stats)
     batch_count = distributed.sum_over(np.array([float(batches)]), group)
     calibration.record(source=type(model).__name__, batches=int(batch_count[0]))
-    result = CalibrationResult(
-        model, calibration, _holdout=holdout, _shapes=shapes, _forward=run, _group=group
-    )
-    result._unordered = frozenset(unordered)
+    result = CalibrationResult(model, calibration, _holdout=holdout, _shapes=shapes, _forward=run)
+    result._group, result._unordered = group, frozenset(unordered)
     with waiting("choose ranges", progress and group.first):
         return result.apply(
             method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
