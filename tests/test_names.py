@@ -59,7 +59,7 @@ LINKS = {
 }  # fmt: skip
 """Words that are no nouns: ``quantized_by_peer`` is a participle all the same."""
 
-OTHERS_NAMES = {"scaled_e4m3", "unsigned"}
+OTHERS_NAMES = {"cudaMallocManaged", "pagelocked_empty", "pagelocked_zeros", "scaled_e4m3", "unsigned"}
 """Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
 
 PARTICIPLES_LEFT: set[str] = {
@@ -79,8 +79,6 @@ PARTICIPLES_LEFT: set[str] = {
     "src/intact/placement",
     "src/intact/ptq",
     "src/intact/report",
-    "src/intact/standins",
-    "src/intact/trt",
     "src/intact/tuning",
     "tests",
     "tests/calib",
@@ -122,7 +120,6 @@ FILLERS_LEFT: set[str] = {
     "src/intact/placement",
     "src/intact/ptq",
     "src/intact/report",
-    "src/intact/trt",
     "src/intact/tuning",
     "tests",
     "tests/calib",

@@ -50,7 +50,7 @@ class StandInDistribution(Distribution):
 
     def is_called(self, name: str) -> bool:
         """Whether `name` means this distribution or its module: - and _ are one."""
-        return _normalized(name) in {_normalized(self._distribution), _normalized(self._module)}
+        return _normalize(name) in {_normalize(self._distribution), _normalize(self._module)}
 
 
 class _Finder(DistributionFinder):
@@ -79,5 +79,5 @@ def register_distribution(distribution: StandInDistribution) -> None:
     _distributions.append(distribution)
 
 
-def _normalized(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,9 +1,9 @@
 """The parts of torch and onnxscript that their documentation does not promise, under names of ours.
 
 A new version of torch may move or drop any of them. Then this module changes, and no other one.
-`tests/torch/test_private_torch.py` resolves each name in the installed version. It fails for private names of
-torch in other modules. Parts that nothing works without are imported. `TorchPart` names the others: they make an
-export faster or more exact, and are skipped in a torch that lacks them.
+`tests/torch/test_private_torch.py` resolves each name in the installed version. It fails for private names
+of torch in other modules. Parts that nothing works without are imported. `TorchPart` names the others: they
+make an export faster or more exact, and are skipped in a torch that lacks them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ITensor and Weights: what layers hand to each other, and constant arrays."""
+"""ITensor and Weights: the tensors that layers pass to each other, and constant arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from intact.trt.base.enums import DataType, TensorLocation, dtype_of
 from intact.trt.base.logger import ILogger
 from intact.trt.base.trt_object import Interface
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Sizes = tuple[int, ...]
 """Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
 
@@ -33,8 +33,8 @@ class Dims(list[int]):
     MAX_DIMS: ClassVar[int] = 8
 
     def __init__(self, *sizes: Any) -> None:
-        one = len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer))
-        super().__init__(map(int, sizes[0] if one else sizes))
+        from_sequence = len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer))
+        super().__init__(map(int, sizes[0] if from_sequence else sizes))
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == (tuple(other) if isinstance(other, list) else other)
@@ -53,7 +53,7 @@ class Dims(list[int]):
 
 
 def plain(value: Any) -> Any:
-    """`value`; a sequence of integers, of whatever kind, as a tuple of Python's own."""
+    """Return `value`, with a sequence of integers of any kind as a tuple of Python's own."""
     if not isinstance(value, (tuple, list)):
         return value
     numbers = all(isinstance(n, Integral) and not isinstance(n, (bool, Enum)) for n in value)
@@ -91,12 +91,15 @@ class DimsExprs(list[Any]):
 
 
 def volume(shape: Iterable[int]) -> int:
-    """Number of elements of a tensor of `shape`; negative where a size is not known."""
+    """Return the number of elements of a tensor of `shape`; negative where a size is unknown."""
     return prod(shape)
 
 
 def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """The array of host memory that begins at `address`; as with TensorRT, it is the caller's to be right."""
+    """Return the array of host memory that begins at `address`.
+
+    As with TensorRT, the caller must give a valid one.
+    """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if not address:
         raise CalibrationError("address", "0", "the address of host memory", "pass array.ctypes.data")
@@ -106,7 +109,9 @@ def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray
 
 
 def is_address(memory: Any) -> bool:
-    """Whether `memory` is an address, or an object of another library that stands for one, and no array."""
+    """Return whether `memory` is an address, or another library's object that stands for one, and no
+    array.
+    """
     return hasattr(memory, "__int__") and not hasattr(memory, "__dlpack__")
 
 
@@ -124,9 +129,9 @@ class Weights:
         if not isinstance(array, DataType):
             self._array = np.asarray(array)
         elif ptr:
-            held = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
-            stored: NDArray = np.frombuffer(memoryview(held), np.uint8)
-            self._array = stored.view(array.numpy) if array.itemsize >= 1 else _nibbles(stored)
+            raw = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
+            raw_bytes: NDArray = np.frombuffer(memoryview(raw), np.uint8)
+            self._array = raw_bytes.view(array.numpy) if array.itemsize >= 1 else _unpack_nibbles(raw_bytes)
         else:
             self._array = np.empty(0, array.numpy)
 
@@ -148,15 +153,15 @@ class Weights:
         return self.size
 
 
-def _nibbles(held: NDArray) -> NDArray:
-    """Values of four bits, the lower half of each byte first."""
-    packed = held
+def _unpack_nibbles(packed_bytes: NDArray) -> NDArray:
+    """Return values of four bits, the lower half of each byte first."""
+    packed = packed_bytes
     both = np.stack([packed & 15, packed >> 4], 1).reshape(-1).astype(np.int8)
     return np.where(both > 7, both - 16, both).astype(DataType.INT4.numpy)
 
 
 def array_of(weights: object) -> NDArray | None:
-    """The array that a call was given as weights; None for none."""
+    """Return the array that a call was given as weights; None for none."""
     if weights is None:
         return None
     array = weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
@@ -164,7 +169,7 @@ def array_of(weights: object) -> NDArray | None:
 
 
 class OwningNetwork(Protocol):
-    """What tensors and layers ask of the network that they belong to, which is written in their terms."""
+    """The part of a network that its tensors and layers use."""
 
     _choice: DialectChoice
 
@@ -179,17 +184,17 @@ class OwningNetwork(Protocol):
     def has_implicit_batch_dimension(self) -> bool: ...
     def shape_of(self, tensor: ITensor) -> Sizes: ...
     def dtype_of(self, tensor: ITensor) -> DataType: ...
-    def fixed(self, tensor: ITensor) -> Sizes | None: ...
+    def constant_sizes(self, tensor: ITensor) -> Sizes | None: ...
     def rename(self, tensor: ITensor, name: str) -> None: ...
-    def unnamed(self, title: str) -> str: ...
-    def unused(self, wanted: str) -> str: ...
+    def name_for(self, title: str) -> str: ...
+    def free_name(self, wanted: str) -> str: ...
     def touch(self) -> None: ...
-    def complain(self, message: str, answer: Answer) -> Answer: ...
+    def complain(self, message: str, result: Result) -> Result: ...
     def warn(self, message: str) -> None: ...
 
 
 class ITensor(Interface):
-    """A tensor of a network: made by ``add_input`` or by a layer, never by hand.
+    """A tensor of a network: made by ``add_input`` or by a layer.
 
     Attributes:
         location: Accepted and kept; everything is host memory.

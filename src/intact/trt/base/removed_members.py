@@ -121,13 +121,13 @@ def hide_removed(kind: type) -> None:
     """Put a stand-in in the place of each member of a class that is in `REMOVED`."""
     for name, successor in REMOVED[kind.__name__].items():
         member = getattr_static(kind, name)
-        found: Any
+        replacement: Any
         if isinstance(member, property):
-            found = RemovedProperty(member.fget, member.fset, doc=member.__doc__)
+            replacement = RemovedProperty(member.fget, member.fset, doc=member.__doc__)
         else:
-            found = RemovedMember(member)
-        found.owner, found.name, found.successor = kind.__name__, name, successor
-        setattr(kind, name, found)
+            replacement = RemovedMember(member)
+        replacement.owner, replacement.name, replacement.successor = kind.__name__, name, successor
+        setattr(kind, name, replacement)
 
 
 def check_setting(instance: Any, name: str) -> None:

@@ -125,13 +125,13 @@ class Interface:
         object.__setattr__(self, key, value)
 
     def _note(self, key: str) -> None:
-        """Say once for each log that `key` has no meaning here, where it has none."""
+        """Log once per logger that setting `key` changes nothing here, where that is so."""
         why = without_meaning(type(self), key)
         if why is not None and self._logger is not None:
-            said: set[str] = self._logger.__dict__.setdefault("_noted", set())
+            noted_names: set[str] = self._logger.__dict__.setdefault("_noted", set())
             name = f"{type(self).__name__}.{key}"
-            if name not in said:
-                said.add(name)
+            if name not in noted_names:
+                noted_names.add(name)
                 self._logger.log(LogSeverity.INFO, f"{name} is accepted and changes nothing: {why}")
 
 
@@ -153,12 +153,12 @@ class Reporting(Interface):
 
 
 def without_meaning(kind: type, key: str) -> str | None:
-    """Why `key` of a class changes nothing here; None where it does something."""
+    """Return why setting `key` of a class changes nothing here; None where it does something."""
     return next((why for c in kind.__mro__ if (why := WITHOUT_MEANING.get(f"{c.__name__}.{key}"))), None)
 
 
 def settable(kind: type) -> list[str]:
-    """The public attributes of a class that may be set."""
+    """Return the names of the public attributes of a class that may be set, sorted."""
     names = {n for c in kind.__mro__ for n in (*vars(c), *vars(c).get("__annotations__", {}))}
     return sorted(n for n in names if not n.startswith("_") and _settable(kind, n))
 
@@ -167,20 +167,20 @@ def _settable(kind: type, key: str) -> bool:
     holders = [c for c in kind.__mro__ if key in vars(c)]
     if not holders:
         return any(key in vars(c).get("__annotations__", {}) for c in kind.__mro__)
-    found = vars(holders[0])[key]
-    if isinstance(found, RemovedMember):
-        found = found.member
-    if isinstance(found, property):
-        return found.fset is not None
+    member = vars(holders[0])[key]
+    if isinstance(member, RemovedMember):
+        member = member.member
+    if isinstance(member, property):
+        return member.fset is not None
     constant = key.isupper() and key != "DLA_core"
-    return not (callable(found) or isinstance(found, (staticmethod, classmethod)) or constant)
+    return not (callable(member) or isinstance(member, (staticmethod, classmethod)) or constant)
 
 
 def _missing(kind: type, key: str) -> MissingAttributeError:
-    known = settable(kind)
-    near = get_close_matches(key, known, n=1)
+    allowed = settable(kind)
+    near = get_close_matches(key, allowed, n=1)
     fix = f"did you mean '{near[0]}'?" if near else "take it out, or use one of those"
     return MissingAttributeError(
         f"{kind.__name__}.{key}", "a value for an attribute that it does not have",
-        f"one of {', '.join(known)}", fix,
+        f"one of {', '.join(allowed)}", fix,
     )  # fmt: skip

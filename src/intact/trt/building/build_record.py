@@ -90,8 +90,10 @@ class BuildRecord:
         )
         choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
         parts = [tuple(map(str, content["dependence"][part])) for part in _PARTS]
-        told = content["dependence"]
-        depends = Dependence(parts[0], parts[1], parts[2], bool(told["endless"]), bool(told.get("inside")))
+        dependence = content["dependence"]
+        depends = Dependence(
+            parts[0], parts[1], parts[2], bool(dependence["endless"]), bool(dependence.get("inside"))
+        )
         assertions = {str(k): str(v) for k, v in content["assertions"].items()}
         debugged = tuple(map(str, content["debugged"]))
         return cls(
@@ -103,12 +105,12 @@ class BuildRecord:
         )  # fmt: skip
 
     @property
-    def hidden(self) -> set[str]:
-        """Outputs of the plan that are none of the network's."""
+    def extra_outputs(self) -> set[str]:
+        """Outputs of the plan that are not outputs of the network: conditions and debug tensors."""
         return {*self.assertions, *self.debugged}.difference(self.visible)
 
-    def added_to(self, plan: Plan) -> Plan:
-        """`plan` with this record among its notes."""
+    def add_to(self, plan: Plan) -> Plan:
+        """Return `plan` with this record among its notes, in place of an earlier one."""
         content = {
             "name": self.name,
             "profiles": [{"shapes": p.shapes, "values": p.values} for p in self.profiles],

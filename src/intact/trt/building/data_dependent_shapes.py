@@ -71,7 +71,7 @@ def dependence_of(network: INetworkDefinition) -> Dependence:
             free.update(layer._outputs)
     endless = any(isinstance(la, ITripLimitLayer) and la.kind is TripLimit.WHILE for la in network.layers)
     open_ones = set(network.tensors) if endless else _behind(network, free)
-    valued = _behind(network, {t for made in sources.values() for t in made})
+    valued = _behind(network, {t for outputs_of_source in sources.values() for t in outputs_of_source})
     outputs = [t for t in network.outputs if -1 in t.shape]
     return Dependence(
         tuple(t.name for t in network.inputs if t in hosts),
@@ -88,8 +88,8 @@ def _holds_sizes(tensor: ITensor) -> bool:
 
 
 def _sources(tensor: ITensor, seen: set[ITensor]) -> set[ITensor]:
-    """The inputs of the network whose values `tensor` follows from."""
-    found: set[ITensor] = set()
+    """Return the inputs of the network whose values `tensor` depends on."""
+    inputs: set[ITensor] = set()
     stack = [tensor]
     while stack:
         current = stack.pop()
@@ -98,10 +98,10 @@ def _sources(tensor: ITensor, seen: set[ITensor]) -> set[ITensor]:
         seen.add(current)
         layer = current._producer
         if layer is None:
-            found.add(current)
+            inputs.add(current)
         elif isinstance(layer, ILayer) and not layer.OF_SHAPES:
             stack += [t for t in layer._inputs if t is not None]
-    return found
+    return inputs
 
 
 def only_shapes(tensor: ITensor) -> bool:
@@ -110,15 +110,15 @@ def only_shapes(tensor: ITensor) -> bool:
 
 
 def _behind(network: INetworkDefinition, tensors: set[ITensor]) -> set[ITensor]:
-    """`tensors` and everything that is made from them."""
-    found, changed = set(tensors), True
+    """Return `tensors` and every tensor that is computed from them."""
+    reached, changed = set(tensors), True
     while changed:
         changed = False
         for layer in network.layers:
-            if not found.issuperset(layer._outputs) and any(t in found for t in layer._inputs if t):
-                found.update(layer._outputs)
+            if not reached.issuperset(layer._outputs) and any(t in reached for t in layer._inputs if t):
+                reached.update(layer._outputs)
                 changed = True
-    return found
+    return reached
 
 
 def whole_plan(network: INetworkDefinition, composed: Composer, hidden: list[ITensor]) -> Plan:
@@ -178,13 +178,13 @@ class WholeEngine:
         missing = [p.name for p in self.inputs if p.name not in inputs]
         if missing:
             raise QuantValueError(f"input '{missing[0]}'", "no array", "one", "pass every input once")
-        given = {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
+        feeds = {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
         try:
-            made: dict[str, NDArray] = self._session.run(given)
+            results: dict[str, NDArray] = self._session.run(feeds)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
             raise QuantValueError(
                 "a run", str(error).splitlines()[0][:300], "inputs that the network takes", "correct them"
             ) from error
         for name, array in (out or {}).items():
-            array[...] = made[name]
-        return made
+            array[...] = results[name]
+        return results

@@ -62,17 +62,17 @@ def implicit_plan(
         layer.name for layer in network.layers if layer.precision_is_set and layer.precision == DataType.INT8
     }
 
-    def quantized(exclude: list[str]) -> ptq.FromCache:
+    def quantize(exclude: list[str]) -> ptq.FromCache:
         patterns = [escape(name) for name in (*floats, *exclude)]
         return ptq.quantize_from_cache(model, TrtCache(scales), profile="tensorrt", exclude=patterns)
 
     try:
         scales = _scales(network, config, model)
-        done = quantized([])
+        done = quantize([])
         if floats and any(map(config.get_flag, PIN_FLAGS)):
             while more := _in_the_way(model, done.result.model, floats, integers):
                 floats += more
-                done = quantized([])
+                done = quantize([])
     except (CalibrationError, NothingToQuantizeError) as error:
         if config.int8_calibrator is not None and isinstance(error, CalibrationError):
             raise
@@ -84,7 +84,7 @@ def implicit_plan(
             "for any layer consuming or producing given tensor"
         )
     times = _Times(config, model, _feeds(network, config))
-    return _Chooser(network, config, model, times, integers).choose(done, quantized)
+    return _Chooser(network, config, model, times, integers).choose(done, quantize)
 
 
 def nodes_on_floats(model: Model) -> set[str]:
@@ -156,10 +156,10 @@ class _Times:
         self._prefix, self.feeds = f"{digest} ", feeds
 
     def of(self, names: list[str], measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """The seconds of `names`; measured together where one of them is not known."""
+        """Return the seconds of `names`; where one of them is unknown, measure all of them together."""
         if any(self._prefix + name not in self._known for name in names):
-            found = measure()
-            self._known.update({self._prefix + name: found.get(name, 0.0) for name in names})
+            seconds = measure()
+            self._known.update({self._prefix + name: seconds.get(name, 0.0) for name in names})
         return {name: self._known[self._prefix + name] for name in names}
 
 
@@ -173,9 +173,9 @@ class _Chooser:
     _engines: dict[str, Engine] = field(default_factory=dict)
 
     def choose(
-        self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]
+        self, done: ptq.FromCache, quantize: Callable[[list[str]], ptq.FromCache]
     ) -> tuple[dict[str, LayerChoice], Plan, set[str]]:
-        """The fastest of all int8, the mixture, and no int8."""
+        """Return the fastest of three plans: all int8, int8 without its slow layers, and no int8."""
         models = {"int8": done.result.model, "float": self.model}
         plans = {"int8": lower(models["int8"])}
         int8, floats = self._layer_times(plans["int8"])
@@ -187,7 +187,7 @@ class _Chooser:
         if slow:
             exclude = [node for layer in slow for node in layer.nodes]
             with suppress(CalibrationError, NothingToQuantizeError):  # where no layer is left for int8
-                models["mixed"] = quantized(exclude).result.model
+                models["mixed"] = quantize(exclude).result.model
                 plans["mixed"] = lower(models["mixed"])
         if not self.integers:
             plans["float"] = lower(self.model)
@@ -203,38 +203,38 @@ class _Chooser:
         return self._engines[name]
 
     def _layer_times(self, plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
-        """Seconds of each int8 layer, and of its nodes in float."""
+        """Measure the seconds of each int8 layer, and of its nodes in float."""
         layers = [layer for layer in plan.layers if layer.precision == "int8"]
         keys = [f"{kind} {layer.name}" for layer in layers for kind in ("int8", "float")]
 
         def measure() -> dict[str, float]:
             nodes = {node: layer.name for layer in layers for node in layer.nodes}
-            found = dict.fromkeys(keys, 0.0)
+            seconds_by_key = dict.fromkeys(keys, 0.0)
             steps = {step.name: step for step in plan.steps}
             for timing in self._engine("int8", plan).profile(self.times.feeds, runs=RUNS).timings:
                 step = steps.get(timing.name)
                 name = next((nodes[n] for n in (step.nodes if step else ()) if n in nodes), None)
                 if name is not None:
-                    found[f"int8 {name}"] += timing.seconds
+                    seconds_by_key[f"int8 {name}"] += timing.seconds
             for node, seconds in node_seconds(before_plugins(self.model), self.times.feeds, RUNS).items():
                 if node in nodes:
-                    found[f"float {nodes[node]}"] += seconds
-            return found
+                    seconds_by_key[f"float {nodes[node]}"] += seconds
+            return seconds_by_key
 
-        found = self.times.of(keys, measure)
-        return tuple({la.name: found[f"{k} {la.name}"] for la in layers} for k in ("int8", "float"))  # type: ignore[return-value]
+        seconds_by_key = self.times.of(keys, measure)
+        return tuple({la.name: seconds_by_key[f"{k} {la.name}"] for la in layers} for k in ("int8", "float"))  # type: ignore[return-value]
 
     def _whole_times(self, plans: dict[str, Plan]) -> dict[str, float]:
         def measure() -> dict[str, float]:
             engines = {name: self._engine(name, plan) for name, plan in plans.items()}
-            taken: dict[str, list[float]] = {name: [] for name in plans}
+            seconds_by_plan: dict[str, list[float]] = {name: [] for name in plans}
             for turn in range(RUNS + 2):  # in turns, so that a slow moment of the machine meets all
                 for name, engine in engines.items():
                     start = perf_counter()
                     engine.run(self.times.feeds)
                     if turn >= 2:
-                        taken[name].append(perf_counter() - start)
-            return {f"plan {name}": float(np.median(seconds)) for name, seconds in taken.items()}
+                        seconds_by_plan[name].append(perf_counter() - start)
+            return {f"plan {name}": float(np.median(seconds)) for name, seconds in seconds_by_plan.items()}
 
         return self.times.of([f"plan {name}" for name in plans], measure)
 

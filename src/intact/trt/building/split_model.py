@@ -26,25 +26,25 @@ class StoredModel:
         self.folder: Path | None = None
 
     def load_model(self, model: bytes, path: str | None = None) -> bool:
-        """Keep a model; whether there are bytes."""
+        """Keep a model; return whether it has any bytes."""
         self.bytes, self.folder = bytes(model), None if path is None else Path(path).parent
         return bool(self.bytes)
 
     def load_initializer(self, name: str, data: Any, size: int | None = None) -> bool:
-        """Put weights in: an array or bytes, or an address and how many bytes lie there."""
+        """Replace weights: `data` is an array, bytes, or an address with `size` bytes."""
         try:
-            held = weights_in(self.bytes).get(name)
+            weights = weights_in(self.bytes).get(name)
         except IntactError:  # `parse_model_proto` says what is wrong with the model
             return False
-        if held is None:
+        if weights is None:
             return False
         if is_address(data):
-            content = ctypes.string_at(int(data), held.nbytes if size is None else int(size))
+            content = ctypes.string_at(int(data), weights.nbytes if size is None else int(size))
         else:
             content = bytes(memoryview(data).cast("B"))
-        if len(content) != held.nbytes:
+        if len(content) != weights.nbytes:
             return False
 
-        array = np.frombuffer(content, held.dtype).reshape(held.shape)
+        array = np.frombuffer(content, weights.dtype).reshape(weights.shape)
         self.bytes = with_weights(self.bytes, {name: array})
         return True

@@ -1,4 +1,6 @@
-"""The layers of a network: each file one kind, each class what it is in ONNX."""
+"""Layers of a network: one file for each kind, one class for each layer, which writes itself as ONNX
+nodes.
+"""
 
 from intact.trt.layers.attention import (
     IAttention,

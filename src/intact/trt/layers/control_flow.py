@@ -1,7 +1,7 @@
-"""Loops and conditionals: the layers that bound them, and the objects that make those.
+"""Layers that bound loops and conditionals, and the objects that make those.
 
-A layer of a loop writes itself here as if the loop ran once, which is enough to tell shapes;
-`network.loops` writes the loop itself.
+A layer of a loop writes itself here as if the loop ran once, which is enough to infer shapes.
+`network.loop_bodies` writes the loop itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = TypeVar("Kind", bound=ILayer)
 
 
 class LayerAdder(Protocol):
-    """The network, as far as a loop or a conditional needs it."""
+    """The part of the network that a loop or a conditional needs."""
 
     @property
     def logger(self) -> ILogger: ...
@@ -27,14 +27,14 @@ class LayerAdder(Protocol):
 
 
 class LoopBoundaryLayer(ILayer):
-    """What all layers that bound a loop have."""
+    """Base of all layers that bound a loop."""
 
     _loop: Any = None
     loop = property(lambda self: self._loop)
 
 
 class ITripLimitLayer(LoopBoundaryLayer):
-    """How often a loop runs: a number from outside, or as long as a truth from inside."""
+    """Says how often a loop runs: a number from outside, or while a boolean from inside is true."""
 
     TYPE = LayerType.TRIP_LIMIT
     OUTPUTS = 0
@@ -46,7 +46,7 @@ class ITripLimitLayer(LoopBoundaryLayer):
 
 
 class IRecurrenceLayer(LoopBoundaryLayer):
-    """A value that a loop carries: input 0 at first, then input 1 of the run before."""
+    """A value that a loop carries: input 0 at first, then input 1 of the previous run."""
 
     TYPE = LayerType.RECURRENCE
 
@@ -55,7 +55,7 @@ class IRecurrenceLayer(LoopBoundaryLayer):
 
 
 class IIteratorLayer(LoopBoundaryLayer):
-    """One slice of a tensor along an axis in each run, from the first on, or from the last.
+    """Gives each run one slice of a tensor along an axis, from the first on, or from the last.
 
     Attributes:
         axis: The axis, which the slices do not have.
@@ -72,7 +72,7 @@ class IIteratorLayer(LoopBoundaryLayer):
 
 
 class ILoopOutputLayer(LoopBoundaryLayer):
-    """What a loop hands out: the last value, or all of them along an axis; input 1 says how many.
+    """Returns a value of a loop: the last one, or all of them along an axis; input 1 says how many.
 
     Attributes:
         axis: Where the values are stacked.
@@ -97,15 +97,15 @@ class ILoopOutputLayer(LoopBoundaryLayer):
         if self.kind is LoopOutput.LAST_VALUE:
             return c.node("Identity", x[:1], y, name=self.name)
         n, rank, axis = Nodes(c, self.name), rank_of(self.get_input(0)), int(self.axis)
-        one = n("Unsqueeze", x[0], n.ints(axis))
+        stacked = n("Unsqueeze", x[0], n.ints(axis))
         if len(x) < 2 or not x[1]:
-            return c.node("Identity", [one], y, name=self.name)
+            return c.node("Identity", [stacked], y, name=self.name)
         count = self._vector(n, 1)
         shape = n("Concat", *[n.ints(1)] * axis, count, *[n.ints(1)] * (rank - axis), axis=0)
-        n("Expand", one, shape, to=y[0])
+        n("Expand", stacked, shape, to=y[0])
         return None
 
-    def _told(self, index: int) -> Sizes | None:
+    def _output_sizes(self, index: int) -> Sizes | None:
         data, counts = self.get_input(0), sizes_in(self.get_input(1))
         if self.kind is LoopOutput.LAST_VALUE or data is None or counts is None:
             return None
@@ -164,7 +164,7 @@ class ILoop(Interface):
 
 
 class IConditionLayer(ILayer):
-    """What a conditional goes by."""
+    """The condition of a conditional."""
 
     TYPE = LayerType.CONDITION
     OUTPUTS = 0
@@ -174,7 +174,7 @@ class IConditionLayer(ILayer):
 
 
 class IIfConditionalInputLayer(ILayer):
-    """A tensor on its way into a conditional."""
+    """A tensor that a conditional reads."""
 
     TYPE = LayerType.CONDITIONAL_INPUT
     TITLE = "Input"
@@ -184,7 +184,7 @@ class IIfConditionalInputLayer(ILayer):
 
 
 class IIfConditionalOutputLayer(ILayer):
-    """Input 0 where the condition holds, else input 1. Both are computed; one is handed on."""
+    """Returns input 0 where the condition holds, else input 1. Both are computed."""
 
     TYPE = LayerType.CONDITIONAL_OUTPUT
     TITLE = "Output"

@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions, and products of matrices."""
+"""Convolutions, fully connected layers, matrix products and Einsum."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ ROUND_UP = (PaddingMode.EXPLICIT_ROUND_UP, PaddingMode.CAFFE_ROUND_UP)
 
 
 def sizes_property(name: str) -> Any:
-    """TensorRT 8's name for the attribute `name`, which is two- or three-dimensional now."""
+    """Return a property with TensorRT 8's name of the attribute `name`, which is two- or three-
+    dimensional.
+    """
     return property(lambda self: getattr(self, name), lambda self, v: setattr(self, name, tuple(v)))
 
 
 class WindowLayer(ILayer):
-    """What convolutions and pools share: strides, padding, dilation.
+    """Base of convolutions and pools: strides, padding, dilation.
 
     Attributes:
         stride, padding, dilation: TensorRT 8's names of those with ``_nd``.
@@ -37,7 +39,7 @@ class WindowLayer(ILayer):
 
     @property
     def padding_nd(self) -> Sizes:
-        """Padding before and behind, where they are the same."""
+        """Return the padding before and behind, where they are the same."""
         return self.pre_padding
 
     @padding_nd.setter
@@ -52,30 +54,30 @@ class WindowLayer(ILayer):
         raise NotImplementedError
 
     def _window(self) -> dict[str, Any]:
-        """The ONNX attributes of the window."""
+        """Return the ONNX attributes of the window."""
         spatial = len(self._kernel())
-        given: dict[str, Any] = {"strides": list(self.stride_nd) or [1] * spatial}
+        attributes: dict[str, Any] = {"strides": list(self.stride_nd) or [1] * spatial}
         if self.padding_mode in AUTO_PADS:
-            given["auto_pad"] = AUTO_PADS[self.padding_mode]
+            attributes["auto_pad"] = AUTO_PADS[self.padding_mode]
         else:
             before = list(self.pre_padding) or [0] * spatial
-            given["pads"] = before + (list(self.post_padding) or [0] * spatial)
+            attributes["pads"] = before + (list(self.post_padding) or [0] * spatial)
         if self.dilation_nd and any(d != 1 for d in self.dilation_nd):
-            given["dilations"] = list(self.dilation_nd)
-        return given
+            attributes["dilations"] = list(self.dilation_nd)
+        return attributes
 
-    def _rounded_up(self, given: dict[str, Any]) -> dict[str, Any]:
-        """`given` with the zeros behind the input that make the last window whole."""
+    def _round_up(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return `attributes` with the zeros behind the input that make the last window whole."""
         tensor, kernel = self.get_input(0), self._kernel()
         sizes = tensor.shape[-len(kernel) :] if tensor is not None else ()
         if -1 in sizes:
             raise ValueError(f"{self.padding_mode} needs spatial sizes that are known at the build")
-        spatial, pads = len(kernel), list(given["pads"])
-        steps, dilations = given["strides"], given.get("dilations", [1] * spatial)
+        spatial, pads = len(kernel), list(attributes["pads"])
+        steps, dilations = attributes["strides"], attributes.get("dilations", [1] * spatial)
         for i, (size, k, step, d) in enumerate(zip(sizes, kernel, steps, dilations, strict=True)):
             free = size + pads[i] + pads[spatial + i] - (d * (k - 1) + 1)
             pads[spatial + i] += -free % step
-        return {**given, "pads": pads}
+        return {**attributes, "pads": pads}
 
 
 class IConvolutionLayer(WindowLayer):
@@ -108,26 +110,37 @@ class IConvolutionLayer(WindowLayer):
         return wired if wired[2] else wired[:2]
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        given = self._window()
+        attributes = self._window()
         if self.padding_mode in ROUND_UP:
-            given = self._rounded_up(given)
+            attributes = self._round_up(attributes)
         inputs = self._weights(c, x, (self.num_output_maps, -1, *self.kernel_size_nd))
-        self._write(c, "Conv", inputs, y, given)
+        self._write(c, "Conv", inputs, y, attributes)
 
-    def _write(self, c: Composer, op_type: str, x: list[str], y: list[str], given: dict[str, Any]) -> None:
-        """The node; TensorRT takes several axes in front of the channels as batches, ONNX one."""
-        data, kept = self.get_input(0), len(self._kernel()) + 1
+    def _write(
+        self, c: Composer, op_type: str, x: list[str], y: list[str], attributes: dict[str, Any]
+    ) -> None:
+        """Write the node. TensorRT takes several axes in front of the channels as batches, and ONNX one."""
+        data, inner_axes = self.get_input(0), len(self._kernel()) + 1
         shape = data.shape if data is not None else ()
-        batches = shape[:-kept]
+        batches = shape[:-inner_axes]
         if len(batches) < 2:
-            return self._on_images(c, op_type, x, y[0], self.name, group=self.num_groups, **given)
-        if -1 in shape[-kept:] or batches.count(-1) > 1:
+            return self._on_images(c, op_type, x, y[0], self.name, group=self.num_groups, **attributes)
+        if -1 in shape[-inner_axes:] or batches.count(-1) > 1:
             raise ValueError(f"a convolution of {shape} needs sizes that are known at the build")
-        n, made = Nodes(c, self.name), c.fresh(f"{self.name}.rows")
-        rows = n("Reshape", x[0], n.ints(-1, *shape[-kept:]))
-        c.node(op_type, [rows, *x[1:]], [made], name=made, group=self.num_groups, **given)
-        sizes = [int(size) for size in (c.known([made])[made][1] or ())[1:] if size is not None]
-        n("Reshape", made, n.ints(*batches, *sizes), to=y[0])
+        n, batched_output = Nodes(c, self.name), c.fresh(f"{self.name}.rows")
+        rows = n("Reshape", x[0], n.ints(-1, *shape[-inner_axes:]))
+        c.node(
+            op_type,
+            [rows, *x[1:]],
+            [batched_output],
+            name=batched_output,
+            group=self.num_groups,
+            **attributes,
+        )
+        sizes = [
+            int(size) for size in (c.known([batched_output])[batched_output][1] or ())[1:] if size is not None
+        ]
+        n("Reshape", batched_output, n.ints(*batches, *sizes), to=y[0])
         return None
 
 
@@ -142,7 +155,9 @@ class IDeconvolutionLayer(IConvolutionLayer):
 
 
 class IFullyConnectedLayer(ILayer):
-    """The three last axes, flattened, times a kernel (TensorRT 8): [..., C, H, W] to [..., K, 1, 1]."""
+    """Multiplies the three last axes, flattened, by a kernel (TensorRT 8): [..., C, H, W] to [...,
+    K, 1, 1].
+    """
 
     TYPE = LayerType.FULLY_CONNECTED
     TITLE = "Fully Connected"
@@ -159,23 +174,23 @@ class IFullyConnectedLayer(ILayer):
             kernel = n("Reshape", x[1], n.ints(self.num_output_channels, features))
             kernel = n("Transpose", kernel, perm=[1, 0])
         else:
-            given = array_of(self.kernel)
-            if given is None:
+            kernel_array = array_of(self.kernel)
+            if kernel_array is None:
                 raise ValueError(
                     "fully connected layer has neither kernel weights nor a kernel tensor (input 1)"
                 )
-            kernel = n.array(np.ascontiguousarray(given.reshape(self.num_output_channels, features).T))
-        made = n("MatMul", rows, kernel)
+            kernel = n.array(np.ascontiguousarray(kernel_array.reshape(self.num_output_channels, features).T))
+        product = n("MatMul", rows, kernel)
         if (bias := array_of(self.bias)) is not None:
-            made = n("Add", made, n.array(bias.reshape(-1)))
+            product = n("Add", product, n.array(bias.reshape(-1)))
         elif len(x) > 2 and x[2]:
-            made = n("Add", made, n("Reshape", x[2], n.ints(-1)))
+            product = n("Add", product, n("Reshape", x[2], n.ints(-1)))
         sizes = [-1 if len(outer) == 1 else size for size in outer]
-        n("Reshape", made, n.ints(*sizes, self.num_output_channels, 1, 1), to=y[0])
+        n("Reshape", product, n.ints(*sizes, self.num_output_channels, 1, 1), to=y[0])
 
 
 class IMatrixMultiplyLayer(ILayer):
-    """Product of two stacks of matrices, each transposed, or a stack of vectors."""
+    """Multiplies two stacks of matrices, each transposed on request, or a stack of vectors."""
 
     TYPE = LayerType.MATRIX_MULTIPLY
     TITLE = "Matrix Multiply"
@@ -209,7 +224,7 @@ class IMatrixMultiplyLayer(ILayer):
 
 
 class IEinsumLayer(ILayer):
-    """A sum over products by Einstein's rule: "ij,jk->ik"."""
+    """Computes a sum over products by Einstein's rule: "ij,jk->ik"."""
 
     TYPE = LayerType.EINSUM
     equation: str = ""
@@ -218,11 +233,11 @@ class IEinsumLayer(ILayer):
         """What TensorRT 8 refuses: more than two operands, an ellipsis, an index twice in one operand."""
         terms = self.equation.replace(" ", "").split("->")[0].split(",")
         if self.num_inputs > 2:
-            return self._refused_in("8.x", "nbInputs > 0 && nbInputs <= MAX_EINSUM_NB_INPUTS")
+            return self._refuse_in("8.x", "nbInputs > 0 && nbInputs <= MAX_EINSUM_NB_INPUTS")
         if "..." in self.equation:
-            return self._refused_in("8.x", "ellipsis is not permitted in Einsum equation")
+            return self._refuse_in("8.x", "ellipsis is not permitted in Einsum equation")
         if any(len(set(term)) != len(term) for term in terms):
-            return self._refused_in("8.x", "Diagonal operations are not permitted in Einsum equation")
+            return self._refuse_in("8.x", "Diagonal operations are not permitted in Einsum equation")
         return []
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:

@@ -39,7 +39,7 @@ class IConstantLayer(ILayer):
 
 
 class IConcatenationLayer(ILayer):
-    """Tensors behind each other along one axis."""
+    """Joins tensors along one axis."""
 
     TYPE = LayerType.CONCATENATION
     axis: int | None = None
@@ -54,7 +54,7 @@ class IConcatenationLayer(ILayer):
 
 
 class IShuffleLayer(ILayer):
-    """Transpose, reshape, transpose: each where it was asked for."""
+    """Transposes, reshapes and transposes again, each where it was asked for."""
 
     TYPE = LayerType.SHUFFLE
     VALUES = (1,)
@@ -83,15 +83,17 @@ class IShuffleLayer(ILayer):
         if not parts:
             c.node("Identity", x[:1], y, name=self.name)
 
-    def _told(self, index: int) -> Sizes | None:
+    def _output_sizes(self, index: int) -> Sizes | None:
         if self.get_input(1) is None or tuple(self.second_transpose):
             return None
-        wanted, data = sizes_in(self.get_input(1)), self.get_input(0)
-        if wanted is None or data is None:
+        new_sizes, data = sizes_in(self.get_input(1)), self.get_input(0)
+        if new_sizes is None or data is None:
             return None
         shape = [data.shape[axis] for axis in self.first_transpose] or list(data.shape)
-        kept = [shape[i] if i < len(shape) else -1 for i in range(len(wanted))]
-        return tuple(kept[i] if n == 0 and self.zero_is_placeholder else n for i, n in enumerate(wanted))
+        copied_sizes = [shape[i] if i < len(shape) else -1 for i in range(len(new_sizes))]
+        return tuple(
+            copied_sizes[i] if n == 0 and self.zero_is_placeholder else n for i, n in enumerate(new_sizes)
+        )
 
     def _numbers(self) -> Sizes | None:
         return sizes_in(self.get_input(0))  # of a vector: its order stays
@@ -106,7 +108,7 @@ class IShuffleLayer(ILayer):
 
 
 class IShapeLayer(ILayer):
-    """The sizes of a tensor: int64, and int32 in the dialect 8.x."""
+    """Returns the sizes of a tensor: int64, and int32 in the dialect 8.x."""
 
     TYPE = LayerType.SHAPE
     OF_SHAPES = True
@@ -124,7 +126,7 @@ class IShapeLayer(ILayer):
 
 
 class ISqueezeLayer(ILayer):
-    """Without the axes that input 1 says, whose size is one."""
+    """Removes the axes that input 1 names, whose size is one."""
 
     TYPE = LayerType.SQUEEZE
     VALUES = (1,)
@@ -135,7 +137,7 @@ class ISqueezeLayer(ILayer):
 
 
 class IUnsqueezeLayer(ILayer):
-    """With new axes of size one, where input 1 says."""
+    """Adds axes of size one, where input 1 says."""
 
     TYPE = LayerType.UNSQUEEZE
     VALUES = (1,)
@@ -146,7 +148,7 @@ class IUnsqueezeLayer(ILayer):
 
 
 class IReverseSequenceLayer(ILayer):
-    """The first elements of each sequence in reverse order, as many as input 1 says."""
+    """Reverses the first elements of each sequence, as many as input 1 says."""
 
     TYPE = LayerType.REVERSE_SEQUENCE
     batch_axis: int = 1

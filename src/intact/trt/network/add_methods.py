@@ -101,7 +101,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a call.
+    """Describes one argument of a call.
 
     Attributes:
         name: TensorRT's.
@@ -118,7 +118,7 @@ class Argument:
 
     @classmethod
     def of(cls, text: str) -> Argument:
-        """From a word of a row."""
+        """Parse a word of a row."""
         text, _, default = text.partition("=")
         text, _, attribute = text.partition(">")
         name = text.rstrip("*!")
@@ -129,7 +129,7 @@ class Argument:
 
 
 def install(network: type) -> None:
-    """Give the class `network` the calls of `ROWS`."""
+    """Add the calls of `ROWS` to the class `network`."""
     for name, (kind, words) in ROWS.items():
         setattr(network, name, _call(network, name, kind, [Argument.of(word) for word in words.split()]))
 
@@ -142,8 +142,8 @@ def _call(network: type, name: str, kind: type[ILayer], arguments: list[Argument
         + [Parameter(a.name, Parameter.POSITIONAL_OR_KEYWORD, default=a.default) for a in shown]
     )
 
-    def add(self: Any, *given: Any, **named: Any) -> ILayer:
-        bound = signature.bind(self, *given, **named)
+    def add(self: Any, *positional: Any, **named: Any) -> ILayer:
+        bound = signature.bind(self, *positional, **named)
         bound.apply_defaults()
         tensors: list[Any] = []
         parameters: dict[str, Any] = dict(fixed)

@@ -1,4 +1,4 @@
-"""The order in which layers are written, and loops as ONNX Loops.
+"""Order layers for writing, and write loops as ONNX Loops.
 
 A layer lies in a loop when it reads what the loop carries or iterates over, directly or through others.
 """
@@ -24,9 +24,9 @@ class _Unit:
     loop: ILoop | None = None
 
 
-def ordered(layers: Sequence[ILayer]) -> list[ILayer]:
-    """`layers` so that each comes behind those it reads; otherwise in the order that they have."""
-    return [unit.layers[0] for unit in _sorted([_Unit([layer]) for layer in layers])]
+def topological_order(layers: Sequence[ILayer]) -> list[ILayer]:
+    """Return `layers` so that each comes behind those it reads, and otherwise in their own order."""
+    return [unit.layers[0] for unit in _sort_units([_Unit([layer]) for layer in layers])]
 
 
 def write(c: Composer, layers: Sequence[ILayer]) -> None:
@@ -43,7 +43,7 @@ def write(c: Composer, layers: Sequence[ILayer]) -> None:
     units = [_Unit([layer]) for layer in layers if layer not in inside]
     units += [_Unit([la for la in layers if la in members[loop]], loop) for loop in outermost]
     place = {layer: i for i, layer in enumerate(layers)}
-    for unit in _sorted(sorted(units, key=lambda u: place[u.layers[0]])):
+    for unit in _sort_units(sorted(units, key=lambda u: place[u.layers[0]])):
         if unit.loop is None:
             unit.layers[0].emit(c)
         else:
@@ -51,21 +51,21 @@ def write(c: Composer, layers: Sequence[ILayer]) -> None:
 
 
 def _members(loop: ILoop, layers: Sequence[ILayer]) -> set[ILayer]:
-    found: set[ILayer] = {*loop._recurrences, *loop._iterators}
+    members: set[ILayer] = {*loop._recurrences, *loop._iterators}
     own = set(loop.boundary)
     changed = True
     while changed:
         changed = False
         for layer in layers:
-            reads = {t._producer for t in layer._inputs if t is not None} & found
-            if layer not in found and layer not in own and reads - set(loop._results):
-                found.add(layer)
+            reads = {t._producer for t in layer._inputs if t is not None} & members
+            if layer not in members and layer not in own and reads - set(loop._results):
+                members.add(layer)
                 changed = True
-    return found | own
+    return members | own
 
 
-def _sorted(units: list[_Unit]) -> list[_Unit]:
-    """Depth first: what a unit reads comes before it."""
+def _sort_units(units: list[_Unit]) -> list[_Unit]:
+    """Sort units depth first, so that what a unit reads comes before it."""
     maker = {layer: unit for unit in units for layer in unit.layers}
     done: dict[int, bool] = {}
     order: list[_Unit] = []
@@ -99,7 +99,7 @@ def _open(
 
 
 def _reads(layer: ILayer, alone: bool) -> list[ITensor]:
-    """What must be there before `layer`; `alone`: it is not written with its loop."""
+    """Return the tensors that must exist before `layer`. With `alone`, it is not written with its loop."""
     conditional = getattr(layer, "_conditional", None)
     extra = [conditional.condition] if conditional is not None else []
     inputs = layer._inputs[:1] if alone and isinstance(layer, IRecurrenceLayer) else layer._inputs
@@ -125,8 +125,8 @@ class _LoopWriter:
         trips = n.scalar(n.cast(count.name, "int64")) if count is not None else ""
         initial = [layer._inputs[0].name for layer in loop._recurrences if layer._inputs[0] is not None]
         with self.c.subgraph(n.prefix) as graph:
-            made = self._write_body(truth)
-        outputs = [self.c.fresh(f"{n.prefix}.{name}") for name in made]
+            body_outputs = self._write_body(truth)
+        outputs = [self.c.fresh(f"{n.prefix}.{name}") for name in body_outputs]
         rows = [n.ints(0, shape=())] if truth is not None else []
         self.c.node("Loop", [trips, "", *initial, *rows], outputs, name=self.c.fresh(n.prefix), body=graph)
         for layer, name in zip(loop._recurrences, outputs, strict=False):
@@ -136,7 +136,7 @@ class _LoopWriter:
         for result, name in zip(self.scanned, outputs[len(initial) + len(rows) :], strict=True):
             self.scanned[result] = name
         for result in loop._results:
-            self._hand_out(result)
+            self._write_output(result)
 
     def _write_body(self, truth: ITensor | None) -> list[str]:
         """The body; the names of what the node makes."""
@@ -160,26 +160,26 @@ class _LoopWriter:
                    name=iterator.name, axis=int(iterator.axis))  # fmt: skip
         write(c, self.body)
         truth_name = n.scalar(truth.name) if truth is not None else ""
-        made = [n("Identity", truth_name or going)]
+        outputs = [n("Identity", truth_name or going)]
         for layer in loop._recurrences:
             following = layer.get_input(1)
             if following is None:
                 raise ValueError(f"{layer.name}: input 1, which the next run begins with, is not set")
             name, state = following.name, layer._outputs[0].name
-            made.append(n("Where", truth_name, name, state) if truth_name else n("Identity", name))
+            outputs.append(n("Where", truth_name, name, state) if truth_name else n("Identity", name))
         if truth_name:
-            made.append(n("Add", rows, n.cast(truth_name, "int64")))
+            outputs.append(n("Add", rows, n.cast(truth_name, "int64")))
         for result in loop._results:
-            handed = result._inputs[0]
-            assert handed is not None
-            if result.kind is not LoopOutput.LAST_VALUE or handed._producer not in loop._recurrences:
+            result_tensor = result._inputs[0]
+            assert result_tensor is not None
+            if result.kind is not LoopOutput.LAST_VALUE or result_tensor._producer not in loop._recurrences:
                 self.scanned[result] = ""
-                made.append(n("Identity", handed.name))
-        for name in made:
+                outputs.append(n("Identity", result_tensor.name))
+        for name in outputs:
             c.output(name)
-        return made[1:]
+        return outputs[1:]
 
-    def _hand_out(self, layer: ILoopOutputLayer) -> None:
+    def _write_output(self, layer: ILoopOutputLayer) -> None:
         n, tensor, to = Nodes(self.c, layer.name), layer._inputs[0], layer._outputs[0]
         assert tensor is not None
         if layer not in self.scanned:
@@ -197,10 +197,10 @@ class _LoopWriter:
         rest = n("Slice", n.sizes(values), n.ints(1), n.ints(len(tensor.shape) + 1))
         blank = n.array(tensor.dtype.numpy.type(0))
         blank = n("Expand", blank, n("Concat", count, rest, axis=0))
-        kept = n("Slice", n("Concat", values, blank, axis=0), zero, count, zero)
+        rows = n("Slice", n("Concat", values, blank, axis=0), zero, count, zero)
         axis, rank = int(layer.axis) % (len(tensor.shape) + 1), len(tensor.shape) + 1
         if axis:
-            kept = n("Transpose", kept, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
+            rows = n("Transpose", rows, perm=[*range(1, axis + 1), 0, *range(axis + 1, rank)])
         if to.shape.count(-1) <= 1:
-            kept = n("Reshape", kept, n.ints(*to.shape))
-        n("Identity", kept, to=to.name)
+            rows = n("Reshape", rows, n.ints(*to.shape))
+        n("Identity", rows, to=to.name)

@@ -1,4 +1,4 @@
-"""INetworkDefinition: the calls that make a network, in the order in which they are made."""
+"""INetworkDefinition: the calls that build a network, in the order of their use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
-from intact.trt.base.itensor import Answer, ITensor, Sizes, array_of, plain
+from intact.trt.base.itensor import ITensor, Result, Sizes, array_of, plain
 from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.operation_enums import AttentionNormalizationOp
 from intact.trt.base.removed_members import hide_removed
@@ -160,8 +160,8 @@ class INetworkDefinition(NetworkModel):
         """The constant layer whose weights are `array`, or lie in the same memory."""
         for layer in self._layers:
             if layer._kind is kinds.IConstantLayer:
-                held = array_of(layer.weights)  # type: ignore[attr-defined]
-                if held is not None and (held is array or np.shares_memory(held, array)):
+                weights = array_of(layer.weights)  # type: ignore[attr-defined]
+                if weights is not None and (weights is array or np.shares_memory(weights, array)):
                     return layer
         return None
 
@@ -198,7 +198,7 @@ class INetworkDefinition(NetworkModel):
         self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp, causal: bool
     ) -> IAttention:
         """An attention: query [batch, heads, s_q, h], key and value [batch, heads or fewer, s_kv, h]."""
-        begins = [self.add_layer(kinds.IAttentionInputLayer, given) for given in ((query, key), (value,))]
+        begins = [self.add_layer(kinds.IAttentionInputLayer, tensors) for tensors in ((query, key), (value,))]
         ends = self.add_layer(kinds.IAttentionOutputLayer, (query, key, value))
         attention = IAttention(begins, ends)
         attention.norm_op, attention.causal = AttentionNormalizationOp(norm_op), bool(causal)
@@ -263,16 +263,16 @@ class INetworkDefinition(NetworkModel):
 
     # Names.
 
-    def unnamed(self, title: str) -> str:
-        """What TensorRT calls a layer that nobody named."""
+    def name_for(self, title: str) -> str:
+        """Return TensorRT's name for a layer without a name."""
         return f"(Unnamed Layer* {len(self._layers)}) [{title}]"
 
-    def unused(self, wanted: str) -> str:
-        """A tensor's name that is not taken, kept for whoever asks."""
-        name, count = wanted, 0
+    def free_name(self, base_name: str) -> str:
+        """Return a tensor name that is not in use, and reserve it."""
+        name, count = base_name, 0
         while name in self._names:
             count += 1
-            name = f"{wanted}_{count}"
+            name = f"{base_name}_{count}"
         self._names[name] = None
         return name
 
@@ -292,10 +292,10 @@ class INetworkDefinition(NetworkModel):
 
     # Messages.
 
-    def complain(self, message: str, answer: Answer) -> Answer:
-        """Log an error; `answer` is what the call returns then."""
+    def complain(self, message: str, result: Result) -> Result:
+        """Log an error, and return `result`."""
         self._report(message)
-        return answer
+        return result
 
     def warn(self, message: str) -> None:
         """Log a warning."""

@@ -75,7 +75,7 @@ class IPluginV2Layer(ILayer):
         return "PluginV2"
 
     def _count(self) -> int:
-        return registered(self.operator).outputs
+        return require_operator(self.operator).outputs
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         domain, _, op_type = self.operator.partition("::")
@@ -91,15 +91,14 @@ class IPluginV3Layer(IPluginV2Layer):
         return "PluginV3"
 
 
-def registered(name: str) -> Operator:
-    """The operator called `name`.
-
+def require_operator(name: str) -> Operator:
+    """Return the operator called `name`.
     Raises:
-        QuantValueError: There is none.
+        QuantValueError: No operator of that name is registered.
     """
-    found = find(name)
-    if found is None:
+    operator = find(name)
+    if operator is None:
         raise QuantValueError(
             "plugin", f"'{name}'", "a registered operator", "register it with @plugin first"
         )
-    return found
+    return operator

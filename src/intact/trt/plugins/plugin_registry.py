@@ -268,10 +268,10 @@ class IPluginRegistry:
 
     def deregister_creator(self, creator: Any) -> bool:
         """Forget a creator."""
-        found = [key for key, one in self._creators.items() if one is creator]
-        for key in found:
+        keys = [key for key, candidate in self._creators.items() if candidate is creator]
+        for key in keys:
             del self._creators[key]
-        return bool(found)
+        return bool(keys)
 
     deregister_library = deregister_creator
 
@@ -300,8 +300,8 @@ class IPluginRegistry:
 
     def release_plugin_resource(self, key: str) -> bool:
         """Forget what is shared."""
-        found = self._resources.pop(key, None)
-        return found is not None
+        resource = self._resources.pop(key, None)
+        return resource is not None
 
 
 _REGISTRY = IPluginRegistry()
@@ -418,38 +418,40 @@ class _Call:
         self._shapes: Any = None
 
     def shapes(self, *inputs: Sequence[int | str]) -> Any:
-        """Sizes of the outputs; names where they are not known."""
+        """Return the sizes of the outputs for inputs of such shapes; unknown sizes are names."""
         dims = [DimsExprs(IDimensionExpr(n if isinstance(n, int) else None) for n in s) for s in inputs]
         builder = IExprBuilder()
         if self.three:
-            made = self.build.get_output_shapes(dims, [], builder)
+            output_shapes = self.build.get_output_shapes(dims, [], builder)
         else:
-            made = [self.plugin.get_output_dimensions(i, dims, builder) for i in range(self.outputs)]
+            output_shapes = [self.plugin.get_output_dimensions(i, dims, builder) for i in range(self.outputs)]
         sizes = [
-            tuple(size._value if size._value is not None else f"plugin.{i}.{j}" for j, size in enumerate(one))
-            for i, one in enumerate(made)
+            tuple(
+                size._value if size._value is not None else f"plugin.{i}.{j}" for j, size in enumerate(shape)
+            )
+            for i, shape in enumerate(output_shapes)
         ]
         return sizes[0] if self.outputs == 1 else sizes
 
     def __call__(self, *arrays: NDArray) -> Any:
         """Run ``enqueue`` on host memory."""
-        given = [np.ascontiguousarray(a) for a in arrays]
-        made_shapes = self.shapes(*(a.shape for a in given))
-        shapes = [made_shapes] if self.outputs == 1 else made_shapes
-        made = [np.zeros(s, t.numpy) for s, t in zip(shapes, self.types, strict=True)]
+        arrays_in = [np.ascontiguousarray(a) for a in arrays]
+        output_shapes = self.shapes(*(a.shape for a in arrays_in))
+        shapes = [output_shapes] if self.outputs == 1 else output_shapes
+        arrays_out = [np.zeros(s, t.numpy) for s, t in zip(shapes, self.types, strict=True)]
         inputs, outputs = ([PluginTensorDesc(a.shape, dtype_of(a.dtype.name)) for a in group]
-                           for group in (given, made))  # fmt: skip
+                           for group in (arrays_in, arrays_out))  # fmt: skip
         worker = self._worker(inputs, outputs)
         scratch = np.zeros(max(int(self.build.get_workspace_size(inputs, outputs) or 0), 1), np.uint8)
         state = worker.enqueue(
-            inputs, outputs, [a.ctypes.data for a in given], [a.ctypes.data for a in made],
+            inputs, outputs, [a.ctypes.data for a in arrays_in], [a.ctypes.data for a in arrays_out],
             scratch.ctypes.data, 0,
         )  # fmt: skip
         if state not in (None, 0):
             raise QuantValueError(
                 "plugin", f"status {state} from enqueue", "0", "see what the plugin printed"
             )
-        return made[0] if self.outputs == 1 else tuple(made)
+        return arrays_out[0] if self.outputs == 1 else tuple(arrays_out)
 
     def _worker(self, inputs: list[PluginTensorDesc], outputs: list[PluginTensorDesc]) -> Any:
         shapes = [d.dims for d in (*inputs, *outputs)]

@@ -92,24 +92,24 @@ class IExecutionContext(Reporting):
         engine = self._engine
         if engine.get_tensor_mode(name) != TensorIOMode.INPUT:
             return self._complain(f"setInputShape: '{name}' is no input")
-        asked, declared = tuple(int(n) for n in shape), engine.get_tensor_shape(name)
-        fits = len(asked) == len(declared) and all(d in (-1, n) for n, d in zip(asked, declared, strict=True))
+        sizes, declared = tuple(int(n) for n in shape), engine.get_tensor_shape(name)
+        fits = len(sizes) == len(declared) and all(d in (-1, n) for n, d in zip(sizes, declared, strict=True))
         limits = engine.get_tensor_profile_shape(name, self._profile)
         if fits and limits:
-            fits = all(low <= n <= high for n, low, high in zip(asked, limits[0], limits[2], strict=True))
+            fits = all(low <= n <= high for n, low, high in zip(sizes, limits[0], limits[2], strict=True))
         if not fits:
             bounds = f", profile {limits[0]} to {limits[2]}" if limits else ""
-            return self._complain(f"setInputShape: '{name}' is {declared}{bounds}, got {asked}")
-        self._shapes[name] = asked
+            return self._complain(f"setInputShape: '{name}' is {declared}{bounds}, got {sizes}")
+        self._shapes[name] = sizes
         return True
 
     def set_binding_shape(self, index: int, shape: Sequence[int]) -> bool:
         """Fix the shape of an input by its number."""
-        return self.set_input_shape(self._engine._bound(index), shape)
+        return self.set_input_shape(self._engine._tensor_of_binding(index), shape)
 
     def set_shape_input(self, index: int, values: Sequence[int]) -> bool:
         """Give the values of an input that holds sizes, by its number."""
-        name = self._engine._bound(index)
+        name = self._engine._tensor_of_binding(index)
         if not self._engine.is_shape_inference_io(name):
             return self._complain(f"setInputShapeBinding: '{name}' is no input that holds sizes")
         dtype = self._engine.get_tensor_dtype(name).numpy
@@ -118,7 +118,7 @@ class IExecutionContext(Reporting):
 
     def get_shape(self, index: int) -> list[int]:
         """The values that `set_shape_input` was given."""
-        return [int(n) for n in self._values[self._engine._bound(index)].reshape(-1)]
+        return [int(n) for n in self._values[self._engine._tensor_of_binding(index)].reshape(-1)]
 
     def get_tensor_shape(self, name: str) -> Sizes:
         """Sizes as of now; -1 where an input's shape is missing, or where only a run tells."""
@@ -129,33 +129,33 @@ class IExecutionContext(Reporting):
         if name in depends.unknown:
             return declared
         if depends:
-            return tuple(self._tried()[name].shape)
+            return tuple(self._run_on_zeros()[name].shape)
         own = self._engine.engine
         assert isinstance(own, Engine)
         return tuple(own.prepare({n: self.get_tensor_shape(n) for n in own.plan.inputs}).shapes[name])
 
-    def _tried(self) -> dict[str, NDArray]:
-        """The outputs for zeros, and the values that hold sizes as they are."""
-        engine, given = self._engine, {}
+    def _run_on_zeros(self) -> dict[str, NDArray]:
+        """Run on zeros, with the values that hold sizes as they are, and return the outputs."""
+        engine, feeds = self._engine, {}
         for name in engine.engine.plan.inputs:
             values = self._size_values(name)
             dtype = engine._port(name).dtype
-            given[name] = np.zeros(self.get_tensor_shape(name), dtype) if values is None else values
-        made: dict[str, NDArray] = engine.engine.run(given)
-        return made
+            feeds[name] = np.zeros(self.get_tensor_shape(name), dtype) if values is None else values
+        outputs: dict[str, NDArray] = engine.engine.run(feeds)
+        return outputs
 
     def _size_values(self, name: str) -> NDArray | None:
-        """What an input that holds sizes has now; None for others, and where it was not given."""
+        """Return what an input that holds sizes has now; None for others, and where it was not given."""
         if not self._engine.is_shape_inference_io(name):
             return None
-        given = self._values.get(name)
-        if given is None and self._addresses.get(name) is not None:
-            given = self._memory(name, self._addresses[name])
-        return given
+        values = self._values.get(name)
+        if values is None and self._addresses.get(name) is not None:
+            values = self._memory(name, self._addresses[name])
+        return values
 
     def get_binding_shape(self, index: int) -> Sizes:
         """Sizes of a binding as of now."""
-        return self.get_tensor_shape(self._engine._bound(index))
+        return self.get_tensor_shape(self._engine._tensor_of_binding(index))
 
     def get_tensor_strides(self, name: str) -> Sizes:
         """Strides in elements: dense."""
@@ -164,7 +164,7 @@ class IExecutionContext(Reporting):
 
     def get_strides(self, index: int) -> Sizes:
         """Strides of a binding in elements: dense."""
-        return self.get_tensor_strides(self._engine._bound(index))
+        return self.get_tensor_strides(self._engine._tensor_of_binding(index))
 
     def infer_shapes(self) -> list[str]:
         """Names of the inputs whose shapes, or whose values where they hold sizes, are missing.
@@ -174,9 +174,9 @@ class IExecutionContext(Reporting):
         """
         missing, asserted = self._missing(), self._engine._record.of_shapes
         if not missing and asserted:
-            made = self._tried()
+            outputs = self._run_on_zeros()
             for name, message in self._engine._record.assertions.items():
-                if name in asserted and not made[name].all():
+                if name in asserted and not outputs[name].all():
                     self._complain(f"inferShapes: assertion failed: {message}")
                     raise InferShapesError("shapes", f"{self._shapes}", message, "set shapes that fit")
         return missing
@@ -247,13 +247,13 @@ class IExecutionContext(Reporting):
         itemsize = engine.get_tensor_dtype(name).itemsize
         if name not in engine._record.dependence.unknown:
             return int(np.prod(self.get_tensor_shape(name), dtype=np.int64) * itemsize)
-        given = {}
+        ones = {}
         for port in engine.engine.plan.inputs:
             values = self._size_values(port)
             dtype = engine._port(port).dtype
-            given[port] = np.ones(self.get_tensor_shape(port), dtype) if values is None else values
-        made = engine.engine.run(given)[name].nbytes, self._tried()[name].nbytes
-        self._promised[name] = max(*made, ALIGNMENT)
+            ones[port] = np.ones(self.get_tensor_shape(port), dtype) if values is None else values
+        sizes = engine.engine.run(ones)[name].nbytes, self._run_on_zeros()[name].nbytes
+        self._promised[name] = max(*sizes, ALIGNMENT)
         return self._promised[name]
 
     def set_device_memory(self, memory: int, size: int = 0) -> None:
@@ -341,7 +341,7 @@ class IExecutionContext(Reporting):
         return list(bindings)
 
     def _each(self, batch_size: int, bindings: list[Any]) -> bool:
-        """A run for each sample of an engine whose shapes leave the batch out; one run of another."""
+        """Run once per sample where the engine's shapes leave the batch out; else run once."""
         most = self._engine._record.samples
         if not most or len(bindings) != len(self._engine._ports):
             return self._execute(bindings)
@@ -349,10 +349,10 @@ class IExecutionContext(Reporting):
             return self._complain(f"execute: batch size {batch_size}, want 1 to {most}: the build said so")
         ports = zip(self._engine._ports, bindings, strict=True)
         samples = [self._samples(name, memory, batch_size) for name, memory in ports]
-        return all(self._execute(list(one)) for one in zip(*samples, strict=True))
+        return all(self._execute(list(of_sample)) for of_sample in zip(*samples, strict=True))
 
     def _samples(self, name: str, memory: Any, count: int) -> list[Any]:
-        """Where each of `count` samples lies in the memory of a binding."""
+        """Return where each of `count` samples lies in the memory of a binding."""
         shape, dtype = self._engine.get_tensor_shape(name), self._engine.get_tensor_dtype(name).numpy
         if is_address(memory):
             step = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -365,25 +365,31 @@ class IExecutionContext(Reporting):
         names, unknown = list(self._engine._ports), self._engine._record.dependence.unknown
         if len(bindings) != len(names):
             return self._complain(f"execute: {len(bindings)} bindings, want {len(names)}: {', '.join(names)}")
-        given = dict(zip(names, bindings, strict=True))
+        memory_of = dict(zip(names, bindings, strict=True))
         aliases = self._engine._record.aliases
-        given.update({out: given[cache] for out, cache in aliases.items() if given.get(out) is None})
+        memory_of.update(
+            {out: memory_of[cache] for out, cache in aliases.items() if memory_of.get(out) is None}
+        )
         try:
             values = {n: v for n in names if (v := self._size_values(n)) is not None}
-            handed = {*unknown, *self._allocators}
-            needed = [n for n in names if given[n] is None and n not in {*values, *self._allocators}]
+            outputs_by_allocator = {*unknown, *self._allocators}
+            needed = [n for n in names if memory_of[n] is None and n not in {*values, *self._allocators}]
             if needed:
                 return self._complain(f"execute: memory is needed for {', '.join(needed)}")
             if missing := self._missing():
                 return self._complain(f"execute: the shapes of {', '.join(missing)} are not set")
-            inputs = {n: values[n] if n in values else self._memory(n, given[n]) for n in engine.plan.inputs}
+            inputs = {
+                n: values[n] if n in values else self._memory(n, memory_of[n]) for n in engine.plan.inputs
+            }
             inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
             given_inputs, inputs = inputs, {n: self._inside(n, array) for n, array in inputs.items()}
-            known = [n for n in engine.plan.outputs if n in given and n not in handed]
-            made = self._run(inputs, {n: self._memory(n, given[n]) for n in known})
-            for name in (n for n in names if n in handed):
-                self._hand_out(name, given[name], made[name])
-            if not self._watched_hold({**given_inputs, **made}):
+            fixed_outputs = [
+                n for n in engine.plan.outputs if n in memory_of and n not in outputs_by_allocator
+            ]
+            results = self._run(inputs, {n: self._memory(n, memory_of[n]) for n in fixed_outputs})
+            for name in (n for n in names if n in outputs_by_allocator):
+                self._hand_out(name, memory_of[name], results[name])
+            if not self._check_watched({**given_inputs, **results}):
                 return False
             if self.profiler is not None and isinstance(engine, Engine):
                 for timing in engine.profile(inputs, runs=1).timings:
@@ -393,25 +399,24 @@ class IExecutionContext(Reporting):
         return True
 
     def _inside(self, name: str, array: NDArray) -> NDArray:
-        """An input in the type that the plan has: float32 for bfloat16, which the caller gives."""
+        """Convert an input to the type that the plan has: float32 for bfloat16, which the caller gives."""
         return array.astype(np.float32) if name in self._engine._record.narrow else array
 
     def _run(self, inputs: dict[str, NDArray], outputs: dict[str, NDArray]) -> dict[str, NDArray]:
-        """All outputs in the types that the caller knows, those with memory written there.
-
-        The plan may have others: float32 for bfloat16, float64 for float32.
+        """Run, and return all outputs in the types that the caller knows; write those that have memory there.
+        The plan may have other types: float32 for bfloat16, float64 for float32.
         """
         wanted = {n: self._engine.dtype_outside(n).numpy for n in self._engine.engine.plan.outputs}
         own = {n: a for n, a in outputs.items() if a.dtype == self._engine.dtype_inside(n)}
-        made: dict[str, NDArray] = self._engine.engine.run(inputs, own)
-        for name in made.keys() - own.keys():
-            made[name] = made[name].astype(wanted[name], copy=False)
+        results: dict[str, NDArray] = self._engine.engine.run(inputs, own)
+        for name in results.keys() - own.keys():
+            results[name] = results[name].astype(wanted[name], copy=False)
             if name in outputs:
-                outputs[name][...] = made[name]
-        return made
+                outputs[name][...] = results[name]
+        return results
 
     def _hand_out(self, name: str, memory: Any, array: NDArray) -> None:
-        """Put an output where it belongs whose sizes the run told, or that has an allocator."""
+        """Write an output to its memory, where the run told its sizes or an allocator gives the memory."""
         allocator = self._allocators.get(name)
         if allocator is not None:
             address = int(memory) if isinstance(memory, (int, np.integer)) else 0
@@ -436,25 +441,27 @@ class IExecutionContext(Reporting):
             at_address(int(memory), array.shape, array.dtype)[...] = array
 
     def _room(self, name: str, memory: Any) -> int:
-        """Bytes of the memory for an output; behind a bare address what `get_max_output_size` promises."""
+        """Return the bytes of the memory for an output; for a bare address, what `get_max_output_size`
+        promises.
+        """
         if not isinstance(memory, (int, np.integer)):
             return int(memory.nbytes)
         if name not in self._promised:
             self._promised[name] = self.get_max_output_size(name)
         return self._promised[name]
 
-    def _watched_hold(self, made: dict[str, NDArray]) -> bool:
-        """Show debug tensors, and look whether what was asserted holds."""
+    def _check_watched(self, arrays: dict[str, NDArray]) -> bool:
+        """Pass debug tensors to their listener; return whether every assertion holds."""
         record = self._engine._record
         for name in record.debugged:
             if self._listener is not None and name in self._debugged:
-                array = np.ascontiguousarray(made[name])
+                array = np.ascontiguousarray(arrays[name])
                 dtype = self._engine.dtype_outside(name)
                 self._listener.process_debug_tensor(
                     array.ctypes.data, TensorLocation.HOST, dtype, array.shape, name, 0
                 )
         for name, message in record.assertions.items():
-            if not made[name].all():
+            if not arrays[name].all():
                 return self._complain(f"execute: assertion failed: {message}")
         return True
 
@@ -479,9 +486,9 @@ class IExecutionContext(Reporting):
 
     def _complain(self, message: str) -> bool:
         self._report(f"IExecutionContext::{message}", ErrorCodeTRT.INVALID_STATE)
-        others = self._engine.error_recorder
-        if others is not None and others is not self.error_recorder:
-            others.report_error(ErrorCodeTRT.INVALID_STATE, message)
+        engine_recorder = self._engine.error_recorder
+        if engine_recorder is not None and engine_recorder is not self.error_recorder:
+            engine_recorder.report_error(ErrorCodeTRT.INVALID_STATE, message)
         return False
 
 
