@@ -28,7 +28,7 @@ from fake_tensor_quant import forward_backward
 from torch import Tensor
 
 from intact.spec import Format
-from intact.torch import calib, composed
+from intact.torch import calib, fake_quantize_formula
 from intact.torch.calib.mergeable import MergeableCalibrator
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators import learned_ranges
@@ -189,7 +189,7 @@ def largest_agree() -> bool:
             return False
         for start in range(0, size, 2**28):
             part = slice(start, start + 2**28)
-            if not torch.equal(out[part], composed.fake_quantize(x[part], *call)):
+            if not torch.equal(out[part], fake_quantize_formula.fake_quantize(x[part], *call)):
                 return False
         del x, out
         torch.cuda.empty_cache()
@@ -289,7 +289,10 @@ def ours(x: Tensor, grad: Tensor) -> Iterator[Contender]:
     yield "HistogramCalibrator", lambda: old.collect(x)
     compiled = torch.compile(lambda t: fake(t.relu(), amax))
     yield "compiled ReLU and fake_quantize", lambda: compiled(x)
-    yield "composed formula (no Triton)", lambda: composed.fake_quantize(x, amax, None, "int8", None, False)
+    yield (
+        "composed formula (no Triton)",
+        lambda: fake_quantize_formula.fake_quantize(x, amax, None, "int8", None, False),
+    )
 
 
 def peers(x: Tensor, grad: Tensor) -> Iterator[Contender]:

@@ -44,7 +44,7 @@ def measure(name: str, family: str, folder: Path) -> Row:
     from intact.engine.compare import compare
     from intact.engine.steps import FallbackSubgraph
     from intact.torch import export
-    from intact.torch.models.running import Runner
+    from intact.torch.models.array_runner import Runner
 
     torch.set_num_threads(1)
     (chosen,) = (network for network in networks(family) if network.name == name)
@@ -54,7 +54,7 @@ def measure(name: str, family: str, folder: Path) -> Row:
     export(result.model, calls[-1], file, verify=False, dynamic_batch=False)
     engine, model = intact.compile(file, threads=1, deterministic=True), graph.load(file)
     feeds = {port.name: x.numpy() for port, x in zip(engine.inputs, calls[-1], strict=True)}
-    runner = Runner(result.model, graph.tagged_pairs(model))
+    runner = Runner(result.model, graph.read_named_pairs(model))
     results = compare(model, engine, [feeds], module=runner)
     plan = engine.plan_for({key: x.shape for key, x in feeds.items()}, feeds)
     first = results.first("module")

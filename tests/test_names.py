@@ -1,4 +1,8 @@
-"""Names say one thing each, and are those of the field: no class name twice, no word that was ours."""
+"""Names say one thing each and are those of the field.
+
+No class name occurs twice, no word is one that only this project used, no function is named by a participle,
+and no variable by a filler word.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +26,122 @@ FILES = {"planes", "reals", "sums"}
 WORDS_LEFT: set[tuple[str, str]] = set()
 FILES_LEFT: set[str] = set()
 """Where they still stand; both only ever get shorter."""
+
+FILLERS = {
+    "asked", "between", "found", "given", "has", "held", "kept", "known", "laid", "made", "one",
+    "others", "said", "taken", "told", "who",
+}  # fmt: skip
+"""Variables, arguments and fields that do not say what they hold."""
+
+IRREGULAR = {
+    "asked", "begun", "bound", "broken", "brought", "built", "chosen", "done", "drawn", "found",
+    "given", "gone", "grown", "held", "hidden", "kept", "known", "laid", "left", "lost", "made",
+    "meant", "met", "said", "seen", "sent", "shown", "spent", "split", "spoken", "stood", "taken",
+    "thrown", "told", "worn", "written",
+}  # fmt: skip
+"""Participles that do not end in "ed"; "split" is a verb as well and needs a noun behind it."""
+
+ENDS_IN_ED = {"embed", "feed", "need", "seed", "speed"}
+"""Words that end so and are no participles."""
+
+ADJECTIVES = {
+    "aliased", "allowed", "asserted", "cached", "compiled", "computed", "corrected", "decoded",
+    "enabled", "exported", "fixed", "fused", "grouped", "installed", "inverted", "learned",
+    "masked", "mixed", "nested", "packed", "padded", "promoted", "quantized", "recorded",
+    "rectified", "required", "shared", "split", "squared", "stored", "supported", "traced",
+    "unsigned", "untraced",
+}  # fmt: skip
+"""Participles that the field uses as adjectives: fine in front of a noun, as in ``quantized_weights``."""
+
+LINKS = {
+    "as", "at", "away", "back", "behind", "by", "down", "for", "from", "in", "into", "like", "of",
+    "off", "on", "or", "out", "over", "to", "up", "with",
+}  # fmt: skip
+"""Words that are no nouns: ``quantized_by_peer`` is a participle all the same."""
+
+OTHERS_NAMES = {"cudaMallocManaged", "pagelocked_empty", "pagelocked_zeros", "scaled_e4m3", "unsigned"}
+"""Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
+
+PARTICIPLES_LEFT: set[str] = {
+    "benchmarks",
+    "benchmarks/promise_nets",
+    "benchmarks/small_models",
+    "benchmarks/sources",
+    "benchmarks/transformers_zoo",
+    "benchmarks/zoo_models",
+    "src/intact",
+    "src/intact/calib",
+    "src/intact/cli",
+    "src/intact/engine",
+    "src/intact/graph",
+    "src/intact/kernels",
+    "src/intact/numerics",
+    "src/intact/placement",
+    "src/intact/ptq",
+    "src/intact/report",
+    "src/intact/tuning",
+    "tests",
+    "tests/calib",
+    "tests/cli",
+    "tests/conformance",
+    "tests/engine",
+    "tests/faults",
+    "tests/fuzz",
+    "tests/graph",
+    "tests/kernels",
+    "tests/loaders",
+    "tests/native",
+    "tests/numerics",
+    "tests/placement",
+    "tests/ptq",
+    "tests/recipes",
+    "tests/report",
+    "tests/torch",
+    "tests/trt",
+    "tests/tuning",
+}
+FILLERS_LEFT: set[str] = {
+    "benchmarks",
+    "benchmarks/promise_nets",
+    "benchmarks/samples",
+    "benchmarks/small_models",
+    "benchmarks/sources",
+    "benchmarks/stand_ins",
+    "benchmarks/transformers_zoo",
+    "benchmarks/zoo_models",
+    "examples",
+    "src/intact",
+    "src/intact/calib",
+    "src/intact/cli",
+    "src/intact/engine",
+    "src/intact/graph",
+    "src/intact/kernels",
+    "src/intact/numerics",
+    "src/intact/placement",
+    "src/intact/ptq",
+    "src/intact/report",
+    "src/intact/tuning",
+    "tests",
+    "tests/calib",
+    "tests/cli",
+    "tests/conformance",
+    "tests/engine",
+    "tests/faults",
+    "tests/fuzz",
+    "tests/graph",
+    "tests/kernels",
+    "tests/loaders",
+    "tests/native",
+    "tests/numerics",
+    "tests/placement",
+    "tests/ptq",
+    "tests/recipes",
+    "tests/report",
+    "tests/torch",
+    "tests/trt",
+    "tests/tuning",
+}
+"""Rooms where functions and variables still have such names; both lists only ever get shorter."""
 
 SUFFIXES = {".py", ".pyi", ".cc", ".h", ".inc"}
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
@@ -88,3 +209,91 @@ def test_words_are_found_wherever_they_stand() -> None:
     assert words("kTeamSize") & OURS == words("crew_teams") & OURS - {"crew"} == {"team"}
     assert words("CANNOT") & OURS == {"cannot"}
     assert words("steam") & OURS == words("extend") & OURS == set()
+
+
+def room(path: Path) -> str:
+    folders = path.relative_to(ROOT).parts[:-1]
+    return "/".join(folders[: 3 if folders[0] == "src" else 2])
+
+
+@cache
+def modules() -> list[tuple[str, str, ast.Module]]:
+    """Room, path and syntax tree of each Python file."""
+    trees = []
+    for folder in ("src", "tests", "benchmarks", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            trees.append((room(path), str(path.relative_to(ROOT)), tree))
+    return trees
+
+
+def is_participle(function: str) -> bool:
+    """Whether a function's name begins with a past participle that is no adjective of the noun behind it."""
+    first, *rest = function.strip("_").split("_")
+    ends = first.endswith("ed") and len(first) > 4 and first not in ENDS_IN_ED
+    if not ends and first not in IRREGULAR:
+        return False
+    return (bool(rest) or first != "split") and not (first in ADJECTIVES and rest and rest[0] not in LINKS)
+
+
+def filler_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Variables, fields and arguments of a module that are in `FILLERS`, and their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FILLERS:
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg) and node.arg in FILLERS:
+            yield node.arg, node.lineno
+
+
+def check_rooms(places: dict[str, list[str]], left: set[str]) -> None:
+    """Fail for a name in a room that is not in `left`, and for a room in `left` that has no such name."""
+    assert {folder: names for folder, names in places.items() if folder not in left} == {}
+    assert left - places.keys() == set(), "these rooms are clean: take them off the list"
+
+
+def test_no_function_is_named_by_a_past_participle() -> None:
+    places = defaultdict(list)
+    for folder, path, tree in modules():
+        for node in ast.walk(tree):
+            function = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ""
+            if is_participle(function) and function not in OTHERS_NAMES:
+                places[folder].append(f"{path}:{node.lineno} {function}")
+    check_rooms(places, PARTICIPLES_LEFT)
+
+
+def test_no_variable_is_a_filler_word() -> None:
+    places = defaultdict(list)
+    for folder, path, tree in modules():
+        for name, line in filler_names(tree):
+            places[folder].append(f"{path}:{line} {name}")
+    check_rooms(places, FILLERS_LEFT)
+
+
+def test_participles_are_told_from_verbs_and_noun_phrases() -> None:
+    wrong = {"_told", "quantized", "laid_out_like", "quantized_by_peer", "known_of", "resized_image"}
+    right = {
+        "quantized_weights",
+        "embed",
+        "seed_all",
+        "split",
+        "split_axis",
+        "quantize",
+        "test_sizes",
+        "is_fixed",
+    }
+    assert {name for name in wrong | right if is_participle(name)} == wrong
+
+
+def test_filler_names_are_found_in_every_kind_of_assignment() -> None:
+    code = """
+def f(found, *, one=1, **others):
+    made = [known for known in found]
+    for kept, (told, x) in made:
+        with x as held:
+            x.made = (said := held)
+class C:
+    given: int
+"""
+    assert {name for name, _ in filler_names(ast.parse(code))} == {
+        "found", "given", "held", "kept", "known", "made", "one", "others", "said", "told"
+    }  # fmt: skip

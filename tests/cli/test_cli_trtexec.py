@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from intact.calib import TrtCache
-from intact.trt.building import implicit
+from intact.trt.building import implicit_quantization
 
 QUICK = ("--duration=0", "--warmUp=0", "--iterations=2")
 
@@ -43,7 +43,9 @@ def cache(tmp_path: Path) -> Path:
 def int8_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Implicit mode takes int8 for faster than float, whatever the machine is busy with."""
     monkeypatch.setattr(
-        implicit._Times, "of", lambda self, names, measure: {n: 1.0 + ("int8" not in n) for n in names}
+        implicit_quantization._Times,
+        "of",
+        lambda self, names, measure: {n: 1.0 + ("int8" not in n) for n in names},
     )
 
 

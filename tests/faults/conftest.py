@@ -156,7 +156,7 @@ def _checkpoint(path: Path, value: float) -> None:
 def _state(path: Path, value: float) -> None:
     torch = pytest.importorskip("torch")
 
-    from intact.torch.training.training_state import write_state
+    from intact.torch.training.training_checkpoint import write_state
 
     torch.manual_seed(0)
     module = torch.nn.Linear(200, 300)

@@ -13,7 +13,7 @@ from intact.engine.compare import compare
 from intact.graph import load, read_named_pairs
 from intact.placement import AGREEMENT_KEY
 from intact.torch import export, quantize
-from intact.torch.models.running import Runner
+from intact.torch.models.array_runner import Runner
 
 
 class Normed(nn.Module):

@@ -16,8 +16,8 @@ import intact.torch
 from intact import graph
 from intact.errors import CalibrationError
 from intact.torch import CalibrationResult
-from intact.torch.qdq.onnx_ops import translate
-from intact.torch.training.collection import enabled_quantizers
+from intact.torch.qdq.run_exporter import translate
+from intact.torch.training.collect_statistics import enabled_quantizers
 
 
 class Net(nn.Module):

@@ -19,7 +19,7 @@ from intact.calib import Histogram, Range
 from intact.errors import CalibrationError
 from intact.numerics.grids.minifloat import round_to_format
 from intact.spec import Format, QuantSpec
-from intact.torch import calib, calibrate, composed
+from intact.torch import calib, calibrate, fake_quantize_formula
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator
 from intact.torch.nn import QuantLinear, TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
@@ -51,7 +51,7 @@ def same_bits(got: Tensor, want: np.ndarray) -> None:
 @given(high=st.floats(0, 2.0**127, width=32), seed=st.integers(0, 9))
 def test_scale_of_any_amax(work: torch.dtype, format: str, high: float, seed: int) -> None:
     spec = QuantSpec(Format.parse(format))
-    got = composed.scale_and_zero_point(torch.tensor(high), None, spec, work)[0]
+    got = fake_quantize_formula.scale_and_zero_point(torch.tensor(high), None, spec, work)[0]
     same_bits(got, np.asarray(numerics.scale_from_amax(np.float32(high), spec)))
 
 
@@ -60,12 +60,12 @@ def test_scale_of_any_amax(work: torch.dtype, format: str, high: float, seed: in
 @given(ends=st.tuples(*[st.floats(-(2.0**126), 2.0**126, width=32)] * 2).map(sorted))
 def test_scale_and_zero_point_of_any_range(work: torch.dtype, format: str, ends: list[float]) -> None:
     spec, (low, high) = QuantSpec(Format.parse(format), symmetric=False), np.float32(ends)
-    got = composed.scale_and_zero_point(torch.tensor(high), torch.tensor(low), spec, work)
+    got = fake_quantize_formula.scale_and_zero_point(torch.tensor(high), torch.tensor(low), spec, work)
     scale, zero_point = numerics.affine_from_range(low, high, spec)
     same_bits(got[0], np.asarray(scale))
     assert int(got[1]) == int(zero_point)
     for end, want in zip(
-        composed.bounds(torch.tensor(high), torch.tensor(low), spec, work),
+        fake_quantize_formula.bounds(torch.tensor(high), torch.tensor(low), spec, work),
         numerics.representable_range(scale, zero_point, spec),
         strict=True,
     ):
@@ -80,7 +80,7 @@ def test_scale_and_zero_point_of_any_range(work: torch.dtype, format: str, ends:
 def test_a_range_that_numerics_refuses_gives_nan(low: float | None, high: float) -> None:
     x = torch.tensor([-1.0, 0.0, 1.0])
     ends = torch.tensor(high), None if low is None else torch.tensor(low)
-    assert composed.fake_quantize(x, *ends, "int8", None, False).isnan().all()
+    assert fake_quantize_formula.fake_quantize(x, *ends, "int8", None, False).isnan().all()
 
 
 @pytest.mark.parametrize("format", ["fp8e4m3", "fp8e5m2", "fp4e2m1"])
@@ -90,8 +90,10 @@ def test_rounding_to_a_float_format_equals_the_cast(format: str) -> None:
     leading = np.arange(2**16, dtype=np.uint32) << 16
     bits = np.concatenate([leading - 1, leading, leading + 1]).view(np.float32)
     finite = bits[~np.isnan(bits)]
-    same_bits(composed.round_to_format(torch.from_numpy(finite), fmt), round_to_format(finite, fmt))
-    assert composed.round_to_format(torch.tensor(np.nan), fmt).isnan()
+    same_bits(
+        fake_quantize_formula.round_to_format(torch.from_numpy(finite), fmt), round_to_format(finite, fmt)
+    )
+    assert fake_quantize_formula.round_to_format(torch.tensor(np.nan), fmt).isnan()
 
 
 @pytest.mark.parametrize("work", WORK, ids=str)
@@ -104,14 +106,14 @@ def test_blocks_are_an_axis_of_a_view(work: torch.dtype, format: str, block: int
     amax = np.linspace(0.2, 5, 6 * 28 // block, dtype=np.float32).reshape(6, -1)
     want = numerics.fake_quantize(x.numpy(), numerics.scale_from_amax(amax, spec), 0, spec)
     view = x.unflatten(1, (-1, block))
-    got = composed.fake_quantize(view, torch.from_numpy(amax), None, format, [0, 1], False, work)
+    got = fake_quantize_formula.fake_quantize(view, torch.from_numpy(amax), None, format, [0, 1], False, work)
     same_bits(got.flatten(1), want)
 
 
 def test_ends_of_an_empty_tensor_and_of_one_that_keeps_all_axes() -> None:
     assert [end.shape for end in ops.min_max(torch.zeros(0, 3, device="meta"), [1])] == [(1, 3)] * 2
     x = torch.tensor([[1.0, -0.0], [2.0, 3.0]])
-    same_bits(composed.min_max(x, [0, 1])[0], numerics.minmax(x.numpy(), (0, 1))[0])
+    same_bits(fake_quantize_formula.min_max(x, [0, 1])[0], numerics.minmax(x.numpy(), (0, 1))[0])
 
 
 # ---- compilers ----
@@ -190,7 +192,7 @@ def _formulas() -> Iterator[None]:
 @pytest.fixture
 def off_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors on the CPU take the way of those on a device."""
-    monkeypatch.setattr(ops, "may_look", lambda x: False)
+    monkeypatch.setattr(ops, "is_readable", lambda x: False)
 
 
 @pytest.mark.usefixtures("_formulas")
@@ -299,13 +301,13 @@ def test_a_histogram_of_a_device_equals_that_of_the_cpu(
         on_cpu.collect(batch)
         with monkeypatch.context() as patch:
             if number != 3:  # one batch comes on the CPU
-                patch.setattr(ops, "may_look", lambda x: False)
+                patch.setattr(ops, "is_readable", lambda x: False)
             on_device.collect(batch)
         assert number or on_device.compute_amax("mse") == on_cpu.compute_amax("mse")  # a look between
     assert on_device._calib_hist.tolist() == on_cpu._calib_hist.tolist()
     assert (on_device._width, on_device._top) == (on_cpu._width, on_cpu._top)
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "may_look", lambda x: False)
+        patch.setattr(ops, "is_readable", lambda x: False)
         on_device.collect(batches()[-1] * 1e6)
     with pytest.raises(CalibrationError, match="at most 1048576 bins"):
         on_device.compute_amax("mse")
@@ -318,7 +320,7 @@ def test_ranges_of_weights_counted_on_a_device(method: str, monkeypatch: pytest.
         layer.weight.data.copy_(values(1200).nan_to_num(0, 0, 0).clamp(-9, 9).reshape(4, 300))
         layer.weight.data[1] = 0
     calib.calibrate_weights(layers[0], method)
-    monkeypatch.setattr(ops, "may_look", lambda x: False)
+    monkeypatch.setattr(ops, "is_readable", lambda x: False)
     calib.calibrate_weights(layers[1], method)
     assert torch.equal(layers[0].weight_quantizer.amax, layers[1].weight_quantizer.amax)
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from intact import graph
-from intact.torch.qdq.onnx_ops import translate
+from intact.torch.qdq.run_exporter import translate
 from intact.torch.tracing import constant_folding
-from intact.torch.tracing.decomposition import decompose_calls
+from intact.torch.tracing.decompose_program import decompose_calls
 
 
 class Writes(nn.Module):
@@ -128,9 +128,9 @@ def registry():
 def test_the_exporters_table_is_built_once_and_copied_for_each_export(monkeypatch):
     from torch.onnx._internal.exporter import _registration
 
-    from intact.torch.qdq.exporter_registry import registry_kept
+    from intact.torch.qdq.cached_registry import cached_registry
 
-    with registry_kept():
+    with cached_registry():
         _registration.ONNXRegistry.from_torchlib(opset_version=18)
         monkeypatch.setattr(_registration, "_get_overload", lambda name: pytest.fail("built again"))
         first = _registration.ONNXRegistry.from_torchlib(opset_version=18)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from intact.torch.distributed import ProcessGroup, deal, is_dealt
+from intact.torch.distributed import ProcessGroup, is_split, split_batches
 
 # What each process runs; the test's own process runs it too, for the reference. What a scenario leaves behind
 # are tensors in a safetensors file, or the text of an error.
@@ -25,7 +25,7 @@ from torch.distributed.fsdp import fully_shard
 import intact.torch
 from intact.errors import IntactError
 from intact.torch import distributed
-from intact.torch.models.sharded import whole
+from intact.torch.models.fsdp import gather
 
 
 class Stop(Exception):
@@ -91,7 +91,7 @@ def scenario(name, folder, rank):
     if name == "apart":
         intact.torch.reconstruct(model, data, steps=5, inputs="float", method="adaround", progress=False,
                                  state=folder / f"apart.{'alone' if rank is None else 'ranks'}")
-    state = {k: whole(v).contiguous().clone() for k, v in model.state_dict().items()}
+    state = {k: gather(v).contiguous().clone() for k, v in model.state_dict().items()}
     for tensor, stats in result.calibration.items():
         state[f"counts {tensor}"] = torch.from_numpy(stats.counts)
     save_file(state, folder / f"{name}.{rank}.safetensors")
@@ -232,7 +232,7 @@ def test_a_failure_in_one_process_ends_the_others(outcome: Path) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("limit", [None, 0, 1, 4, 99])
 def test_every_batch_goes_to_one_process(size: int, limit: int | None) -> None:
-    dealt = [pair for rank in range(size) for pair in deal("abcde", ProcessGroup(rank, size), limit)]
+    dealt = [pair for rank in range(size) for pair in split_batches("abcde", ProcessGroup(rank, size), limit)]
     want = list(enumerate("abcde"))[:limit]
     assert sorted(dealt) == want
 
@@ -240,7 +240,7 @@ def test_every_batch_goes_to_one_process(size: int, limit: int | None) -> None:
 def test_dealing_stops_drawing_batches_at_the_limit() -> None:
     drawn: list[int] = []
     data = (drawn.append(i) or i for i in range(10))
-    assert list(deal(data, ProcessGroup(), 3)) == [(0, 0), (1, 1), (2, 2)]
+    assert list(split_batches(data, ProcessGroup(), 3)) == [(0, 0), (1, 1), (2, 2)]
     assert drawn == [0, 1, 2]
 
 
@@ -248,7 +248,7 @@ def test_a_distributed_sampler_is_recognized() -> None:
     images = torch.utils.data.TensorDataset(torch.arange(8))
     sampler = torch.utils.data.distributed.DistributedSampler(images, num_replicas=2, rank=1, shuffle=False)
     loader = torch.utils.data.DataLoader(images, batch_size=2, sampler=sampler)
-    assert is_dealt(loader)
-    assert not is_dealt(torch.utils.data.DataLoader(images))
-    dealt = [(number, batch[0].tolist()) for number, batch in deal(loader, ProcessGroup(1, 2))]
+    assert is_split(loader)
+    assert not is_split(torch.utils.data.DataLoader(images))
+    dealt = [(number, batch[0].tolist()) for number, batch in split_batches(loader, ProcessGroup(1, 2))]
     assert dealt == [(1, [1, 3]), (3, [5, 7])]

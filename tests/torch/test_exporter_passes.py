@@ -13,9 +13,9 @@ from torch.onnx._internal.fx.passes import type_promotion
 from torch.overrides import _get_current_function_mode_stack
 
 import intact
-from intact.torch.qdq import onnx_ops
-from intact.torch.qdq.onnx_ops import translate
-from intact.torch.tracing.stack_traces import NOT_THE_USERS, user_frames
+from intact.torch.qdq import run_exporter
+from intact.torch.qdq.run_exporter import translate
+from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 
 rewriter = pytest.importorskip("onnxscript.rewriter._matcher")
 
@@ -56,8 +56,8 @@ def net():
 def test_the_file_is_the_one_of_the_whole_passes(monkeypatch, net, dynamic):
     shapes = {"dynamic_shapes": ({0: torch.export.Dim("batch")}, None)} if dynamic else {}
     short = lines(translate(net, CALL, opset=18, **shapes).model)
-    monkeypatch.setattr(onnx_ops, "passes_shortened", nullcontext)
-    monkeypatch.setattr(onnx_ops, "user_frames", nullcontext)
+    monkeypatch.setattr(run_exporter, "skip_exporter_work", nullcontext)
+    monkeypatch.setattr(run_exporter, "user_frames", nullcontext)
     assert short == lines(translate(net, CALL, opset=18, **shapes).model)
 
 
@@ -96,12 +96,12 @@ def test_no_pass_over_the_program_is_watched(monkeypatch, net):
         seen.extend(type(mode).__module__ for mode in _get_current_function_mode_stack())
         return known(program, registry)
 
-    passes = onnx_ops._fx_passes
+    passes = run_exporter._fx_passes
     known = passes.decompose_with_registry
     monkeypatch.setattr(passes, "decompose_with_registry", find)
-    monkeypatch.setattr(onnx_ops, "constants_folded", nullcontext)
+    monkeypatch.setattr(run_exporter, "constants_folded", nullcontext)
     translate(net, CALL, opset=18)
-    assert not any(name.startswith("intact.torch.tracing.checks") for name in seen)
+    assert not any(name.startswith("intact.torch.tracing.assertions") for name in seen)
 
 
 def test_traces_note_the_users_frames(net):

@@ -20,7 +20,7 @@ import intact
 from intact.errors import QuantValueError
 from intact.torch import calibrate, export, load_checkpoint, quantize, save_checkpoint
 from intact.torch import nn as quant_nn
-from intact.torch.training.collection import enabled_quantizers
+from intact.torch.training.collect_statistics import enabled_quantizers
 
 
 class Block(nn.Module):

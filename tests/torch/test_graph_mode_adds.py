@@ -218,8 +218,8 @@ class TestNumbersOfCalls:
         x = words()
         model = quantize(Masked().eval(), [x], progress=False).model
         scope = model._scope
-        (add, site), made = next((key, n) for key, n in scope.made.items() if key[0] == "add")
-        scope.made[add, site] = made + 1
+        (add, site), made = next((key, n) for key, n in scope.call_counts.items() if key[0] == "add")
+        scope.call_counts[add, site] = made + 1
         with pytest.raises(QuantValueError, match=f"got {made} calls of 'add', want {made + 1}"):
             model(x)
 

@@ -124,7 +124,7 @@ def test_outputs_that_are_good_are_left_alone() -> None:
 
 
 def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intact.torch.graph_mode.budget.is_clearly_better", lambda before, after: False)
+    monkeypatch.setattr("intact.torch.graph_mode.mixed_precision.pays", lambda before, after: False)
     model, data = made(Outlier), batches(2, 3, 12, 12)
     ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (None, 0))
     assert ours.report == plain.report
@@ -158,7 +158,7 @@ def test_rows_that_values_order_are_compared_in_any_order():
     result = quantize(_Best().eval(), data, progress=False)
     assert result.calibration is not None
     assert result.calibration._unordered == {0}
-    want = result.calibration._held[0].outputs[0]
+    want = result.calibration._holdout[0].outputs[0]
     turned = [want[:, [1, 0, 3, 2]]]
     with_turned = replace(result.calibration, _forward=lambda *_: turned[0])
     error, square = with_turned.output_errors({}, 1)[0]

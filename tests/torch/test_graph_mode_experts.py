@@ -16,8 +16,8 @@ from intact.errors import UnsupportedError
 from intact.graph import Session
 from intact.torch import export
 from intact.torch.graph_mode.record import GraphModeRecord
-from intact.torch.operators.grouped_products import whole_products
-from intact.torch.qdq.onnx_ops import translate
+from intact.torch.operators.grouped_matmul import whole_products
+from intact.torch.qdq.run_exporter import translate
 
 EXPERTS, CHOSEN = 4, 2
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import intact
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
-from intact.torch.graph_mode.forward import RunsQuantized
+from intact.torch.graph_mode.quantized_forward import RunsQuantized
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*is deprecated")
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import ModelCall
-from intact.torch.graph_mode.record import GraphModeRecord, Inserted, Spot
+from intact.torch.graph_mode.model_calls import ModelCall
+from intact.torch.graph_mode.record import GraphModeRecord, InsertedQuantizer, Spot
 
 SPOT = Spot(ModelCall("layers.0.1", "add", 2), 1, behind=True)
 PLACED = Spot(ModelCall("layers.0.1", "mul", 0, "forward:3"), 0)
 RECORD = GraphModeRecord(
-    (Inserted("layers.0.1.add_quantizer", ((SPOT,), (PLACED,)), "layers.0.1.weight", 0),),
+    (InsertedQuantizer("layers.0.1.add_quantizer", ((SPOT,), (PLACED,)), "layers.0.1.weight", 0),),
     {("layers.0.1", "add", ""): 3, ("layers.0.1", "mul", "forward:3"): 1},
 )
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import intact
 from intact.torch import ExportReport, calibrate, export, load_checkpoint, quantize, save_checkpoint
 from intact.torch import nn as quant_nn
-from intact.torch.training.collection import enabled_quantizers
+from intact.torch.training.collect_statistics import enabled_quantizers
 
 KINDS: list[type[nn.RNNBase]] = [nn.LSTM, nn.GRU, nn.RNN]
 

@@ -15,7 +15,7 @@ from intact import graph
 from intact.placement import place
 from intact.spec import QuantSpec
 from intact.torch import export, quantize
-from intact.torch.qdq.onnx_ops import translate
+from intact.torch.qdq.run_exporter import translate
 
 _PASSED = {"QuantizeLinear", "DequantizeLinear", "BatchNormalization", "Identity"}
 _BIASED = {"Conv", "ConvTranspose", "Gemm"}

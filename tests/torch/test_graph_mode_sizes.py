@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import intact
 from intact.placement import Placement
-from intact.torch.graph_mode import open_sizes
+from intact.torch.graph_mode import dynamic_shapes as open_sizes
 
 WIDTH = 32
 
@@ -105,7 +105,7 @@ def test_what_no_size_decides_is_traced_once(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*given: object) -> None:
         raise AssertionError("it was traced with open sizes")
 
-    monkeypatch.setattr(open_sizes, "_fixed_sizes", refuse)
+    monkeypatch.setattr(open_sizes, "_read_fixed_sizes", refuse)
     torch.manual_seed(0)
     placement_of(Attention(), 2, 40, WIDTH)
 
@@ -115,13 +115,13 @@ def test_of_a_list_the_longest_batch_is_traced(monkeypatch: pytest.MonkeyPatch) 
     torch.manual_seed(0)
     short, long = torch.randn(8, 4, WIDTH), torch.randn(1, 24, WIDTH)
     seen = set[tuple[int, ...]]()
-    analyse = intact.torch.graph_mode.quantizing.analyse
+    analyse = intact.torch.graph_mode.quantize_module.analyse
 
     def watch(model: nn.Module, args: tuple[Tensor, ...], kwargs: object, **options: object) -> object:
         seen.add(tuple(args[0].shape))
         return analyse(model, args, kwargs, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("intact.torch.graph_mode.quantizing.analyse", watch)
+    monkeypatch.setattr("intact.torch.graph_mode.quantize_module.analyse", watch)
     for data in ([short, long], [long, short]):
         intact.torch.quantize(Attention().eval(), data, progress=False)
     assert seen == {(1, 24, WIDTH)}

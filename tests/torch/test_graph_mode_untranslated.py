@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import intact
 from intact.errors import UnsupportedError
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
-from intact.torch.qdq.onnx_ops import translate
+from intact.torch.qdq.run_exporter import translate
 
 
 class Around(nn.Module):

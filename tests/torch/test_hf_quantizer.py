@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import intact
 from intact.errors import FileFormatError, QuantValueError
 from intact.torch import quantize
-from intact.torch.hf_quantizer import described, prepare
+from intact.torch.hf_quantizer import describe, prepare
 
 
 class Net(nn.Module):
@@ -40,7 +40,7 @@ def model() -> nn.Module:
 
 
 def as_json(model: nn.Module) -> Any:
-    return json.loads(json.dumps(described(model)))
+    return json.loads(json.dumps(describe(model)))
 
 
 def test_a_model_without_values_gets_the_quantizers_that_were_described(model: nn.Module) -> None:

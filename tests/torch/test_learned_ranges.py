@@ -183,7 +183,7 @@ def test_both_masks_are_open_at_the_ends(device_path: bool, monkeypatch: pytest.
     x = torch.tensor([[-2.0, -1.0, 0.5, 1.0, 3.0], [-2.5, -2.0, 0.5, 1.9, 2.0]])
     low, high = torch.tensor([[-1.0], [-2.0]]), torch.tensor([[1.0], [2.0]])
     # What every device but the CPU runs, and the CPU in 64 bits.
-    terms = learned_ranges._composed_terms if device_path else learned_ranges._terms
+    terms = learned_ranges._terms_composed if device_path else learned_ranges._terms
     to_x, between, beyond, shift = terms(torch.ones_like(x), x, x.round(), low, high)
     assert to_x.tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 1, 0]]
     torch.testing.assert_close(between.float(), torch.tensor([[-0.5], [-0.4]]))
@@ -199,7 +199,7 @@ def test_the_kernel_gives_the_gradients_of_the_composed_way(axis: int | None, dt
     shape = [n if a == axis else 1 for a, n in enumerate(x.shape)]
     high = torch.rand(shape, generator=generator) + 0.5
     ends = (grad, x, (4 * x).round() / 4, -high, high)
-    for got, want in zip(learned_ranges._terms(*ends), learned_ranges._composed_terms(*ends), strict=True):
+    for got, want in zip(learned_ranges._terms(*ends), learned_ranges._terms_composed(*ends), strict=True):
         assert got.shape == want.shape
         torch.testing.assert_close(got.double(), want.double(), rtol=2e-5, atol=2e-4)
 

@@ -23,8 +23,8 @@ from intact.torch import nn as quant_nn
 from intact.torch.nn import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.tensor_quant import QuantDescriptor
-from intact.torch.training.collection import spec_of
-from intact.torch.training.learning import (
+from intact.torch.training.collect_statistics import spec_of
+from intact.torch.training.learn_ranges import (
     PositiveRanges,
     learn_ranges,
     learned_ranges_of,
@@ -293,7 +293,7 @@ def test_ranges_stay_ranges_whatever_the_learning_rate(build: Callable[[], nn.Mo
         with torch.no_grad():
             for parameter in learned_ranges_of(model):
                 parameter += sign * 100 * random(*parameter.shape, seed=sign + 5).abs()
-        ranges.keep(before)
+        ranges.restore_collapsed(before)
         for (low, high), quantizer in zip(before, quantizers(model), strict=True):
             width = quantizer.amax - (0 if low is None else quantizer._amin)
             assert bool((width >= 0.5 * (high - (0 if low is None else low))).all())

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from intact.torch import calibrate, export, load_checkpoint, quantize, replace_modules, save_checkpoint
-from intact.torch.models.modules import copied
+from intact.torch.models.modules import deep_copy
 
 
 class Net(nn.Module):
@@ -91,7 +91,7 @@ def test_layers_that_keep_the_weight_they_compute(name: str, images: Tensor, tmp
 def test_a_copy_holds_values_without_a_history(images: Tensor) -> None:
     model = net()
     model.last = [model(images)]
-    made = copied(model)
+    made = deep_copy(model)
     assert torch.equal(made.last[0], model.last[0]) and made.last[0] is not model.last[0]
     assert made.last[0].is_leaf and not model.last[0].is_leaf
     assert made.head.weight is not model.head.weight

@@ -14,7 +14,7 @@ import intact
 from intact.errors import CalibrationError
 from intact.torch import export
 from intact.torch.models.nonfinite import squared_error
-from intact.torch.qdq.export_check import EndToEnd
+from intact.torch.qdq.verify_export import EndToEnd
 
 
 class Net(nn.Module):

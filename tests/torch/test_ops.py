@@ -124,10 +124,10 @@ def test_composed_formula_for_other_devices_equals_the_kernels(
     shape = [x.shape[a] for a in axis or []]
     amax = torch.linspace(0.4, 3, int(np.prod(shape))).reshape(shape)
     call = (format, axis, True)
-    assert_same_bits(ops._composed(x, amax, None, *call), array(OP(x, amax, None, *call)))
+    assert_same_bits(ops._forward_composed(x, amax, None, *call), array(OP(x, amax, None, *call)))
     grad = torch.randn(x.shape).to(dtype)
     assert_same_bits(
-        ops._composed_backward(grad, x, amax, None, *call), array(OP_BACKWARD(grad, x, amax, None, *call))
+        ops._backward_composed(grad, x, amax, None, *call), array(OP_BACKWARD(grad, x, amax, None, *call))
     )
 
 
@@ -135,10 +135,10 @@ def test_composed_formula_for_other_devices_equals_the_kernels(
 def test_composed_asymmetric_formula_equals_the_kernels(dtype: torch.dtype) -> None:
     x, call = tensor(dtype), ("uint8", [1], False)
     low, high = torch.tensor([-1.0, 0.3, -2.0]), torch.tensor([2.0, 3.0, -0.5])
-    assert_same_bits(ops._composed(x, high, low, *call), array(OP(x, high, low, *call)))
+    assert_same_bits(ops._forward_composed(x, high, low, *call), array(OP(x, high, low, *call)))
     grad = torch.ones_like(x)
     assert_same_bits(
-        ops._composed_backward(grad, x, high, low, *call), array(OP_BACKWARD(grad, x, high, low, *call))
+        ops._backward_composed(grad, x, high, low, *call), array(OP_BACKWARD(grad, x, high, low, *call))
     )
 
 
@@ -280,7 +280,7 @@ def test_bad_input(call: object, words: str) -> None:
 def test_a_float_format_that_torch_lacks_is_composed_too() -> None:
     x, call = tensor(), ("fp4e2m1", [1], False)
     amax = torch.tensor([0.5, 1.0, 2.0])
-    assert_same_bits(ops._composed(x, amax, None, *call), array(OP(x, amax, None, *call)))
+    assert_same_bits(ops._forward_composed(x, amax, None, *call), array(OP(x, amax, None, *call)))
 
 
 def test_what_is_quantized_stays_a_tensor_whose_storage_can_be_given_back() -> None:

@@ -21,9 +21,9 @@ from intact.errors import FileFormatError, QuantValueError
 from intact.job_pool import InProcess
 from intact.torch.nn import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
-from intact.torch.reconstruction import learn
+from intact.torch.reconstruction import optimize_block
+from intact.torch.reconstruction.block_data import Samples
 from intact.torch.reconstruction.blocks import find_blocks
-from intact.torch.reconstruction.data import Samples
 from intact.torch.tensor_quant import QuantDescriptor
 
 
@@ -187,8 +187,8 @@ def test_the_answers_come_closer_than_with_rounding_to_nearest() -> None:
 
 
 def test_what_does_not_help_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn, "ROUNDING_WAY", 1e3)  # every weight is thrown to one side
-    monkeypatch.setattr(learn, "RANGE_WAY", 3.0)
+    monkeypatch.setattr(optimize_block, "ROUNDING_WAY", 1e3)  # every weight is thrown to one side
+    monkeypatch.setattr(optimize_block, "RANGE_WAY", 3.0)
     model = quantized("int8")
     before = copy.deepcopy(model)
     result = reconstruct(model, steps=3)
@@ -205,7 +205,7 @@ def test_a_block_that_is_interrupted_is_as_it_was(monkeypatch: pytest.MonkeyPatc
         if len(calls) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(learn, "beta_at", interrupted)
+    monkeypatch.setattr(optimize_block, "beta_at", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reconstruct(model)
     assert same(model, before)
@@ -283,13 +283,13 @@ def test_the_file_has_the_learned_codes_and_the_engine_runs_them(
     weights: str, activations: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned: dict[str, Tensor] = {}
-    finish = learn._Job._finish
+    finish = optimize_block._Job._finish
 
     def watched(job: Any) -> None:
         learned.update({n: s.codes() for n, s in zip(job._weights, job._rounding, strict=True)})
         finish(job)
 
-    monkeypatch.setattr(learn._Job, "_finish", watched)
+    monkeypatch.setattr(optimize_block._Job, "_finish", watched)
     model = quantized(weights, activations)
     result = reconstruct(model, steps=100)
     kept = [name for b in result.blocks if b.after < b.before for name in b.weights]
@@ -349,7 +349,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
     def stop_at_third(*args: Any) -> Any:
         if args[1].path == "layer.1":
             raise _StopError
-        return learn.learn_block(*args)
+        return optimize_block.learn_block(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr("intact.torch.reconstruction.learn_block", stop_at_third)

@@ -14,8 +14,8 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
 from intact.torch import quant_modules
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
+from intact.torch.module_replacement import apply_conversion, conversion_record, replace_modules
 from intact.torch.nn.modules import _utils
-from intact.torch.replace import apply_conversion, conversion_record, replace_modules
 from intact.torch.tensor_quant import QuantDescriptor
 
 

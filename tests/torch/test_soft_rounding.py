@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from intact.torch.reconstruction.data import chosen
-from intact.torch.reconstruction.rounding import (
+from intact.torch.reconstruction.adaround import (
     SoftRounding,
     beta_at,
     inverse_rectified_sigmoid,
     rectified_sigmoid,
 )
+from intact.torch.reconstruction.block_data import random_mask
 
 
 def test_the_rectified_sigmoid_is_the_papers() -> None:
@@ -63,7 +63,7 @@ def test_a_scale_for_every_block_of_a_weight_does_as_well() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 def test_dropping_takes_the_share_whatever_the_layout(share: float) -> None:
     like = torch.zeros(16, 8, 9, 7).to(memory_format=torch.channels_last)
-    mask = chosen(like, share, torch.Generator().manual_seed(1))
+    mask = random_mask(like, share, torch.Generator().manual_seed(1))
     assert mask.stride() == like.stride()
     assert set(mask.unique().tolist()) <= {0.0, 1.0}
     assert float(mask.mean()) == pytest.approx(share, abs=0.02)

@@ -20,7 +20,7 @@ from torch import Tensor
 from intact import numerics
 from intact.calib.histogram import BINS
 from intact.spec import Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator, on_device
 from intact.torch.operators import fake_quantize as ops
 
@@ -31,8 +31,8 @@ pytest.importorskip(
 from triton.runtime.jit import JITFunction
 
 from intact.torch import triton as kernels
-from intact.torch.triton import elementwise, statistics
-from intact.torch.triton.layout import layout_of
+from intact.torch.triton import elementwise, range_statistics
+from intact.torch.triton.granule_layout import layout_of
 
 FORMATS = ["int8", "uint8", "int3", "uint16", "fp8e4m3", "fp8e5m2", "fp4e2m1"]
 HARD = [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 0.5, 2.5, -0.5, 1e30, -1e-3, 3e38]
@@ -56,7 +56,7 @@ def only_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("left to the composed formula")
 
     for name in ("fake_quantize", "fake_quantize_backward", "min_max"):
-        monkeypatch.setattr(composed, name, refuse)
+        monkeypatch.setattr(fake_quantize_formula, name, refuse)
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
@@ -178,7 +178,7 @@ def test_layouts(lay: Callable[[Tensor], Tensor], axes: list[int], fused: bool) 
     assert (layout_of(dense.shape, dense.stride(), axes) is not None) == fused
     with np.errstate(all="ignore"):
         got = kernels.fake_quantize(x, amax, None, "int8", axes, True)
-    same_bits(got, composed.fake_quantize(x.cpu(), amax, None, "int8", axes, True))
+    same_bits(got, fake_quantize_formula.fake_quantize(x.cpu(), amax, None, "int8", axes, True))
     assert got.stride() == torch.empty_like(x).stride()
 
 
@@ -187,9 +187,9 @@ def test_any_size(shape: tuple[int, ...]) -> None:
     x = torch.linspace(-3, 3, int(np.prod(shape))).reshape(shape)
     call = (torch.tensor(2.0), None, "int8", None, False)
     placed = x.to(DEVICE)
-    same_bits(kernels.fake_quantize(placed, *call), composed.fake_quantize(x, *call))
+    same_bits(kernels.fake_quantize(placed, *call), fake_quantize_formula.fake_quantize(x, *call))
     masked = kernels.fake_quantize_backward(placed, placed, *call)
-    same_bits(masked, composed.fake_quantize_backward(x, x, *call))
+    same_bits(masked, fake_quantize_formula.fake_quantize_backward(x, x, *call))
 
 
 @pytest.mark.usefixtures("only_kernels")
@@ -237,7 +237,7 @@ def test_a_histogram_counted_by_the_kernel(axis: int | None, monkeypatch: pytest
     for batch in [*batches, edges, torch.zeros(1, 3, 1)]:
         want.collect(batch)
         with monkeypatch.context() as patch:
-            patch.setattr(ops, "may_look", lambda x: False)
+            patch.setattr(ops, "is_readable", lambda x: False)
             patch.setattr(ops, "kernels_for", lambda x: kernels)
             patch.setattr(on_device, "count_pow2", None)
             patch.setattr(on_device, "finite_range", None)
@@ -256,7 +256,7 @@ def test_a_histogram_of_bins_as_wide_as_the_first_batch_says(
     for batch in batches:
         want.collect(batch)
         with monkeypatch.context() as patch:
-            patch.setattr(ops, "may_look", lambda x: False)
+            patch.setattr(ops, "is_readable", lambda x: False)
             patch.setattr(ops, "kernels_for", lambda x: kernels)
             patch.setattr(on_device, "count_fixed", None)
             by_kernel.collect(batch.to(DEVICE))
@@ -271,7 +271,7 @@ import json, sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from intact.torch.triton import elementwise, formula, statistics
+from intact.torch.triton import elementwise, inline_formula, range_statistics
 
 TYPES = json.loads(sys.argv[1])
 
@@ -280,7 +280,7 @@ def ptx(kernel, sm, constants, dtype):
              for n in kernel.arg_names}
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     target = GPUTarget("cuda", sm, 32)
-    made = triton.compile(ASTSource(kernel, types, places), target=target, options=formula.OPTIONS)
+    made = triton.compile(ASTSource(kernel, types, places), target=target, options=inline_formula.OPTIONS)
     assert len(made.asm["cubin"]) > 0  # what ptxas, which comes with Triton, made of it
     # At every launch but the first Triton compares the constants that a kernel was compiled with.
     for (name, _), (value, scope) in kernel.used_global_vals.items():
@@ -290,7 +290,7 @@ def ptx(kernel, sm, constants, dtype):
 
 out = {}
 for name, module, kernel, sm, constants, dtype in json.loads(sys.argv[2]):
-    source = {"elementwise": elementwise, "statistics": statistics}[module]
+    source = {"elementwise": elementwise, "statistics": range_statistics}[module]
     out[name] = ptx(getattr(source, kernel), sm, constants, dtype)
 print(json.dumps(out))
 """
@@ -325,7 +325,7 @@ _TYPES = {
 @pytest.fixture(scope="module", params=[80, 90, 100], ids=lambda sm: f"sm_{sm}")
 def ptx(request: pytest.FixtureRequest) -> dict[str, str]:
     """The PTX of each variant; a process of its own compiles, as this one interprets."""
-    blocks = {"elementwise": elementwise.BLOCK, "statistics": statistics.BLOCK}
+    blocks = {"elementwise": elementwise.BLOCK, "statistics": range_statistics.BLOCK}
     wanted = [(n, m, k, request.param, c | {"BLOCK": blocks[m]}, t) for n, m, k, c, t in _VARIANTS]
     command = [sys.executable, "-c", _COMPILE, json.dumps(_TYPES), json.dumps(wanted)]
     ran = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 import intact.trt as trt
 from intact.trt.base import dialects
-from intact.trt.building import implicit
+from intact.trt.building import implicit_quantization
 
 Seconds = Callable[[str], float]
 """The seconds of "int8 LAYER", "float LAYER" and "plan CANDIDATE"."""
@@ -40,11 +40,11 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
 
     For every test: none may hang on what a busy machine takes for one thing or another.
     """
-    look_up = implicit._Times.of
+    look_up = implicit_quantization._Times.of
 
     def give(seconds: Seconds) -> None:
         monkeypatch.setattr(
-            implicit._Times,
+            implicit_quantization._Times,
             "of",
             lambda self, names, measure: look_up(self, names, lambda: {n: seconds(n) for n in names}),
         )

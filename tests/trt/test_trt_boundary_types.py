@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import intact.trt as trt
-from intact.trt.base import tensors
+from intact.trt.base import itensor
 
 F, D = TensorProto.FLOAT, TensorProto.DOUBLE
 X = np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(0.5)
@@ -129,7 +129,7 @@ class Listener(trt.IDebugListener):
 
     def process_debug_tensor(self, addr, location, type, shape, name, stream) -> bool:
         array = np.zeros(shape, trt.nptype(type))
-        np.copyto(array, tensors.at_address(addr, tuple(shape), array.dtype))
+        np.copyto(array, itensor.at_address(addr, tuple(shape), array.dtype))
         self.seen[name] = array
         return True
 

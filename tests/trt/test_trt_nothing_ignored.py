@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import intact.trt as trt
-from intact.trt.base.objects import WITHOUT_MEANING, Interface, settable, without_meaning
+from intact.trt.base.trt_object import WITHOUT_MEANING, Interface, settable, without_meaning
 
 ROOM = Path(inspect.getfile(trt)).parent
 CLASSES = [

@@ -50,7 +50,9 @@ def python(*args: str | Path, folder: Path, path: Path | None = None) -> subproc
 def test_new_processes_of_a_script_know_the_names(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(WORKERS)
     done = python("-m", "intact.trt", "script.py", folder=tmp_path)
-    assert done.stdout.splitlines() == ["('intact.trt.network.definition', 1, 1)", "True"], done.stderr
+    assert done.stdout.splitlines() == ["('intact.trt.network.network_definition', 1, 1)", "True"], (
+        done.stderr
+    )
 
 
 def test_libraries_that_look_for_the_names_find_them(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.trt.networks import constant, ints
 
 import intact.trt as trt
-from intact.trt.base.objects import settable, without_meaning
+from intact.trt.base.trt_object import settable, without_meaning
 
 Network = trt.INetworkDefinition
 Recipe = Callable[[Network], tuple[Any, dict[str, Any]]]

@@ -27,7 +27,7 @@ Feeds = Mapping[str, NDArray]
 
 
 class Module(Protocol):
-    """A fake-quantized module: what `intact.torch.models.running.Runner` makes of one.
+    """A fake-quantized module: what `intact.torch.models.array_runner.Runner` makes of one.
 
     Attributes:
         pairs: The pairs of the file that carry the names of its quantizers.

@@ -1,4 +1,4 @@
-"""The PyTorch face of INTact, in the vocabulary of `pytorch_quantization` 2.2.1.
+"""The PyTorch face of INTact, with the names of `pytorch_quantization` 2.2.1.
 
 Code written for that library runs unchanged after ``intact.torch.alias()``, or under
 ``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `reconstruct`, `finetune`,
@@ -21,17 +21,17 @@ except ModuleNotFoundError as error:
 from intact.torch import calib, cuda_ext, nn, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
-from intact.torch.compiling import compile
+from intact.torch.compile_module import compile
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.hf_quantizer import install as _register_with_transformers
+from intact.torch.module_replacement import ReplaceReport, replace_modules
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators.fake_quantize import fake_quantize
-from intact.torch.pickled import load_pickled
-from intact.torch.qdq import onnx_export as _onnx_export  # noqa: F401  in front of torch.onnx.export
+from intact.torch.pickled_models import load_pickled
+from intact.torch.qdq import patch_torch_onnx as _onnx_export  # noqa: F401  in front of torch.onnx.export
 from intact.torch.qdq.export import ExportReport, export
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.reconstruction import BlockReport, ReconstructionResult, reconstruct
-from intact.torch.replace import ReplaceReport, replace_modules
 from intact.torch.training.calibration import CalibrationResult, calibrate
 from intact.torch.training.finetuning import FinetuneResult, finetune
 from intact.torch.version import __version__

@@ -1,4 +1,6 @@
-"""`alias`: the name `pytorch_quantization` for the modules of `intact.torch`, for files written for it."""
+"""Register the modules of `intact.torch` under the name `pytorch_quantization`, for scripts written
+for it.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def alias(force: bool = False) -> None:
 
 
 def is_aliased() -> bool:
-    """Whether ``import pytorch_quantization`` means `intact.torch`, so that its errors are expected, too."""
+    """Return whether ``import pytorch_quantization`` gives `intact.torch`, whose errors scripts then expect,
+    too.
+    """
     return sys.modules.get(OLD_NAME) is sys.modules.get("intact.torch")
 
 

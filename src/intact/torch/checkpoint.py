@@ -1,4 +1,4 @@
-"""Checkpoints that hold everything: weights, scales, the quantizers' configuration and their switches.
+"""Save and load checkpoints with weights, scales, and the quantizers' configuration and switches.
 
 One safetensors file: the tensors of `state_dict` under their own names, and one JSON document as metadata.
 No code is stored and none is run on loading. Plain ``model.state_dict()`` keeps the old library's keys and
@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.reading import reading
-from intact.torch.graph_mode.forward import record_of, restore
+from intact.torch.graph_mode.quantized_forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
-from intact.torch.models.modules import unwrapped
+from intact.torch.models.modules import unwrap
+from intact.torch.module_replacement import apply_conversion, conversion_record
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
-from intact.torch.replace import apply_conversion, conversion_record
 
 _KEY, _VERSION = "intact.checkpoint", 1
 
@@ -43,7 +43,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: The state holds something that is not a tensor.
     """
-    model = unwrapped(model)
+    model = unwrap(model)
     tensors: dict[str, Tensor] = {}
     for key, value in model.state_dict().items():
         if not isinstance(value, Tensor):
@@ -61,7 +61,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def document_of(model: nn.Module) -> dict[str, Any]:
-    """What a quantized model is besides its tensors, as JSON values; `add_quantizers` reads it."""
+    """Return what a quantized model is besides its tensors, as JSON values; `add_quantizers` reads it."""
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
     if (record := record_of(model)) is not None:
@@ -88,7 +88,7 @@ def load_checkpoint(
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
-    given, model = model, unwrapped(model)
+    wrapped, model = model, unwrap(model)
     try:
         add_quantizers(model, document, tensors, custom=custom)
     except FileFormatError as error:
@@ -102,7 +102,7 @@ def load_checkpoint(
             "the tensors of this model",
             "load it into the model it is of",
         ) from error
-    return given
+    return wrapped
 
 
 def add_quantizers(
@@ -142,7 +142,7 @@ def add_quantizers(
         try:
             configure(quantizer, document["quantizers"][name], stored)
         except (IntactError, KeyError, TypeError, ValueError) as error:
-            raise _damaged(f"configuration of {name}", str(error)) from error
+            raise _checkpoint_error(f"configuration of {name}", str(error)) from error
     name_quantizers(model)
 
 
@@ -153,17 +153,17 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tenso
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         document = json.loads(metadata[_KEY])
     except (SafetensorError, KeyError, ValueError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+        raise _checkpoint_error(path, f"{type(error).__name__}: {error}") from error
     shaped = isinstance(document, dict) and all(
         isinstance(document.get(part), dict) for part in ("quantizers", "modules")
     )
     if not shaped or document.get("version") != _VERSION:
         version = document.get("version") if isinstance(document, dict) else None
-        raise _damaged(path, f"version {version!r}")
+        raise _checkpoint_error(path, f"version {version!r}")
     return document, tensors
 
 
-def _damaged(path: str | os.PathLike[str], got: str) -> FileFormatError:
+def _checkpoint_error(path: str | os.PathLike[str], got: str) -> FileFormatError:
     return FileFormatError(
         str(path), got, f"a checkpoint of version {_VERSION} by save_checkpoint", "save the model again"
     )

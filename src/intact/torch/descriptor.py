@@ -1,4 +1,4 @@
-"""`QuantDescriptor`: how one tensor is quantized, in the old library's words."""
+"""`QuantDescriptor` says how one tensor is quantized, with the old library's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intact.torch.alias import OLD_NAME, is_aliased
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
 LEARNED_KINDS = ("lsq", "lsq+", "pact")
-"""How a range is learned; True, besides, is the old library's: a clip in front of the quantizer."""
+"""How a range is learned. True, besides, means the old library's clip in front of the quantizer."""
 FLOAT_FORMATS = {(4, 3): "fp8e4m3", (5, 2): "fp8e5m2"}
 _DEFAULTS: dict[str, Any] = {
     "fake_quant": True,
@@ -56,7 +56,7 @@ class ScaledQuantDescriptor:
     """
 
     def __init__(self, num_bits: int | tuple[int, int] = 8, name: str | None = None, **kwargs: Any) -> None:
-        self._num_bits = _checked_bits(num_bits)
+        self._num_bits = _check_bits(num_bits)
         if name is not None and not isinstance(name, str):
             raise UnsupportedError(
                 "QuantDescriptor name", repr(name), "name must be a string or None", "pass name='...'"
@@ -71,9 +71,9 @@ class ScaledQuantDescriptor:
                 "correct the spelling, or drop them",
             )
         self._fake_quant = bool(values["fake_quant"])
-        self._axis = _checked_axis(values["axis"])
-        self._amax = _checked_amax(values["amax"])
-        self._learn_amax = _checked_learning(values["learn_amax"])
+        self._axis = _check_axis(values["axis"])
+        self._amax = _check_amax(values["amax"])
+        self._learn_amax = _check_learning(values["learn_amax"])
         self._scale_amax = values["scale_amax"]
         self._calib_method = values["calib_method"]
         self._unsigned = bool(values["unsigned"])
@@ -190,22 +190,24 @@ class ScaledQuantDescriptor:
         return hash((self._num_bits, self._name, self._axis, self._unsigned, self._narrow_range))
 
     def dict(self) -> dict[str, Any]:
-        """num_bits, name and everything that is not the default; `QuantDescriptor(**d.dict()) == d`."""
-        found: dict[str, Any] = {"num_bits": self._num_bits, "name": self._name}
+        """Return num_bits, name and everything that is not the default; `QuantDescriptor(**d.dict())
+        == d`.
+        """
+        options: dict[str, Any] = {"num_bits": self._num_bits, "name": self._name}
         for key, default in _DEFAULTS.items():
             value = getattr(self, f"_{key}")
             if isinstance(value, np.ndarray) or value != default:
-                found[key] = value
-        return found
+                options[key] = value
+        return options
 
     def to_yaml(self) -> str:
-        """`dict` as YAML; arrays and tuples become lists."""
+        """Return `dict` as YAML; arrays and tuples become lists."""
         plain = {key: _plain(value) for key, value in self.dict().items()}
         return yaml.safe_dump(plain, sort_keys=True)
 
     @classmethod
     def from_yaml(cls, yaml_str: str) -> Self:
-        """The descriptor that `to_yaml` wrote.
+        """Return the descriptor that `to_yaml` wrote.
 
         Raises:
             QuantValueError: The text is not a YAML mapping from names, or asks for more than `intact.limits`.
@@ -238,18 +240,18 @@ QuantDescriptor = ScaledQuantDescriptor
 
 
 def format_name(num_bits: int | tuple[int, int], unsigned: bool) -> str:
-    """The `intact.spec.Format` name of the old library's pair (num_bits, unsigned)."""
+    """Return the `intact.spec.Format` name of the old library's pair (num_bits, unsigned)."""
     if isinstance(num_bits, tuple):
         return FLOAT_FORMATS[num_bits]
     return f"{'u' if unsigned else ''}int{num_bits}"
 
 
 def float_formats() -> dict[tuple[int, int], str]:
-    """`FLOAT_FORMATS`; under the old library's name E4M3 alone, and its TypeError for others."""
+    """Return `FLOAT_FORMATS`; under the old library's name only E4M3, with its TypeError for others."""
     return {bits: name for bits, name in FLOAT_FORMATS.items() if bits == (4, 3) or not is_aliased()}
 
 
-def _checked_bits(num_bits: Any) -> int | tuple[int, int]:
+def _check_bits(num_bits: Any) -> int | tuple[int, int]:
     if isinstance(num_bits, tuple) and num_bits in float_formats():
         return num_bits
     if isinstance(num_bits, tuple) and num_bits in FLOAT_FORMATS:
@@ -274,7 +276,7 @@ def _checked_bits(num_bits: Any) -> int | tuple[int, int]:
     return int(num_bits)
 
 
-def _checked_learning(learn_amax: Any) -> bool | str:
+def _check_learning(learn_amax: Any) -> bool | str:
     if not isinstance(learn_amax, str):
         return bool(learn_amax)
     if learn_amax not in LEARNED_KINDS:
@@ -287,7 +289,7 @@ def _checked_learning(learn_amax: Any) -> bool | str:
     return learn_amax
 
 
-def _checked_axis(axis: Any) -> int | tuple[int, ...] | None:
+def _check_axis(axis: Any) -> int | tuple[int, ...] | None:
     if axis is None:
         return None
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -301,7 +303,7 @@ def _checked_axis(axis: Any) -> int | tuple[int, ...] | None:
     return tuple(int(a) for a in axis) if isinstance(axis, (tuple, list)) else int(axis)
 
 
-def _checked_amax(amax: Any) -> float | np.ndarray | None:
+def _check_amax(amax: Any) -> float | np.ndarray | None:
     if amax is None:
         return None
     if isinstance(amax, (int, float, np.integer, np.floating)) and not isinstance(amax, bool):

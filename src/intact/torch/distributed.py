@@ -1,4 +1,4 @@
-"""Data-parallel work: which process this is, which batches it takes, and statistics that merge exactly.
+"""Run data-parallel work: join the process group, split batches over processes, and merge statistics exactly.
 
 `intact.torch.calibrate` and `intact.torch.finetune` call these; a script started by ``torchrun`` needs
 nothing else. Histograms are integers and ends are exact, so the merged statistics, and with them the
@@ -42,7 +42,7 @@ class ProcessGroup:
 
 
 def join() -> ProcessGroup:
-    """The group this process belongs to; under ``torchrun`` it is joined first if nobody did.
+    """Return the group of this process; under ``torchrun`` join it first where the script did not.
 
     The backend is NCCL where every process has a GPU, else Gloo.
     """
@@ -61,18 +61,20 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def deal(data: Iterable[Any], group: ProcessGroup, limit: int | None = None) -> Iterator[tuple[int, Any]]:
-    """This process's batches of `data`, each with its number among those of all processes.
+def split_batches(
+    data: Iterable[Any], group: ProcessGroup, limit: int | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Yield this process's batches of `data`, each with its number among those of all processes.
 
-    Batch i belongs to process ``i % size``. A loader whose sampler is a `DistributedSampler` has been
-    dealt already, and is taken whole.
+    Batch i belongs to process ``i % size``. A loader whose sampler is a `DistributedSampler` is split
+    already, and is taken whole.
 
     Args:
         data: The same batches in every process, in the same order; or a loader with this one's share.
         group: The processes.
         limit: Stop after this many batches of all processes together.
     """
-    mine = is_dealt(data)
+    mine = is_split(data)
     for position, batch in enumerate(data):
         number = position * group.size + group.rank if mine else position
         if limit is not None and number >= limit:
@@ -83,16 +85,15 @@ def deal(data: Iterable[Any], group: ProcessGroup, limit: int | None = None) -> 
             return
 
 
-def is_dealt(data: Iterable[Any]) -> bool:
-    """Whether `data` is a loader that gives each process its own share already."""
+def is_split(data: Iterable[Any]) -> bool:
+    """Return whether `data` is a loader that already gives each process its own share."""
     return isinstance(getattr(data, "sampler", None), DistributedSampler)
 
 
 def share_failure(error: Exception | None, group: ProcessGroup) -> None:
-    """Raise `error`; in the other processes, an error that says which one failed.
+    """Raise `error`. In the other processes, raise an error that says which process failed.
 
-    Every process calls this at the end of a stretch in which each worked alone: nobody may wait for one
-    that has given up.
+    Every process calls this after work that each did alone, so that no process waits for one that failed.
     """
     if group.size > 1:
         failed = sum_over(np.eye(group.size)[group.rank] * (error is not None), group)
@@ -109,7 +110,7 @@ def share_failure(error: Exception | None, group: ProcessGroup) -> None:
 
 
 class RankPool:
-    """Deals jobs over the processes of torchrun, all of which ask for the same ones and get all results.
+    """Distributes jobs over the processes of torchrun. All ask for the same jobs, and get all results.
 
     A result is bytes. Jobs are done in rounds, one in each process.
 
@@ -129,14 +130,14 @@ class RankPool:
         waiting = list(items)
         for start in range(0, len(waiting), self.size):
             round = waiting[start : start + self.size]
-            made, failure = b"-", None  # no item is left for this process
+            result, failure = b"-", None  # no item is left for this process
             try:
                 if self._group.rank < len(round):
-                    made = work(common, round[self._group.rank])
+                    result = work(common, round[self._group.rank])
             except Exception as error:
                 failure = error
             share_failure(failure, self._group)
-            yield from _gather(made)[: len(round)]
+            yield from _gather(result)[: len(round)]
 
 
 def require_same(where: str, number: int, group: ProcessGroup) -> None:
@@ -145,16 +146,16 @@ def require_same(where: str, number: int, group: ProcessGroup) -> None:
     Raises:
         CalibrationError: They differ.
     """
-    found = sum_over(np.eye(group.size)[group.rank] * number, group)
-    if len(set(found.tolist())) > 1:
+    numbers = sum_over(np.eye(group.size)[group.rank] * number, group)
+    if len(set(numbers.tolist())) > 1:
         raise CalibrationError(
-            where, f"{found.astype(int).tolist()} in the processes", "the same in all of them",
+            where, f"{numbers.astype(int).tolist()} in the processes", "the same in all of them",
             "let every process see the same files and arguments",
         )  # fmt: skip
 
 
 def sum_over(values: NDArray[np.float64], group: ProcessGroup) -> NDArray[np.float64]:
-    """Sum over the processes; exact where all but one of them have a 0."""
+    """Return the sum over the processes; exact where all but one of them have a 0."""
     if group.size == 1:
         return values
     tensor = torch.from_numpy(np.array(values, np.float64)).to(_device())
@@ -187,29 +188,29 @@ def merge_statistics(stats: dict[str, Stats], group: ProcessGroup) -> None:
         return
     arrays = {
         f"{index}.{key}": np.ascontiguousarray(np.atleast_1d(array))
-        for index, one in enumerate(stats.values())
-        for key, array in _described(one).items()
+        for index, tensor_stats in enumerate(stats.values())
+        for key, array in _to_arrays(tensor_stats).items()
     }
     parts = [read_bytes(blob) for blob in _gather(to_bytes(arrays))]
     for index, (name, mine) in enumerate(stats.items()):
         merged = type(mine)(mine.axis)  # type: ignore[arg-type]  # of its own kind
         for part in parts:
             prefix = f"{index}."
-            found = {k[len(prefix) :]: v for k, v in part.items() if k.startswith(prefix)}
+            arrays_of_part = {k[len(prefix) :]: v for k, v in part.items() if k.startswith(prefix)}
             try:
-                merged.merge(_restored(type(mine), found))  # type: ignore[arg-type]
+                merged.merge(_from_arrays(type(mine), arrays_of_part))  # type: ignore[arg-type]
             except IntactError as error:
                 raise error.at(name) from None
         stats[name] = merged
 
 
-def _described(stats: Stats) -> dict[str, NDArray]:
+def _to_arrays(stats: Stats) -> dict[str, NDArray]:
     axis = () if stats.axis is None else np.atleast_1d(stats.axis)
     shape = np.shape(stats.amax)
     return {**stats.to_arrays(), "_axis": np.array([*axis], np.int64), "_shape": np.array([*shape], np.int64)}
 
 
-def _restored(kind: type[Stats], arrays: dict[str, NDArray]) -> Stats:
+def _from_arrays(kind: type[Stats], arrays: dict[str, NDArray]) -> Stats:
     axes, shape = tuple(arrays.pop("_axis").tolist()), tuple(arrays.pop("_shape").tolist())
     axis: Any = None if not axes else axes[0] if len(axes) == 1 else axes
     if not arrays["count"].any():
@@ -220,16 +221,16 @@ def _restored(kind: type[Stats], arrays: dict[str, NDArray]) -> Stats:
 
 
 def _gather(blob: bytes) -> list[bytes]:
-    """The bytes of every process, by rank."""
+    """Return the bytes of every process, by rank."""
     mine = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
     sizes = [torch.zeros(1, dtype=torch.int64, device=_device()) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(blob)], device=_device()))
     longest = max(int(size) for size in sizes)
     padded = torch.zeros(longest, dtype=torch.uint8, device=_device())
     padded[: len(blob)] = mine
-    found = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(found, padded)
-    return [part[: int(size)].cpu().numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded)
+    return [part[: int(size)].cpu().numpy().tobytes() for part, size in zip(gathered, sizes, strict=True)]
 
 
 def _device() -> torch.device:

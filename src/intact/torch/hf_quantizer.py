@@ -1,4 +1,4 @@
-"""Quantized models of transformers keep their quantizers through `save_pretrained` and `from_pretrained`.
+"""Save and restore the quantizers of transformers' models by `save_pretrained` and `from_pretrained`.
 
 transformers asks a quantizer, registered under the name in a model's `quantization_config`, to prepare the
 model before its weights are loaded. Ours writes there what `save_checkpoint` stores besides tensors.
@@ -20,9 +20,9 @@ from torch import nn
 
 from intact.errors import FileFormatError, IntactError
 from intact.torch.checkpoint import add_quantizers, document_of
-from intact.torch.models.modules import unwrapped, when_quantized
+from intact.torch.models.modules import quantized_callbacks, unwrap
 
-__all__ = ["described", "install", "prepare", "remember"]
+__all__ = ["describe", "install", "prepare", "remember"]
 
 METHOD = "intact"
 """The name in a model's `quantization_config`."""
@@ -36,9 +36,9 @@ _TYPES = {
 
 
 def install() -> None:
-    """Register the quantizer with transformers: now, or when somebody imports that."""
-    if remember not in when_quantized:
-        when_quantized.append(remember)
+    """Register the quantizer with transformers: now, or at its first import."""
+    if remember not in quantized_callbacks:
+        quantized_callbacks.append(remember)
     if _REGISTRY in sys.modules:
         _classes()
     elif not any(isinstance(finder, _AtImport) for finder in sys.meta_path):
@@ -46,17 +46,17 @@ def install() -> None:
 
 
 def remember(model: nn.Module) -> None:
-    """Let `save_pretrained` of a quantized `model` of transformers write its quantizers, too."""
+    """Make `save_pretrained` of a quantized `model` of transformers write its quantizers, too."""
     base = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", None)
-    if base is None or not isinstance(model := unwrapped(model), base):
+    if base is None or not isinstance(model := unwrap(model), base):
         return
     config, quantizer = _classes()
-    made: Any = model
-    made.hf_quantizer = quantizer(config())
+    pretrained: Any = model
+    pretrained.hf_quantizer = quantizer(config())
 
 
 class _AtImport(MetaPathFinder):
-    """Registers the quantizer behind the first import of transformers' registry."""
+    """Registers the quantizer after the first import of transformers' registry."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname != _REGISTRY:
@@ -76,7 +76,7 @@ class _AtImport(MetaPathFinder):
 
 
 def prepare(model: nn.Module, document: Mapping[str, Any]) -> None:
-    """Give a float `model` on the meta device the quantizers, and room for their tensors, of `described`.
+    """Give a float `model` on the meta device the quantizers of `describe`, and room for their tensors.
 
     Raises:
         FileFormatError, QuantValueError: As `load_checkpoint`.
@@ -97,21 +97,23 @@ def prepare(model: nn.Module, document: Mapping[str, Any]) -> None:
     model.load_state_dict(tensors, strict=False)  # makes room for biases, too
 
 
-def described(model: nn.Module) -> dict[str, Any]:
-    """`document_of`, with types and shapes of tensors that the float model may lack: ranges and biases."""
+def describe(model: nn.Module) -> dict[str, Any]:
+    """Return `document_of`, with types and shapes of tensors that the float model may lack: ranges and
+    biases.
+    """
     document = document_of(model)
-    wanted = {*(f"{path}.bias" for path in document["modules"])}
+    bias_names = {*(f"{path}.bias" for path in document["modules"])}
     tensors = {
         name: [str(x.dtype).removeprefix("torch."), *x.shape]
         for name, x in model.state_dict().items()
-        if name in wanted or name.rpartition(".")[0] in document["quantizers"]
+        if name in bias_names or name.rpartition(".")[0] in document["quantizers"]
     }
     return document | {"tensors": tensors}
 
 
 @functools.cache
 def _classes() -> tuple[Any, Any]:
-    """The configuration and the quantizer: subclasses of transformers' own, registered with it."""
+    """Return the configuration and the quantizer: subclasses of transformers' own, registered with it."""
     registry: Any = importlib.import_module(_REGISTRY)
     bases: Any = importlib.import_module("transformers.quantizers.base")
     configs: Any = importlib.import_module("transformers.utils.quantization_config")
@@ -133,8 +135,8 @@ def _classes() -> tuple[Any, Any]:
             return True
 
         def get_state_dict_and_metadata(self, model: Any, *_: Any, **__: Any) -> tuple[None, dict[str, str]]:
-            own: Any = unwrapped(model)
-            self.quantization_config = own.config.quantization_config = IntactConfig(described(own))
+            own: Any = unwrap(model)
+            self.quantization_config = own.config.quantization_config = IntactConfig(describe(own))
             return None, {}
 
         def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Quantize models as they are built: `initialize` puts quantized classes in place of `torch.nn`'s names.
+"""Quantize models as they are built: `initialize` replaces classes of `torch.nn` by quantized ones.
 
 A model built between `initialize` and `deactivate` gets `QuantConv2d` where its code says ``nn.Conv2d``.
 Code that bound a class earlier (``from torch.nn import Conv2d``) and calls of `torch.nn.functional` are not
@@ -40,7 +40,7 @@ _DEFAULT_QUANT_MAP = [
 
 
 class QuantModuleReplacementHelper:
-    """What is to be replaced, and what has been; one object serves the process.
+    """Holds what is to be replaced, and what has been; one object serves the process.
 
     Attributes:
         default_quant_map: The entries of `initialize()` without arguments: what is appended to
@@ -67,8 +67,8 @@ class QuantModuleReplacementHelper:
             QuantValueError: (a ValueError) A name in `float_module_list` is in no entry, or an entry is not
                 (Python module, name of a class in it, replacement).
         """
-        defaults = [_checked_entry(entry) for entry in self.default_quant_map]
-        custom = [_checked_entry(entry) for entry in custom_map or ()]
+        defaults = [_check_entry(entry) for entry in self.default_quant_map]
+        custom = [_check_entry(entry) for entry in custom_map or ()]
         entries = [*defaults, *custom]
         stay = set(float_module_list or ())
         if unknown := stay - {entry.mod_name for entry in entries}:
@@ -81,9 +81,9 @@ class QuantModuleReplacementHelper:
         self.quant_map = [*(entry for entry in defaults if entry.mod_name not in stay), *custom]
 
     def apply_quant_modules(self) -> None:
-        """Put the replacements of `quant_map` in place; the first original of each name is kept."""
+        """Put the replacements of `quant_map` in place, and keep the first original of each name."""
         for module, name, replacement in self.quant_map:
-            if all((module, name) != kept[:2] for kept in self.orginal_func_map):
+            if all((module, name) != original[:2] for original in self.orginal_func_map):
                 self.orginal_func_map.append(_quant_entry(module, name, getattr(module, name)))
             setattr(module, name, replacement)
 
@@ -137,7 +137,7 @@ def enable_onnx_export() -> Iterator[None]:
         _export_switch.set_switch(before)
 
 
-def _checked_entry(entry: Any) -> _quant_entry:
+def _check_entry(entry: Any) -> _quant_entry:
     fits = isinstance(entry, Sequence) and len(entry) == 3 and isinstance(entry[1], str)
     if not fits or not isinstance(getattr(entry[0], entry[1], None), type) or not isinstance(entry[2], type):
         raise QuantValueError(

@@ -19,7 +19,7 @@ from torch.autograd import Function
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch._errors import NotOfferedError
 from intact.torch.descriptor import (
     FLOAT_FORMATS,
@@ -84,8 +84,8 @@ class TensorQuantFunction(Function):
             amax = refuse_negative(inputs, amax)
         format = format_name(num_bits, unsigned)
         _save(ctx, inputs, amax, format, narrow_range)
-        scale = composed.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
-        if inputs.dtype == torch.float16 and ops.may_look(scale) and float(scale.max()) > _HALF_MAX:
+        scale = formula.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
+        if inputs.dtype == torch.float16 and ops.is_readable(scale) and float(scale.max()) > _HALF_MAX:
             raise QuantValueError(
                 "tensor_quant",
                 f"scale is too large for FP16 with amax={float(amax.min()):.4g}",
@@ -97,7 +97,7 @@ class TensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None, None
+        return _mask_gradient(ctx, grad), None, None, None, None
 
 
 class FakeTensorQuantFunction(Function):
@@ -121,7 +121,7 @@ class FakeTensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None, None
+        return _mask_gradient(ctx, grad), None, None, None, None
 
 
 class LegacyFakeTensorQuantFunction(FakeTensorQuantFunction):
@@ -140,7 +140,7 @@ class FakeAffineTensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(ctx, grad), None, None, None
+        return _mask_gradient(ctx, grad), None, None, None
 
 
 class ScaledE4M3Function(Function):
@@ -160,7 +160,7 @@ class ScaledE4M3Function(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return grad if ctx.cast_only else _masked(ctx, grad), None, None, None
+        return grad if ctx.cast_only else _mask_gradient(ctx, grad), None, None, None
 
 
 def tensor_quant(
@@ -234,7 +234,7 @@ def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int =
 
 
 def refuse_negative(inputs: Tensor, amax: Tensor) -> Tensor:
-    """The range to quantize `inputs` with on an unsigned grid, where it would clip negative values.
+    """Return the range for `inputs` on an unsigned grid, and refuse negative values, which it would clip.
 
     Returns:
         `amax`. Where looking at values would wait for a device and one is negative: NaN, and so is what it
@@ -245,7 +245,7 @@ def refuse_negative(inputs: Tensor, amax: Tensor) -> Tensor:
     if ops.is_tracing() or not inputs.numel():
         return amax
     smallest = ops.min_max(inputs)[0]
-    if not ops.may_look(smallest):
+    if not ops.is_readable(smallest):
         return torch.where(smallest < 0, math.nan, amax.to(smallest.device))
     if smallest < 0:
         raise UnsupportedError(
@@ -263,7 +263,7 @@ def _tensor(value: Any) -> Tensor:
 
 def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
     tiny = amax <= ops.TINY
-    if ops.may_look(tiny) and not bool(tiny.any()):
+    if ops.is_readable(tiny) and not bool(tiny.any()):
         return result
     return torch.where(tiny, torch.zeros_like(result), result)
 
@@ -275,7 +275,7 @@ def _save(
     ctx.call = (format, ops.broadcast_axes(high.shape, inputs.dim()) or None, narrow)
 
 
-def _masked(ctx: Any, grad: Tensor) -> Tensor:
+def _mask_gradient(ctx: Any, grad: Tensor) -> Tensor:
     inputs, high, low = ctx.saved_tensors
     backward = torch.ops.intact.fake_quantize_backward.default
     return backward(grad, inputs, high, low, *ctx.call)  # type: ignore[no-any-return]

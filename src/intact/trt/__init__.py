@@ -55,14 +55,23 @@ from intact.trt.base.host_interfaces import (
 from intact.trt.base.host_memory import (
     IHostMemory,
 )
+from intact.trt.base.itensor import (
+    Dims,
+    Dims2,
+    Dims3,
+    Dims4,
+    DimsExprs,
+    DimsHW,
+    ITensor,
+    Permutation,
+    Weights,
+    volume,
+)
 from intact.trt.base.logger import (
     ILogger,
     Logger,
 )
-from intact.trt.base.objects import (
-    IErrorRecorder,
-)
-from intact.trt.base.operations import (
+from intact.trt.base.operation_enums import (
     ActivationType,
     AttentionNormalizationOp,
     BoundingBoxFormat,
@@ -104,17 +113,8 @@ from intact.trt.base.profiler import (
 from intact.trt.base.progress import (
     IProgressMonitor,
 )
-from intact.trt.base.tensors import (
-    Dims,
-    Dims2,
-    Dims3,
-    Dims4,
-    DimsExprs,
-    DimsHW,
-    ITensor,
-    Permutation,
-    Weights,
-    volume,
+from intact.trt.base.trt_object import (
+    IErrorRecorder,
 )
 from intact.trt.builder import (
     Builder,
@@ -209,7 +209,7 @@ from intact.trt.plugins.plugin import (
     init_libnvinfer_plugins,
     plugin,
 )
-from intact.trt.plugins.registry import (
+from intact.trt.plugins.plugin_registry import (
     DynamicPluginTensorDesc,
     IDimensionExpr,
     IExprBuilder,
@@ -234,17 +234,17 @@ from intact.trt.plugins.registry import (
     get_builder_plugin_registry,
     get_plugin_registry,
 )
-from intact.trt.running.context import (
-    IDebugListener,
-    IExecutionContext,
-    IOutputAllocator,
-)
 from intact.trt.running.cuda_engine import (
     ICudaEngine,
 )
 from intact.trt.running.engine_configs import (
     IRuntimeConfig,
     ISerializationConfig,
+)
+from intact.trt.running.execution_context import (
+    IDebugListener,
+    IExecutionContext,
+    IOutputAllocator,
 )
 from intact.trt.running.inspector import (
     EngineInspector,

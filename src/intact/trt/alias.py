@@ -15,7 +15,7 @@ from intact.errors import UnsupportedError
 from intact.standins.distribution_metadata import StandInDistribution, register_distribution
 from intact.trt.base.dialects import VERSIONS
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
-from intact.trt.plugins.quick_plugins import PluginModule
+from intact.trt.plugins.plugin_decorators import PluginModule
 
 CUDA_PYTHON, PYCUDA = "12.8.0", "2024.1.2"
 """The versions whose functions the stand-ins have."""
@@ -34,9 +34,9 @@ def alias(*, force: bool = False) -> None:
     Raises:
         UnsupportedError: TensorRT is installed, and `force` is not given.
     """
-    found = sys.modules.get("tensorrt")
+    tensorrt_module = sys.modules.get("tensorrt")
     ours = _is_ours("tensorrt")
-    if not force and not ours and (found is not None or _installed("tensorrt")):
+    if not force and not ours and (tensorrt_module is not None or _is_installed("tensorrt")):
         raise UnsupportedError(
             "alias", "tensorrt, which is installed", "none", "uninstall it, or call alias(force=True)"
         )
@@ -60,7 +60,7 @@ def alias(*, force: bool = False) -> None:
 
 
 def _register_distributions() -> None:
-    """What `importlib.metadata` says of the packages; the versions are those whose members are there."""
+    """Answer `importlib.metadata` for the three packages; each version is one whose members are there."""
     versions = {
         "tensorrt": ("tensorrt", lambda: VERSIONS[trt.get_dialect()]),
         "cuda-python": ("cuda", lambda: CUDA_PYTHON), "pycuda": ("pycuda", lambda: PYCUDA),
@@ -71,9 +71,9 @@ def _register_distributions() -> None:
 
 
 def _stand_in(name: str, **modules: Any) -> None:
-    """A package of stand-ins, unless there is a real one."""
+    """Register a package of stand-in modules under `name`, unless the real package is installed."""
     root = name.partition(".")[0]
-    if not _is_ours(root) and _installed(root):
+    if not _is_ours(root) and _is_installed(root):
         return
     package = _module(name, __intact__=True, **modules)
     for part, module in modules.items():
@@ -85,7 +85,7 @@ def _stand_in(name: str, **modules: Any) -> None:
 
 
 def standins() -> list[Path]:
-    """The folders of the names that `alias` registered."""
+    """Return the folders of the names that `alias` registered."""
     return [STANDINS / name for name in ("tensorrt", "cuda", "pycuda") if _is_ours(name)]
 
 
@@ -93,13 +93,13 @@ def _is_ours(root: str) -> bool:
     return getattr(sys.modules.get(root), "__intact__", False) is True
 
 
-def _installed(root: str) -> bool:
-    """Whether there is a package of that name that is not one of `STANDINS`."""
+def _is_installed(root: str) -> bool:
+    """Whether a package of that name is installed that is not one of `STANDINS`."""
     loaded = sys.modules.get(root)
     spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(root)
     if spec is None:
         return loaded is not None
-    if spec.origin is None:  # a folder of that name, as a script may lie beside, or CUDA's packages
+    if spec.origin is None:  # a folder without __init__.py: one beside a script, or CUDA's
         return any((Path(folder) / "bindings").is_dir() for folder in spec.submodule_search_locations or ())
     return STANDINS not in Path(spec.origin).parents
 

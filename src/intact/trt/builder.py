@@ -12,16 +12,16 @@ from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.base.host_interfaces import IStreamWriter
 from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.itensor import ITensor
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Reporting
 from intact.trt.base.progress import phases
-from intact.trt.base.removed import hide_removed
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
 from intact.trt.building.calibrators import IInt8Calibrator
 from intact.trt.building.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.building.implicit import implicit_plan, nodes_on_floats
-from intact.trt.building.record import BuildRecord
-from intact.trt.building.values import dependence_of, only_shapes, whole_plan
+from intact.trt.building.data_dependent_shapes import dependence_of, only_shapes, whole_plan
+from intact.trt.building.implicit_quantization import implicit_plan, nodes_on_floats
 from intact.trt.layers import (
     IAssertionLayer,
     IDequantizeLayer,
@@ -31,7 +31,7 @@ from intact.trt.layers import (
     IQuantizeLayer,
 )
 from intact.trt.network import INetworkDefinition
-from intact.trt.plugins.registry import IPluginRegistry, get_plugin_registry, plugins_of
+from intact.trt.plugins.plugin_registry import IPluginRegistry, get_plugin_registry, plugins_of
 from intact.trt.running.cuda_engine import ICudaEngine, to_bytes
 from intact.trt.running.refit import weights_of
 
@@ -129,21 +129,23 @@ class Builder(Reporting):
     def build_serialized_network_to_stream(
         self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
     ) -> bool:
-        """Hand those bytes to ``writer.write``; False, with errors in the log, where there are none."""
+        """Write the bytes of the engine to ``writer``; return False, with errors in the log, where there are
+        none.
+        """
         plan = self._plan(network, config)
         if plan is None:
             return False
         data = memoryview(bytes(to_bytes(plan)))
         while len(data):
-            taken = writer.write(data)
-            if not isinstance(taken, int) or taken <= 0:
-                self._report(f"IStreamWriter.write took {taken!r} of {len(data)} bytes, want how many")
+            count = writer.write(data)
+            if not isinstance(count, int) or count <= 0:
+                self._report(f"IStreamWriter.write took {count!r} of {len(data)} bytes, want how many")
                 return False
-            data = data[taken:]
+            data = data[count:]
         return True
 
     def build_engine(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
-        """The engine itself, as scripts of TensorRT 7 and 8 ask for it."""
+        """Build the engine itself, as scripts of TensorRT 7 and 8 do."""
         plan = self._plan(network, config)
         if plan is None:
             return None
@@ -172,7 +174,7 @@ class Builder(Reporting):
             for message in foreign:
                 self._report(message)
             return None
-        broken = _broken_pins(network, plan, on_floats)
+        broken = _list_broken_pins(network, plan, on_floats)
         obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         obey = obey or config.get_flag(BuilderFlag.STRICT_TYPES)
         for message in broken:
@@ -182,12 +184,12 @@ class Builder(Reporting):
     def _explicit_or_implicit(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> tuple[Plan, set[str]]:
-        """The plan, and the names of layers that read floats alone."""
+        """Return the plan, and the names of the layers that read only floats."""
         explicit = any(map(_is_qdq, network.layers))
         if explicit and config.int8_calibrator is not None:
             network.warn(IGNORED)
         ranges = any(tensor.dynamic_range for tensor in network.tensors)
-        asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
+        wants_int8 = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         conditions = _assertions(network)
         debugged = list(network._debugged)
         watched = list(dict.fromkeys([*conditions, *debugged]))
@@ -200,7 +202,7 @@ class Builder(Reporting):
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
             debugged=tuple(t.name for t in debugged),
             visible=tuple(t.name for t in watched if t not in hidden), plugins=plugins_of(network),
-            aliases=aliases_of(network), narrow=network.narrow(),
+            aliases=aliases_of(network), narrow=network.bfloat16_names(),
             samples=max(1, self.max_batch_size) if network.has_implicit_batch_dimension else 0,
         )  # fmt: skip
         composed = network.compose(hidden)
@@ -209,39 +211,38 @@ class Builder(Reporting):
             only = network._refittable if individual else None
             record = replace(record, refit=weights_of(network, composed, only))
         if depends:
-            if asked:
+            if wants_int8:
                 network.warn("INT8 is not used: shapes of this network depend on values")
-            return record.added_to(whole_plan(network, composed, hidden)), set()
-        if asked and not explicit:
+            return record.add_to(whole_plan(network, composed, hidden)), set()
+        if wants_int8 and not explicit:
             choices, plan, on_floats = implicit_plan(network, config, composed.load())
-            return replace(record, choices=choices).added_to(plan), on_floats
+            return replace(record, choices=choices).add_to(plan), on_floats
         model = composed.load()
-        return record.added_to(lower(model)), nodes_on_floats(model)
+        return record.add_to(lower(model)), nodes_on_floats(model)
 
 
 hide_removed(Builder)
 
 
 def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
-    """Conditions that a run must find true, and what each says.
-
+    """Collect the conditions that a run must find true, with the message of each.
     Raises:
-        ValueError: One is known to be false.
+        ValueError: A condition is a constant, and false.
     """
-    found = {}
+    conditions = {}
     for layer in network.layers:
         if isinstance(layer, IAssertionLayer):
             condition = layer.get_input(0)
-            known = network.value_of(condition) if condition is not None else None
-            if known is not None and not known.all():
+            value = network.value_of(condition) if condition is not None else None
+            if value is not None and not value.all():
                 raise ValueError(f"{layer.name}: assertion failed: {layer.message}")
-            if known is None and condition is not None:
-                found[layer.condition] = layer.message
-    return found
+            if value is None and condition is not None:
+                conditions[layer.condition] = layer.message
+    return conditions
 
 
 def aliases_of(network: INetworkDefinition) -> dict[str, str]:
-    """Outputs that TensorRT writes in place: each, and the input whose memory it is."""
+    """Return the outputs that TensorRT writes in place, by name, each with the input whose memory it uses."""
     caches = [layer for layer in network.layers if isinstance(layer, IKVCacheUpdateLayer)]
     pairs = [(layer._outputs[0], layer.get_input(0)) for layer in caches]
     return {out.name: cache.name for out, cache in pairs if cache is not None and out.is_network_output}
@@ -253,10 +254,10 @@ def _is_qdq(layer: ILayer) -> bool:
     return isinstance(layer, (IQuantizeLayer, IDequantizeLayer))
 
 
-def _broken_pins(network: INetworkDefinition, plan: Plan, on_floats: set[str]) -> list[str]:
-    """Layers whose precision was set, and that the plan runs in another one.
-
-    A layer that reads floats computes in float, also as part of an int8 layer's step, which rounds behind it.
+def _list_broken_pins(network: INetworkDefinition, plan: Plan, on_floats: set[str]) -> list[str]:
+    """Describe the layers whose precision was set and that the plan runs in another one.
+    A layer that reads floats computes in float, even where it is fused into an int8 layer and rounded behind
+        it.
     """
     runs = {node: layer.precision for layer in plan.layers for node in layer.nodes}
     broken = []
@@ -269,8 +270,9 @@ def _broken_pins(network: INetworkDefinition, plan: Plan, on_floats: set[str]) -
         runs_in = runs.get(layer.name, "float")
         if runs_in != wanted:
             why = next(
-                (one.reason for one in plan.layers if layer.name in one.nodes), "the plan has no such layer"
+                (step.reason for step in plan.layers if layer.name in step.nodes),
+                "the plan has no such layer",
             )
-            said = f"pinned to {layer.precision.name} and runs in {runs_in}: {why}"
-            broken.append(f"layer '{layer.name}' is {said}")
+            complaint = f"pinned to {layer.precision.name} and runs in {runs_in}: {why}"
+            broken.append(f"layer '{layer.name}' is {complaint}")
     return broken

@@ -69,7 +69,7 @@ def test_a_packed_file_and_its_neighbour(tmp_path: Path, as_folder: bool) -> Non
 
 @pytest.mark.shared
 def test_the_packed_cifar10(shared: Path) -> None:
-    pixels, labels = data._unpacked(shared / "data" / "cifar10_test.npz", data.untracked)
+    pixels, labels = data._unpack(shared / "data" / "cifar10_test.npz", data.without_progress)
     assert pixels.shape == (10_000, 3, 32, 32)
     np.testing.assert_array_equal(np.bincount(labels), np.full(10, 1000))
 

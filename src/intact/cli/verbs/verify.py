@@ -218,7 +218,7 @@ _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
 def _module(name: str, graph: Model) -> Module:
     from intact.graph import read_named_pairs
-    from intact.torch.models.running import Runner
+    from intact.torch.models.array_runner import Runner
 
     return Runner(_load_module(name), read_named_pairs(graph))
 

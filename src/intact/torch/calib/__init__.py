@@ -1,4 +1,4 @@
-"""`pytorch_quantization.calib`: calibrators, which find the range of a tensor from the data that passes."""
+"""Calibrators of `pytorch_quantization.calib`, which find the range of a tensor from the data that passes."""
 
 from __future__ import annotations
 

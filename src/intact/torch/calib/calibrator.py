@@ -1,4 +1,4 @@
-"""What every calibrator can do."""
+"""Base class of all calibrators."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.calib.on_device import DeviceBins, count_fixed
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import ConvTransposeNd
 
 _METHODS = ("entropy", "mse", "percentile")
 _OPTIONS: dict[str, Any] = {
@@ -108,16 +109,16 @@ class HistogramCalibrator(_Calibrator):
     @property
     def _calib_hist(self) -> NDArray[np.int64] | Tensor | None:
         self._fetch()
-        return self._handed_out(self._counts) if len(self._counts) else None
+        return self._as_requested_type(self._counts) if len(self._counts) else None
 
     @property
     def _calib_bin_edges(self) -> NDArray[Any] | Tensor | None:
         self._fetch()
         if not len(self._counts):
             return None
-        return self._handed_out((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
+        return self._as_requested_type((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
 
-    def _handed_out(self, array: NDArray[Any]) -> NDArray[Any] | Tensor:
+    def _as_requested_type(self, array: NDArray[Any]) -> NDArray[Any] | Tensor:
         return torch.from_numpy(array) if self._torch_hist else array
 
     def collect(self, x: Tensor) -> None:
@@ -129,7 +130,7 @@ class HistogramCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        if not ops.may_look(x):
+        if not ops.is_readable(x):
             if self._pending is None:
                 state = self._counts, self._width, self._top, self._zeros
                 self._pending = DeviceBins(*state, self._initial_bins, MAX_BINS, x.device)
@@ -223,19 +224,19 @@ def calibrate_weights(
             "'max', 'mse' or 'percentile'",
             "choose one of these",
         )
-    found = []
+    weights = []
     for module in model.modules():
         quantizer, weight = getattr(module, "weight_quantizer", None), getattr(module, "weight", None)
         if quantizer is None or not isinstance(weight, Tensor):
             continue
         axis = None
         if perchannel:
-            axis = 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
-        found.append(
+            axis = 1 if isinstance(module, ConvTransposeNd) else 0
+        weights.append(
             (quantizer, *_peaks_and_counts(weight.detach(), axis, 0 if method == "max" else num_bins))
         )
     # A device counts all weights before it is waited for.
-    for quantizer, peaks, counts in found:
+    for quantizer, peaks, counts in weights:
         if method == "max":
             quantizer.amax = peaks
         else:
@@ -251,7 +252,7 @@ def _peaks_and_counts(weight: Tensor, axis: int | None, bins: int) -> tuple[Tens
     counts = torch.zeros(len(channels) if bins else 0, bins, dtype=torch.int64, device=weight.device)
     widths = peaks.flatten() / torch.full_like(peaks.flatten(), bins)
     for row, channel, width in zip(counts, channels, widths, strict=False):
-        if not ops.may_look(weight):
+        if not ops.is_readable(weight):
             count_fixed(
                 channel, torch.where(width > 0, width, math.inf), torch.full_like(row[0], bins - 1), row
             )
@@ -264,12 +265,12 @@ def _amax_of_rows(
     peaks: Tensor, counts: NDArray[np.int64], grid: tuple[Any, bool, str], percentile: float
 ) -> Tensor:
     """The range that `method` chooses for each channel, on the device of `peaks`."""
-    found = []
+    amaxes = []
     for peak, row in zip(peaks.flatten().tolist(), counts, strict=True):
         width = float(np.float32(peak) / np.float32(counts.shape[1]))
         amax = _from_counts(row, width, *grid, percentile=percentile) if width else torch.tensor(0.0)
-        found.append(amax)
-    return torch.stack(found).reshape(peaks.shape).to(peaks.device)
+        amaxes.append(amax)
+    return torch.stack(amaxes).reshape(peaks.shape).to(peaks.device)
 
 
 def _from_counts(
@@ -282,8 +283,8 @@ def _from_counts(
 ) -> Tensor:
     """The range by `method`, which takes those of `options` that it knows."""
     wanted = ("percentile",) if method == "percentile" else ("stride", "start_bin")
-    known = {key: value for key, value in options.items() if key in wanted}
-    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **known)))
+    method_options = {key: value for key, value in options.items() if key in wanted}
+    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **method_options)))
 
 
 def _compute_amax_entropy(

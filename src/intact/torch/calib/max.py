@@ -66,8 +66,8 @@ class MaxCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        low, high = ops.min_max(x, ops.kept_axes(self._axis, x.dim()))
-        if ops.may_look(low):
+        low, high = ops.min_max(x, ops.positive_axes(self._axis, x.dim()))
+        if ops.is_readable(low):
             _refuse_nonfinite(low, high, f"a tensor of shape {tuple(x.shape)}")
         if self._track_amax:
             self._amaxs.append(_largest(low, high))

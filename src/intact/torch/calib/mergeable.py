@@ -75,14 +75,14 @@ class MergeableCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        if ops.may_look(x) or self._ends_only:
+        if ops.is_readable(x) or self._ends_only:
             self._stats.collect(ops.as_numpy(x.cpu()), threads=torch.get_num_threads())
         else:
             if self._pending is None:
                 self._pending = DeviceStatistics(QuantSpec(axis=self._axis).axis)
             self._pending.collect(x)
-        kept = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
-        self.shape = tuple(n if a in kept else 1 for a, n in enumerate(x.shape)) if kept else ()
+        kept_axes = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
+        self.shape = tuple(n if a in kept_axes else 1 for a, n in enumerate(x.shape)) if kept_axes else ()
 
     def compute_amax(self, method: str = "max", **options: Any) -> Tensor | None:
         """The largest magnitude to keep, by one of `intact.calib.METHODS` (see `intact.calib.amax_of`).
@@ -92,20 +92,20 @@ class MergeableCalibrator(_Calibrator):
         """
         if not self.stats.count.any():
             return None
-        return self._shaped(amax_of(self.stats, self._spec(symmetric=True), method, **options))
+        return self._to_range_shape(amax_of(self.stats, self._spec(symmetric=True), method, **options))
 
     def compute_range(self, method: str = "max", **options: Any) -> tuple[Tensor, Tensor] | None:
         """Both ends of the range to keep (`intact.calib.range_of`), shaped as `compute_amax`."""
         if not self.stats.count.any():
             return None
         low, high = range_of(self.stats, self._spec(symmetric=False), method, **options)
-        return self._shaped(low), self._shaped(high)
+        return self._to_range_shape(low), self._to_range_shape(high)
 
     def _spec(self, symmetric: bool) -> QuantSpec:
         grid = Format.parse(format_name(self._num_bits, self._unsigned))
         return QuantSpec(grid, axis=self._axis, symmetric=symmetric)
 
-    def _shaped(self, values: NDArray) -> Tensor:
+    def _to_range_shape(self, values: NDArray) -> Tensor:
         return torch.tensor(values, dtype=torch.float32).reshape(self.shape)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from intact.calib import Histogram, Range
 from intact.calib.histogram import BINS, MIN_EXPONENT
 from intact.errors import CalibrationError
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops
 
 _PART = 1 << 24  # values whose bins are in memory at a time
@@ -47,11 +47,11 @@ class DeviceStatistics:
         Raises:
             CalibrationError: The sizes of its kept axes changed.
         """
-        kept = ops.kept_axes(self._axis, x.dim())
-        shape = [x.shape[a] for a in kept]
-        rows = x.detach().movedim(kept, list(range(len(kept)))).reshape(math.prod(shape), -1)
+        kept_axes = ops.positive_axes(self._axis, x.dim())
+        shape = [x.shape[a] for a in kept_axes]
+        rows = x.detach().movedim(kept_axes, list(range(len(kept_axes)))).reshape(math.prod(shape), -1)
         if self._shape is None:
-            self._start(shape, kept, x.device)
+            self._start(shape, kept_axes, x.device)
         elif shape != self._shape:
             raise CalibrationError(
                 "channels",
@@ -78,12 +78,12 @@ class DeviceStatistics:
         for part in torch.split(rows, max(_PART // len(rows), 1), dim=1):
             count_pow2(part, self._exponent, self._bins)
 
-    def _start(self, shape: list[int], kept: list[int], device: torch.device) -> None:
+    def _start(self, shape: list[int], kept_axes: list[int], device: torch.device) -> None:
         self._shape, channels = shape, math.prod(shape)
         if isinstance(self._axis, int):
-            self._axis = kept[0]
+            self._axis = kept_axes[0]
         elif self._axis is not None:
-            self._axis = tuple(kept)
+            self._axis = tuple(kept_axes)
         self._low = torch.full((channels,), math.inf, device=device)
         self._high = torch.full((channels,), -math.inf, device=device)
         self._count = torch.zeros(channels, dtype=torch.int64, device=device)
@@ -107,8 +107,8 @@ class DeviceStatistics:
         """
         if self._shape is None:
             return Range(self._axis) if isinstance(self._axis, tuple) else Histogram(self._axis)
-        found = {"min": self._low, "max": self._high, "count": self._count, "nonfinite": self._nonfinite}
-        arrays = {name: values.cpu().numpy() for name, values in found.items()}
+        tensors = {"min": self._low, "max": self._high, "count": self._count, "nonfinite": self._nonfinite}
+        arrays = {name: values.cpu().numpy() for name, values in tensors.items()}
         if arrays["nonfinite"].any():
             raise CalibrationError(
                 "x",
@@ -150,7 +150,7 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
         bins: int64, [rows, 2, BINS]: counts of negative and of other values.
     """
     finite = torch.isfinite(rows)
-    steps = rows.abs() * composed.power_of_two(127 - exponent)[:, None]
+    steps = rows.abs() * formula.power_of_two(127 - exponent)[:, None]
     index = torch.where(finite, steps, 0).to(torch.int64) + torch.where(rows < 0, 0, BINS)
     first = torch.arange(len(rows), device=rows.device)[:, None] * (2 * BINS)
     bins.view(-1).index_add_(0, (index + first).flatten(), finite.flatten().to(torch.int64))
@@ -190,8 +190,8 @@ class DeviceBins:
         device: Any,
     ) -> None:
         self._counts = torch.zeros(most, dtype=torch.int64, device=device)
-        held = counts if len(counts) else np.array([zeros])
-        self._counts[: len(held)] = torch.from_numpy(held).to(device, non_blocking=True)
+        initial_counts = counts if len(counts) else np.array([zeros])
+        self._counts[: len(initial_counts)] = torch.from_numpy(initial_counts).to(device, non_blocking=True)
         self._first = torch.full((), first, dtype=torch.float32, device=device)
         self._width = torch.full((), width, dtype=torch.float32, device=device)
         self._top = torch.full((), top, dtype=torch.float64, device=device)
@@ -205,23 +205,23 @@ class DeviceBins:
         self._peak = torch.maximum(self._peak, peak)
         unset = self._width == 0
         self._width = torch.where(unset, peak / self._first, self._width)
-        known = self._width > 0
+        has_width = self._width > 0
         width = self._width.double()
         grown = torch.maximum((peak / width).ceil().nan_to_num(0.0, 0.0), self._bins.double())
         bins = torch.where(
-            unset & known, self._first.double(), torch.where(peak > self._top, grown, self._bins)
+            unset & has_width, self._first.double(), torch.where(peak > self._top, grown, self._bins)
         )
         more = torch.where(unset, peak.double(), torch.where(peak > self._top, bins * width, self._top))
         self._bins, self._top = (
-            torch.where(known, new, old) for new, old in ((bins, self._bins), (more, self._top))
+            torch.where(has_width, new, old) for new, old in ((bins, self._bins), (more, self._top))
         )
         self._bins = self._bins.to(torch.int64)
         last = self._bins.clamp(max=len(self._counts)) - 1
-        width = torch.where(known, self._width, math.inf)
+        width = torch.where(has_width, self._width, math.inf)
         if (kernels := ops.kernels_for(x)) and kernels.fits(x.numel()) and x.dtype in ops.DTYPES:
             kernels.count_fixed(x, width, last, self._counts, skip_zeros)
             return
-        count_fixed(x, width, last, self._counts, (x != 0) & known if skip_zeros else None)
+        count_fixed(x, width, last, self._counts, (x != 0) & has_width if skip_zeros else None)
 
     def fetch(self) -> tuple[NDArray[np.int64], float, float, int, float, int]:
         """Counts, width of a bin, last edge, zeros before there was a width, largest |x|, number of bins."""

@@ -1,1 +1,1 @@
-"""``torch.compile(model, backend="intact")``."""
+"""Provide the backend of ``torch.compile(model, backend="intact")``."""

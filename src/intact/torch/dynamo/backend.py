@@ -1,9 +1,9 @@
-"""``torch.compile(model, backend="intact")``: what Dynamo finds in a quantized module runs in the engine.
+"""Run graphs of quantized modules in the engine, for ``torch.compile(model, backend="intact")``.
 
-Dynamo follows a module's code, sees one `intact::fake_quantize` for each quantizer, and hands over graphs
-whose inputs are the module's tensors, parameters and buffers among them. A graph is compiled when it is first
-called: then its tensors are there, and nobody is tracing. What cannot be compiled runs in PyTorch as it is,
-with a warning that says why: the same fake-quantized numbers, without the speed.
+Dynamo traces a module's code, with one `intact::fake_quantize` for each quantizer. The inputs of its graphs
+are the module's tensors, parameters and buffers among them. A graph is compiled at its first call, when its
+tensors exist and nothing is being traced. A graph that cannot be compiled runs in PyTorch, with a warning
+that says why. Its numbers are the same, but it is not faster.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from torch import Tensor, fx
 from intact.engine import Engine
 from intact.engine.engine import Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.torch.compiling import engine_of
+from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant
+from intact.torch.private_torch import DYNAMO_BACKENDS, REGISTER_DYNAMO_BACKEND, version_of
 
 __all__ = ["NAME", "backend", "register"]
 
 NAME = "intact"
 OPTIONS = ("threads", "deterministic", "backend")
-KEPT = 8
-"""Engines of one graph, for sizes that do not go together."""
+MAX_ENGINES = 8
+"""Most engines of one graph, for input sizes that one engine cannot take."""
 
 _NUMPY = {
     torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -39,7 +40,7 @@ _NUMPY = {
 def backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Dynamo's entry: a callable on tensors for a graph.
+    """Return a callable on tensors for a graph; Dynamo calls this.
 
     Args:
         gm: What Dynamo traced; its parameters and buffers are inputs.
@@ -59,21 +60,19 @@ def backend(
 
 
 def register() -> None:
-    """Let torch know the name, where the package's entry point is not installed."""
-    from torch._dynamo.backends import registry
-
-    if NAME not in registry._COMPILER_FNS:
-        registry.register_backend(backend, name=NAME)
+    """Register the name with Dynamo, where the package's entry point is not installed."""
+    if NAME not in (DYNAMO_BACKENDS.find() or ()):
+        REGISTER_DYNAMO_BACKEND.require()(backend, name=NAME)
 
 
 class _Compiled:
-    """A graph with quantizers: its engines, and the constants that they were made with."""
+    """A graph with quantizers, with its engines and the constants that they were built with."""
 
     def __init__(self, gm: fx.GraphModule, options: Mapping[str, Any]) -> None:
         self._graph, self._options, self._lock = DynamoGraph(gm), dict(options), threading.Lock()
         self._engines: list[tuple[tuple[int, ...], Engine]] = []
         self._made_with: list[tuple[weakref.ref[Tensor], int]] = []
-        self._in_torch, self._said = False, set[str]()
+        self._in_torch, self._warned = False, set[str]()
 
     def __call__(self, *args: Any) -> Any:
         """The graph's outputs, a tuple."""
@@ -91,50 +90,52 @@ class _Compiled:
             return self._eager(args, f"{error.where}: got {error.got}, want {error.want}", error.fix)
 
     def _eager(self, args: Sequence[Any], why: str, fix: str) -> Any:
-        if why not in self._said:
-            self._said.add(why)
-            said = f"torch.compile(backend='{NAME}'): a part of the model runs in PyTorch, fake-quantized"
-            warnings.warn(f"{said}: {why}. Fix: {fix}", stacklevel=3)
+        if why not in self._warned:
+            self._warned.add(why)
+            message = f"torch.compile(backend='{NAME}'): a part of the model runs in PyTorch, fake-quantized"
+            warnings.warn(f"{message}: {why}. Fix: {fix}", stacklevel=3)
         return self._graph.gm(*args)
 
     def _engine(self, args: Sequence[Any]) -> Engine:
-        """The engine for these inputs; one that was made before, where it fits.
+        """Return the engine for these inputs, an earlier one where it fits.
 
         Raises:
             IntactError: There can be none.
         """
         constants = [x for x in args if is_constant(x)]
-        if not self._unchanged(constants):
+        if not self._has_same_constants(constants):
             self._engines.clear()
         tensors, numbers = _tensors(args), self._graph.numbers(args)
-        for known, engine in self._engines:
-            if known == numbers and all(
+        for engine_numbers, engine in self._engines:
+            if engine_numbers == numbers and all(
                 _takes(port, x) for port, x in zip(engine.inputs, tensors, strict=True)
             ):
                 return engine
         first = not self._engines
         if first:
             _check(self._graph.gm, args)
-        # What Dynamo calls open may turn out fixed: then there is one engine for each size.
+        # A size that Dynamo left open may turn out fixed. Then each size gets its own engine.
         sizes = {"dynamic_shapes": self._graph.open_sizes(args)} if first else {"dynamic_batch": False}
-        made = engine_of(self._graph.module(args), (tensors, {}), sizes, **self._options)
-        assert made is not None, "it has quantizers"
+        new_engine = engine_of(self._graph.module(args), (tensors, {}), sizes, **self._options)
+        assert new_engine is not None, "it has quantizers"
         self._made_with = [(weakref.ref(x), _version(x)) for x in constants]
-        self._engines = [(numbers, made), *self._engines][:KEPT]
-        return made
+        self._engines = [(numbers, new_engine), *self._engines][:MAX_ENGINES]
+        return new_engine
 
-    def _unchanged(self, constants: Sequence[Tensor]) -> bool:
-        """Whether the constants are still those of the engines: parameters are trained, buffers set."""
+    def _has_same_constants(self, constants: Sequence[Tensor]) -> bool:
+        """Return whether the constants are still those of the engines: parameters may be trained, buffers
+        set.
+        """
         return len(constants) == len(self._made_with) and all(
-            known() is x and version == _version(x)
-            for x, (known, version) in zip(constants, self._made_with, strict=True)
+            reference() is x and version == _version(x)
+            for x, (reference, version) in zip(constants, self._made_with, strict=True)
         )
 
 
 def _run(engine: Engine, args: Sequence[Any]) -> tuple[Tensor, ...]:
-    given = {port.name: x.detach() for port, x in zip(engine.inputs, _tensors(args), strict=True)}
-    made = engine.run(given)
-    return tuple(torch.from_numpy(made[port.name]) for port in engine.outputs)
+    feeds = {port.name: x.detach() for port, x in zip(engine.inputs, _tensors(args), strict=True)}
+    outputs = engine.run(feeds)
+    return tuple(torch.from_numpy(outputs[port.name]) for port in engine.outputs)
 
 
 def _tensors(args: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -148,29 +149,31 @@ def _takes(port: Port, x: Tensor) -> bool:
 
 
 def _version(x: Tensor) -> int:
-    """Counts what is written to a tensor; not through `.data`, and not to one of inference mode."""
-    return 0 if x.is_inference() else x._version
+    """Return a count of writes to a tensor, without those through `.data`; 0 for tensors of
+    inference mode.
+    """
+    return 0 if x.is_inference() else version_of(x)
 
 
 def _check(gm: fx.GraphModule, args: Sequence[Any]) -> None:
-    """Refuse a graph that does more than make tensors on the CPU: run it once, and see what it leaves.
+    """Refuse a graph that does more than compute tensors on the CPU: run it once, and check its effects.
 
     Raises:
         UnsupportedError: It writes into its inputs, draws random numbers, or has other tensors.
     """
-    given = [x for x in args if isinstance(x, Tensor)]
-    free = [x for x in given if not x.requires_grad]
-    before, versions = [x.clone() for x in free], [_version(x) for x in given]
-    drawn = torch.get_rng_state()
-    made = gm(*args)
-    writes = versions != [_version(x) for x in given] or not all(map(_equal, before, free))
-    if writes or not torch.equal(drawn, torch.get_rng_state()):
+    inputs = [x for x in args if isinstance(x, Tensor)]
+    free = [x for x in inputs if not x.requires_grad]
+    before, versions = [x.clone() for x in free], [_version(x) for x in inputs]
+    random_state = torch.get_rng_state()
+    outputs = gm(*args)
+    writes = versions != [_version(x) for x in inputs] or not all(map(_equal, before, free))
+    if writes or not torch.equal(random_state, torch.get_rng_state()):
         what = "writes into its inputs or buffers" if writes else "draws random numbers"
         raise UnsupportedError(
             "torch.compile", f"a graph that {what}", "one whose outputs follow from its inputs",
             "call model.eval() first; a model in training is trained as it is",
         )  # fmt: skip
-    for x in (*given, *(x for x in made if isinstance(x, Tensor))):
+    for x in (*inputs, *(x for x in outputs if isinstance(x, Tensor))):
         if x.device.type != "cpu" or x.dtype not in _NUMPY:
             raise UnsupportedError(
                 "torch.compile", f"a tensor of {x.dtype} on {x.device}", "types of NumPy, on the CPU",
@@ -179,5 +182,5 @@ def _check(gm: fx.GraphModule, args: Sequence[Any]) -> None:
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors hold the same; a NaN is a NaN."""
+    """Return whether two tensors have equal values, where NaN equals NaN."""
     return torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all())

@@ -1,4 +1,4 @@
-"""A graph of Dynamo as a module for the exporter: parameters inside, tensors in, tensors out."""
+"""Turn a graph of Dynamo into a module for the exporter: parameters inside, tensors in, tensors out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 
 from intact.errors import UnsupportedError
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.private_torch import is_static_input
 
 __all__ = ["DynamoGraph", "holds_quantizers", "is_constant"]
 
@@ -18,7 +19,7 @@ _OPERATOR = torch.ops.intact.fake_quantize.default
 
 
 def holds_quantizers(gm: fx.GraphModule) -> bool:
-    """Whether anything is fake-quantized in a graph, or in what it calls."""
+    """Return whether anything is fake-quantized in a graph, or in what it calls."""
     return any(
         isinstance(module, TensorQuantizer)
         or (isinstance(module, fx.GraphModule) and any(n.target is _OPERATOR for n in module.graph.nodes))
@@ -27,12 +28,12 @@ def holds_quantizers(gm: fx.GraphModule) -> bool:
 
 
 def is_constant(x: Any) -> bool:
-    """Whether an input of a graph is a parameter or a buffer: Dynamo marks the tensors of modules."""
-    return isinstance(x, nn.Parameter) or hasattr(x, "_dynamo_static_input_type")
+    """Return whether an input of a graph is a parameter or a buffer, as Dynamo marks it."""
+    return isinstance(x, nn.Parameter) or is_static_input(x)
 
 
 class DynamoGraph:
-    """A graph of Dynamo. Its inputs are parameters and buffers, tensors of each call, and sizes.
+    """Wraps a graph of Dynamo, whose inputs are parameters and buffers, tensors of each call, and sizes.
 
     Args:
         gm: The graph, while Dynamo compiles it: later it forgets the sizes.
@@ -43,26 +44,28 @@ class DynamoGraph:
     def __init__(self, gm: fx.GraphModule) -> None:
         self.gm = gm
         self._sizes = [_sizes(node) for node in gm.graph.nodes if node.op == "placeholder"]
-        made: Any = gm.graph.output_node().args[0]
-        self._outputs = [_sizes(node) for node in made]
+        outputs: Any = gm.graph.output_node().args[0]
+        self._outputs = [_sizes(node) for node in outputs]
 
     def numbers(self, args: Sequence[Any]) -> tuple[int, ...]:
-        """The numbers among `args` that no tensor has for a size: `module` takes them for constants."""
+        """Return the numbers among `args` that are no tensor's size; `module` takes them for constants."""
         return tuple(
             x for place, x in enumerate(args) if isinstance(x, int) and self._owner(place, args) is None
         )
 
     def open_sizes(self, args: Sequence[Any]) -> tuple[dict[int, Any] | None, ...]:
-        """What Dynamo left open of each tensor in `args`, as `torch.export.export` takes it."""
-        opened = (
+        """Return the sizes that Dynamo left open in each tensor of `args`, as `torch.export.export` takes
+        them.
+        """
+        open_axes = (
             {axis: torch.export.Dim.AUTO for axis, size in enumerate(sizes or ()) if isinstance(size, str)}
             for sizes, x in zip(self._sizes, args, strict=True)
             if isinstance(x, Tensor) and not is_constant(x)
         )
-        return tuple(sizes or None for sizes in opened)
+        return tuple(sizes or None for sizes in open_axes)
 
     def module(self, args: Sequence[Any]) -> nn.Module:
-        """The graph with the constants of `args` inside, which takes its tensors.
+        """Return the graph as a module with the constants of `args` inside, which takes its tensors.
 
         Sizes that Dynamo made inputs are read off the tensors; one that is no tensor's stays what it is.
 
@@ -70,12 +73,12 @@ class DynamoGraph:
             UnsupportedError: Something else than tensors and sizes goes in, or than tensors comes out.
         """
         if not all(isinstance(sizes, tuple) for sizes in self._outputs):
-            raise _strange("a number that comes out")
+            raise _graph_error("a number that comes out")
         graph, root = copy.deepcopy(self.gm.graph), fx.GraphModule(self.gm, fx.Graph())
         for node in graph.nodes:
             node.meta = {}  # Dynamo's own fake tensors
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
-        kept = [node for node, x in zip(inputs, args, strict=True) if _is_tensor(x)]
+        tensor_inputs = [node for node, x in zip(inputs, args, strict=True) if _is_tensor(x)]
         with graph.inserting_after(inputs[-1]):
             for place, (node, x) in enumerate(zip(inputs, args, strict=True)):
                 if is_constant(x):
@@ -83,8 +86,8 @@ class DynamoGraph:
                 elif isinstance(x, int):
                     node.replace_all_uses_with(self._number(graph, inputs, place, args))
                 elif not _is_tensor(x):
-                    raise _strange(f"a {type(x).__name__} that goes in")
-        for node in set(inputs) - set(kept):
+                    raise _graph_error(f"a {type(x).__name__} that goes in")
+        for node in set(inputs) - set(tensor_inputs):
             graph.erase_node(node)
         return fx.GraphModule(root, graph)
 
@@ -95,7 +98,9 @@ class DynamoGraph:
         return graph.call_method("size", (inputs[owner[0]], owner[1]))
 
     def _owner(self, place: int, args: Sequence[Any]) -> tuple[int, int] | None:
-        """The tensor among `args`, and its axis, whose size the number at `place` is."""
+        """Return the tensor among `args`, and its axis, whose size the number at `place` is; None where there
+        is none.
+        """
         for tensor, sizes in enumerate(self._sizes):
             if _is_tensor(args[tensor]) and isinstance(sizes, tuple) and self._sizes[place] in sizes:
                 return tensor, sizes.index(self._sizes[place])
@@ -115,7 +120,7 @@ def _attribute(graph: fx.Graph, root: nn.Module, name: str, x: Tensor) -> fx.Nod
 
 
 def _sizes(node: Any) -> tuple[int | str, ...] | str | None:
-    """Of a tensor: its sizes, a name for each that is open; of a size: its name; None of anything else."""
+    """Return a tensor's sizes, with a name for each open one; a size's name; or None for anything else."""
     example = node.meta.get("example_value") if isinstance(node, fx.Node) else None
     if isinstance(example, torch.SymInt):
         return str(example)
@@ -124,7 +129,7 @@ def _sizes(node: Any) -> tuple[int | str, ...] | str | None:
     return tuple(size if isinstance(size, int) else str(size) for size in example.shape)
 
 
-def _strange(got: str) -> UnsupportedError:
+def _graph_error(got: str) -> UnsupportedError:
     return UnsupportedError(
         "torch.compile", got, "a graph from tensors to tensors", "compile the part of the model without it"
     )

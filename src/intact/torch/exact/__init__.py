@@ -1,9 +1,9 @@
-"""The engine's float steps, run by modules: same bits in evaluation as in the file's engine.
+"""Run the engine's float steps in modules, so that evaluation has the same bits as the engine of the file.
 
 `exact_functions` opens a mode in which torch functions whose last bits IEEE 754 does not decide (sums,
 products, exponentials) compute what an engine of the module computes (docs/numerics.md, N65).
 """
 
-from intact.torch.exact.mode import exact_functions, torch_functions
+from intact.torch.exact.exact_mode import exact_functions, torch_functions
 
 __all__ = ["exact_functions", "torch_functions"]

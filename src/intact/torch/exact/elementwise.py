@@ -1,4 +1,7 @@
-"""Torch functions of one real in the engine's arithmetic, and what all handlers share."""
+"""Compute torch functions of one real number in the engine's arithmetic.
+
+Other handlers share its helpers.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,38 @@ import torch
 from torch import Tensor
 
 from intact import numerics
-from intact.torch.exact.grids import TensorGrids
-from intact.torch.exact.operator import exact
+from intact.torch.exact.exact_operator import exact
+from intact.torch.exact.tensor_grids import TensorGrids
 
-__all__ = ["ELEMENTWISE", "Declined", "Handler", "of"]
+__all__ = ["ELEMENTWISE", "NoEngineStep", "Handler", "engine_function"]
 
 Handler = Callable[..., Any]
 
 
-class Declined(Exception):
-    """A call that no step of the engine stands for: torch's function runs."""
+class NoEngineStep(Exception):
+    """Raised for a call that no step of the engine computes, so that torch's function runs."""
 
 
 def _function(name: str) -> Handler:
     def handler(grids: TensorGrids, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if args or any(value for key, value in kwargs.items() if key != "inplace"):
-            raise Declined
+            raise NoEngineStep
         return exact("function", input, name=name)
 
     return handler
 
 
-def of(name: str, x: Tensor) -> Tensor:
+def engine_function(name: str, x: Tensor) -> Tensor:
+    """Compute an engine function of one real number on `x`, float32 of any shape."""
     return exact("function", x, name=name)
 
 
 def _rsqrt(grids: TensorGrids, input: Tensor) -> Tensor:
-    return 1 / of("sqrt", input)
+    return 1 / engine_function("sqrt", input)
 
 
 def _gelu(grids: TensorGrids, input: Tensor, *, approximate: str = "none") -> Tensor:
-    return of("gelu" if approximate == "none" else "gelu_tanh", input)
+    return engine_function("gelu" if approximate == "none" else "gelu_tanh", input)
 
 
 def _elu(
@@ -48,43 +52,43 @@ def _elu(
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     if scale != 1 or input_scale != 1:
-        raise Declined
-    curve = of("elu", input)
-    return curve if alpha == 1 else _sloped(curve, alpha)
+        raise NoEngineStep
+    curve = engine_function("elu", input)
+    return curve if alpha == 1 else _scale_negatives(curve, alpha)
 
 
-def _sloped(x: Tensor, slope: float) -> Tensor:
+def _scale_negatives(x: Tensor, slope: float) -> Tensor:
     return torch.where(x < 0, x * slope, x)
 
 
 def _selu(grids: TensorGrids, input: Tensor, inplace: bool = False) -> Tensor:
-    curve = _sloped(of("elu", input), 1.6732632423543772)
+    curve = _scale_negatives(engine_function("elu", input), 1.6732632423543772)
     return curve * 1.0507009873554805
 
 
 def _celu(grids: TensorGrids, input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 1:
-        return of("elu", input)
-    return input.clamp(min=0) + of("elu", input.clamp(max=0) / alpha) * alpha
+        return engine_function("elu", input)
+    return input.clamp(min=0) + engine_function("elu", input.clamp(max=0) / alpha) * alpha
 
 
 def _softplus(grids: TensorGrids, input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     scaled = input if beta == 1 else input * beta
-    smooth = of("softplus", scaled)
+    smooth = engine_function("softplus", scaled)
     return torch.where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
 
 
 def _log_sigmoid(grids: TensorGrids, input: Tensor) -> Tensor:
-    return of("log", of("sigmoid", input))
+    return engine_function("log", engine_function("sigmoid", input))
 
 
 def _log_base(base: float) -> Handler:
     below = torch.from_numpy(np.asarray(numerics.FUNCTIONS["log"](np.float32(base))))
-    return lambda grids, input: of("log", input) / below
+    return lambda grids, input: engine_function("log", input) / below
 
 
 def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
-    return of("sin", input) / of("cos", input)
+    return engine_function("sin", input) / engine_function("cos", input)
 
 
 def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
@@ -92,22 +96,22 @@ def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
         return _power_of_tensors(input, exponent)
     power = float(exponent)
     if power == 0.5:
-        return of("sqrt", input)
+        return engine_function("sqrt", input)
     if power in (1.0, 2.0, -1.0) or power == 0 or not abs(power) <= 64:
-        raise Declined  # torch rounds these once, as the engine does
+        raise NoEngineStep  # torch rounds these once, as the engine does
     if not power.is_integer():
-        return of("exp", of("log", input) * power)
-    made: Tensor = input
+        return engine_function("exp", engine_function("log", input) * power)
+    power_of_input: Tensor = input
     for bit in bin(abs(int(power)))[3:]:
-        made = made * made
-        made = made * input if bit == "1" else made
-    return 1 / made if power < 0 else made
+        power_of_input = power_of_input * power_of_input
+        power_of_input = power_of_input * input if bit == "1" else power_of_input
+    return 1 / power_of_input if power < 0 else power_of_input
 
 
 def _power_of_tensors(base: Any, exponent: Tensor) -> Tensor:
-    """``10000 ** exponent`` of position embeddings: as in float64, which is how constants are folded."""
+    """Compute ``10000 ** exponent`` of position embeddings in float64, as constants are folded."""
     if torch.result_type(base, exponent) != torch.float32:
-        raise Declined
+        raise NoEngineStep
     wide = base.double() if isinstance(base, Tensor) else base
     return torch.pow(wide, exponent.double()).float()
 
@@ -125,4 +129,4 @@ ELEMENTWISE: dict[str, Handler] = {
     "logsigmoid": _log_sigmoid, "pow": _power, "rsqrt": _rsqrt, "selu": _selu, "softplus": _softplus,
     "tan": _tan,
 }  # fmt: skip
-"""Name of a function -> what it is in the engine's arithmetic; roots too, whose last bits MKL leaves open."""
+"""Name of a function -> its handler. Roots are among them, because MKL leaves their last bits open."""

@@ -1,4 +1,4 @@
-"""Functions that the engine has a step for, on arrays, with the torch functions that they stand for."""
+"""Engine steps as functions of arrays, each registered with the torch function that it replaces."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from intact.engine.steps import (
     Reduce,
     Softmax,
 )
-from intact.torch.exact.operator import register
-from intact.torch.exact.steps import run_step
+from intact.torch.exact.engine_steps import run_step
+from intact.torch.exact.exact_operator import register
 
 __all__ = ["FUNCTIONS"]
 
@@ -47,19 +47,19 @@ def _like_function(x: Tensor, *, name: str) -> Tensor:
 
 @register("function", _like_function)
 def function(x: Reals, *, name: str) -> Reals:
-    """A function of one real (N38)."""
+    """Compute a function of one real number (N38)."""
     return run_step(Function, {"x": x}, {"y": x.ndim}, function=name)[0]
 
 
 @register("softmax", lambda x, *, axis: torch.softmax(x, axis))
 def softmax(x: Reals, *, axis: int) -> Reals:
-    """Along an axis (N40)."""
+    """Compute softmax along an axis (N40)."""
     return run_step(Softmax, {"x": x}, {"y": x.ndim}, axis=axis)[0]
 
 
 @register("normalize", lambda x, *, epsilon: F.layer_norm(x, x.shape[-1:], eps=epsilon))
 def normalize(x: Reals, *, epsilon: float) -> Reals:
-    """Over the last axis, without weight and bias (N41)."""
+    """Normalize over the last axis, without weight and bias (N41)."""
     return run_step(LayerNorm, {"x": x}, {"y": x.ndim}, weight="", bias="", epsilon=epsilon)[0]
 
 
@@ -69,36 +69,37 @@ def _like_reduce(x: Tensor, *, name: str, axes: Sequence[int], keepdims: bool) -
 
 @register("reduce", _like_reduce)
 def reduce(x: Reals, *, name: str, axes: Sequence[int], keepdims: bool) -> Reals:
-    """A sum or a mean along axes (N50)."""
+    """Compute a sum or a mean along axes (N50)."""
     rank = x.ndim if keepdims else x.ndim - len(axes)
-    laid: dict[str, Any] = {"function": name, "axes": tuple(axes), "keepdims": keepdims}
-    return run_step(Reduce, {"x": x}, {"y": rank}, **laid)[0]
+    attributes: dict[str, Any] = {"function": name, "axes": tuple(axes), "keepdims": keepdims}
+    return run_step(Reduce, {"x": x}, {"y": rank}, **attributes)[0]
 
 
 @register("cum_sum", lambda x, *, axis: torch.cumsum(x, axis))
 def cum_sum(x: Reals, *, axis: int) -> Reals:
-    """Running sums (N54)."""
+    """Compute running sums (N54)."""
     return run_step(CumSum, {"x": x}, {"y": x.ndim}, axis=axis)[0]
 
 
 @register("product", torch.matmul)
 def product(a: Reals, b: Reals) -> Reals:
-    """Matrices, at least of rank 2 (N51)."""
+    """Multiply matrices, of rank 2 or more (N51)."""
     return run_step(FloatMatMul, {"a": a, "b": b}, {"y": max(a.ndim, b.ndim)})[0]
 
 
 @register("linear", F.linear)
 def linear(x: Reals, weight: Reals, bias: Reals) -> Reals:
-    """Rows times a matrix [outputs, inputs], from a bias on (N51)."""
-    held = {"weight": np.ascontiguousarray(weight.T), "bias": np.ascontiguousarray(bias)}
-    return run_step(FloatLinear, {"x": x}, {"y": x.ndim}, held)[0]
+    """Multiply rows by a matrix [outputs, inputs]; sums start at the bias (N51)."""
+    constants = {"weight": np.ascontiguousarray(weight.T), "bias": np.ascontiguousarray(bias)}
+    return run_step(FloatLinear, {"x": x}, {"y": x.ndim}, constants)[0]
 
 
-def _like_conv(x: Tensor, weight: Tensor, *bias: Tensor, **laid: Any) -> Tensor:
+def _like_conv(x: Tensor, weight: Tensor, *bias: Tensor, **attributes: Any) -> Tensor:
     rank = x.dim() - 2
     return torch.convolution(
-        x, weight, bias[0] if bias else None, laid["stride"], laid["padding"], laid["dilation"],
-        laid["transposed"], laid.get("output_padding", [0] * rank), laid["groups"],
+        x, weight, bias[0] if bias else None,
+        attributes["stride"], attributes["padding"], attributes["dilation"],
+        attributes["transposed"], attributes.get("output_padding", [0] * rank), attributes["groups"],
     )  # fmt: skip
 
 
@@ -107,23 +108,23 @@ def conv(
     x: Reals, weight: Reals, *bias: Reals, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], groups: int, transposed: bool, output_padding: Sequence[int] = (),
 ) -> Reals:  # fmt: skip
-    """A convolution over a sequence or an image (N51); over sequences as over images of one row."""
+    """Convolve a sequence or an image (N51). A sequence is an image of one row."""
     image = x if x.ndim == 4 else x[:, :, None]
     w = weight if x.ndim == 4 else weight[:, :, None]
     pads = _pair(padding, 0)
-    laid: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "strides": _pair(stride, 1), "dilations": _pair(dilation, 1), "pads": (*pads, *pads),
         "groups": groups,
     }  # fmt: skip
-    held = {"bias": np.ascontiguousarray(bias[0])} if bias else {}
+    constants = {"bias": np.ascontiguousarray(bias[0])} if bias else {}
     if transposed:
         inputs, outputs = w.shape[:2]
         grouped = w.reshape(groups, inputs // groups, *w.shape[1:]).swapaxes(1, 2)
         w = grouped.reshape(groups * outputs, inputs // groups, *w.shape[2:])
-        laid["output_padding"] = _pair(output_padding, 0)
-    filters = {"weight": np.ascontiguousarray(np.moveaxis(w, 1, -1)), **held}
+        attributes["output_padding"] = _pair(output_padding, 0)
+    filters = {"weight": np.ascontiguousarray(np.moveaxis(w, 1, -1)), **constants}
     kind = FloatConvTranspose if transposed else FloatConv
-    y = run_step(kind, {"x": image}, {"y": 4}, filters, **laid)[0]
+    y = run_step(kind, {"x": image}, {"y": 4}, filters, **attributes)[0]
     return y if x.ndim == 4 else y[:, :, 0]
 
 
@@ -132,5 +133,5 @@ def _pair(sizes: Sequence[int], row: int) -> tuple[int, int]:
 
 
 def elements(x: Tensor, axes: Sequence[int]) -> int:
-    """How many there are along axes."""
+    """Return how many elements there are along axes."""
     return prod(x.shape[axis] for axis in axes)

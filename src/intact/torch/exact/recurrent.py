@@ -1,4 +1,4 @@
-"""Recurrent layers: products of the inputs, then the recurrence over the states (N52)."""
+"""Compute recurrent layers: products of the inputs, then the recurrence over the states (N52)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from intact.engine.steps import Recurrent
-from intact.torch.exact.grids import TensorGrids
-from intact.torch.exact.operator import exact, register
-from intact.torch.exact.products import linear
-from intact.torch.exact.steps import run_step
-from intact.torch.operators.packed import run_padded
+from intact.torch.exact.engine_steps import run_step
+from intact.torch.exact.exact_operator import exact, register
+from intact.torch.exact.matrix_products import linear
+from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.operators.packed_sequences import run_padded
 
 __all__ = ["layers"]
 
@@ -36,7 +36,7 @@ def layers(
     bidirectional: bool,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """All layers over x [steps, batch, inputs].
+    """Run all layers over x [steps, batch, inputs].
 
     Args:
         cell: Name of torch's function.
@@ -63,16 +63,16 @@ def _layer(
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     hidden, directions = params[0][1].shape[1], len(params)
     starts, apart = [], list[Tensor]()
-    for one in params:
+    for direction_params in params:
         bias = None
         if biases:
-            inputs, other = one[2].double(), one[3].double()
+            inputs, other = direction_params[2].double(), direction_params[3].double()
             if cell == "gru":
-                apart.append(one[3][2 * hidden :])
+                apart.append(direction_params[3][2 * hidden :])
                 other = torch.cat([other[: 2 * hidden], other.new_zeros(hidden)])
             bias = (inputs + other).float()
-        starts.append(linear(grids, x, one[0], bias))
-    weights = torch.stack([one[1] for one in params])
+        starts.append(linear(grids, x, direction_params[0], bias))
+    weights = torch.stack([direction_params[1] for direction_params in params])
     operands = [torch.cat(starts, -1), weights, *states, *([torch.stack(apart)] if apart else [])]
     operands += [] if lengths is None else [lengths]
     flat = exact(
@@ -88,7 +88,7 @@ def _layer(
 def _like(
     start: Tensor, weights: Tensor, *rest: Tensor, cell: str, states: int, apart: bool, packed: bool
 ) -> Tensor:
-    """By torch's function: of inputs that are what their weights made of them."""
+    """Compute the recurrence by torch's function, on inputs that were multiplied by their weights already."""
     directions, rows, hidden = weights.shape
     eye = torch.eye(directions * rows, dtype=start.dtype, device=start.device)
     params: list[Tensor] = []
@@ -98,8 +98,8 @@ def _like(
             before = start.new_zeros(rows - hidden)
             params += [start.new_zeros(rows), torch.cat([before, rest[states][d]])]
     lengths = rest[-1] if packed else None
-    made = run_padded(cell, start, rest[:states], params, apart, directions == 2, lengths)
-    return torch.cat([one.reshape(-1) for one in made])
+    outputs = run_padded(cell, start, rest[:states], params, apart, directions == 2, lengths)
+    return torch.cat([output.reshape(-1) for output in outputs])
 
 
 @register("recurrence", _like)
@@ -113,10 +113,10 @@ def _recurrence(
     operands = {"x": np.ascontiguousarray(start[..., places])}
     operands |= dict(zip(("h", "c"), rest[:states], strict=False))
     operands |= {"lengths": rest[-1].astype(np.int32)} if packed else {}
-    held = {"weight": np.ascontiguousarray(weights[:, order])}
+    constants = {"weight": np.ascontiguousarray(weights[:, order])}
     if apart:
-        held["bias"] = np.ascontiguousarray(rest[states])
+        constants["bias"] = np.ascontiguousarray(rest[states])
     makes = {"y": 4, "last_h": 3} | ({"last_c": 3} if states == 2 else {})
     reverse = (False, True)[:directions]
-    y, *ends = run_step(Recurrent, operands, makes, held, cell=_CELLS[cell], reverse=reverse)
+    y, *ends = run_step(Recurrent, operands, makes, constants, cell=_CELLS[cell], reverse=reverse)
     return np.concatenate([np.moveaxis(y, 1, 2).reshape(-1), *(end.reshape(-1) for end in ends)])

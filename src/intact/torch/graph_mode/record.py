@@ -1,4 +1,6 @@
-"""What graph mode decided about a model, as plain data: enough to build its forward again without data."""
+"""Store what graph mode decided about a model as plain data, from which its forward is built again without
+data.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,17 @@ from itertools import chain
 from typing import Any
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import Kind, ModelCall
+from intact.torch.graph_mode.model_calls import CallKind, ModelCall
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a quantizer stands: in front of a call, or behind it.
+    """The place of a quantizer: in front of a call, or behind it.
 
     Attributes:
         call: The call.
-        number: How many tensors are in front of this one among those that the call reads, or makes.
-        behind: Whether the call makes it.
+        number: How many tensors are in front of this one among those that the call reads, or returns.
+        behind: Whether the call returns the tensor.
     """
 
     call: ModelCall
@@ -29,15 +31,15 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Inserted:
+class InsertedQuantizer:
     """A quantizer that is no part of a quantized module.
 
     Attributes:
         name: Its path in the model.
-        tensors: Where it stands, for each tensor; several tensors share one scale.
+        tensors: Its places, for each tensor; several tensors share one scale.
         weight: Path of the parameter that it quantizes; "" for anything else.
         axis: The axis that keeps a scale per index, or several; None: per tensor.
-        computed: It quantizes a weight that calls make of parameters alone: ``self.weight.t()``.
+        computed: It quantizes a weight that calls compute from parameters alone: ``self.weight.t()``.
     """
 
     name: str
@@ -48,40 +50,41 @@ class Inserted:
 
     @property
     def is_weight(self) -> bool:
-        """Whether it quantizes no activation."""
+        """Return whether it quantizes a weight, and no activation."""
         return bool(self.weight) or self.computed
 
 
 @dataclass(frozen=True)
 class GraphModeRecord:
-    """The quantizers that were put between a model's calls, and what names those calls.
+    """Records the quantizers that were put between a model's calls, and how many such calls a run makes.
 
     Attributes:
         inserted: The quantizers.
-        made: Module, function and site -> how many such calls a run makes, where a quantizer stands at one.
+        call_counts: Module, function and call site -> how many such calls a run makes, where a quantizer
+            stands at one.
     """
 
-    inserted: tuple[Inserted, ...] = ()
-    made: dict[Kind, int] = field(default_factory=dict)
+    inserted: tuple[InsertedQuantizer, ...] = ()
+    call_counts: dict[CallKind, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        made = [[*kind[:2], number, *filter(None, kind[2:])] for kind, number in self.made.items()]
-        return {"inserted": [asdict(item) for item in self.inserted], "made": made}
+        """Return the record as JSON values."""
+        counts = [[*kind[:2], number, *filter(None, kind[2:])] for kind, number in self.call_counts.items()]
+        return {"inserted": [asdict(item) for item in self.inserted], "made": counts}
 
     @classmethod
     def from_json(cls, data: Any) -> GraphModeRecord:
-        """The record that `to_json` wrote.
+        """Return the record that `to_json` wrote.
 
         Raises:
-            FileFormatError: It is none.
+            FileFormatError: The data is no such record.
         """
         try:
-            made = {
+            counts = {
                 (str(module), str(function), _site(*site)): int(number)
                 for module, function, number, *site in data["made"]
             }
-            return cls(tuple(map(_inserted, data["inserted"])), made)
+            return cls(tuple(map(_quantizer_from, data["inserted"])), counts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
@@ -89,12 +92,12 @@ class GraphModeRecord:
             ) from error  # fmt: skip
 
 
-def record_from(inserted: Sequence[Inserted], calls: Iterable[ModelCall]) -> GraphModeRecord:
-    """The record of `inserted` for a model that makes `calls`."""
+def record_from(inserted: Sequence[InsertedQuantizer], calls: Iterable[ModelCall]) -> GraphModeRecord:
+    """Return the record of `inserted` for a model that makes `calls`."""
     spots = chain.from_iterable(spots for item in inserted for spots in item.tensors)
-    wanted = {spot.call.kind for spot in spots if spot.call.function}
-    made = Counter(call.kind for call in calls)
-    return GraphModeRecord(tuple(inserted), {kind: made[kind] for kind in sorted(wanted)})
+    quantized_kinds = {spot.call.kind for spot in spots if spot.call.function}
+    counts = Counter(call.kind for call in calls)
+    return GraphModeRecord(tuple(inserted), {kind: counts[kind] for kind in sorted(quantized_kinds)})
 
 
 def _site(site: Any = "") -> str:
@@ -102,35 +105,41 @@ def _site(site: Any = "") -> str:
 
 
 def _path(text: Any) -> str:
-    """`text`, if it is the path of something in a model; modules and parameters have any names."""
+    """Return `text` if it is the path of something in a model.
+
+    Modules and parameters may have any names.
+    """
     if not all(str(text).split(".")):
         raise ValueError(f"{text!r} is no path of a module")
     return str(text)
 
 
 def _path_of_quantizer(text: Any) -> str:
-    """`text`, if it is a path whose last name is one that we give."""
+    """Return `text` if it is a path whose last name is one that graph mode may give."""
     name = str(text).rpartition(".")[2]
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"{text!r} is no path of a module")
     return _path(text)
 
 
-def _inserted(data: Mapping[str, Any]) -> Inserted:
+def _quantizer_from(data: Mapping[str, Any]) -> InsertedQuantizer:
     axis = data["axis"]
     if isinstance(axis, (list, tuple)):
         axis = tuple(map(int, axis))
     elif axis is not None:
         axis = int(axis)
-    tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
+    tensors = tuple(tuple(map(_spot_from, spots)) for spots in data["tensors"])
     weight = _path(data["weight"]) if data["weight"] else ""
     computed = bool(data.get("computed", False))
-    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis, computed)
+    return InsertedQuantizer(_path_of_quantizer(data["name"]), tensors, weight, axis, computed)
 
 
-def _spot(data: Mapping[str, Any]) -> Spot:
-    said = data["call"]
+def _spot_from(data: Mapping[str, Any]) -> Spot:
+    call_data = data["call"]
     call = ModelCall(
-        str(said["module"]), str(said["function"]), int(said["number"]), str(said.get("site", ""))
+        str(call_data["module"]),
+        str(call_data["function"]),
+        int(call_data["number"]),
+        str(call_data.get("site", "")),
     )
     return Spot(call, int(data["number"]), bool(data["behind"]))

@@ -1,4 +1,4 @@
-"""What graph mode did, and what it left and why."""
+"""Report what graph mode quantized, and what it left in float and why."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from intact.torch.training.calibration import CalibrationResult
 
 @dataclass(frozen=True)
 class GraphModeReport:
-    """What became of a model; `print` it.
+    """Reports what became of a model; `print` it.
 
     Attributes:
         modules: Path of each module with an active quantizer -> its class.
         quantizers: Path of each active quantizer that the graph asked for -> why its tensor is quantized.
-        replaced: Path of each module that could not be traced into -> why; the modules inside were exchanged
-            for quantized ones, as `replace_modules` does. "" is the model itself.
-        wide: Path of each quantizer that has 16 bits because 8 lose too much -> why.
+        replaced: Path of each module that could not be traced -> why. The modules inside were replaced by
+            quantized ones, as `replace_modules` does. "" is the model itself.
         left: Path of a module, or name of a call, that stays in float although it could matter -> why.
+        wide: Path of each quantizer that has 16 bits because 8 lose too much -> why.
         float_steps: Steps that another runtime may round differently, by kind
             (`intact.placement.float_steps`); None where the model could not be traced at all.
-        training: Path of each module in training mode that computes otherwise there -> its class. Ranges,
-            files and engines are of evaluation mode.
+        training: Path of each module that computes differently in training mode, and is in it -> its class.
+            Ranges, files and engines are those of evaluation mode.
     """
 
     modules: dict[str, str] = field(default_factory=dict)
@@ -38,24 +38,28 @@ class GraphModeReport:
 
     @property
     def agreement(self) -> str:
-        """What gives equal codes for this model and what need not, in a sentence; "" where it is unknown."""
+        """Say in one sentence where codes are equal for this model and where they may differ; "" where it is
+        unknown.
+        """
         return "" if self.float_steps is None else agreement(self.float_steps, "module = engine")
 
     def of_active(self, quantizers: Iterable[str]) -> GraphModeReport:
-        """Without the modules in which none of `quantizers` is: those that still work, by path."""
+        """Return the report without modules in which none of `quantizers`, paths of working ones, is."""
         around = {path[:i] for path in quantizers for i, c in enumerate(path) if c == "."}
         return replace(self, modules={path: kind for path, kind in self.modules.items() if path in around})
 
     def __str__(self) -> str:
         inside = tuple(f"{path}." for path in self.modules)
-        between = [name for name in self.quantizers if not name.startswith(inside)]
-        lines = [f"{len(self.modules)} modules quantized, {len(between)} quantizers between them"]
-        if self.left and not self.modules and not between:
+        inserted = [name for name in self.quantizers if not name.startswith(inside)]
+        lines = [f"{len(self.modules)} modules quantized, {len(inserted)} quantizers between them"]
+        if self.left and not self.modules and not inserted:
             lines[0] += ": everything stays in float; float_budget=0 quantizes whatever 8 bits lose"
-        lines += [f"  {name}: {self.quantizers[name]}" for name in between]
-        lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
+        lines += [f"  {name}: {self.quantizers[name]}" for name in inserted]
+        lines += [
+            f"  {_path_or_model(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()
+        ]
         lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]
-        lines += [f"  {_shown(path)}: left, {why}" for path, why in self.left.items()]
+        lines += [f"  {_path_or_model(path)}: left, {why}" for path, why in self.left.items()]
         lines += [f"  {_training_note(self.training)}"] if self.training else []
         lines += [f"  {self.agreement}"] if self.agreement else []
         return "\n".join(lines)
@@ -65,7 +69,7 @@ _SHOWN = 3
 
 
 def training_modules(model: nn.Module) -> dict[str, str]:
-    """The modules in training mode that drop elements or take statistics of the batch there, by path."""
+    """Return the modules in training mode that drop elements or use statistics of the batch, by path."""
     return {
         path: type(module).__name__
         for path, module in model.named_modules()
@@ -77,7 +81,7 @@ _RATES = ("p", "dropout", "drop_prob", "drop_rate", "dropout_prob")
 
 
 def _drops(module: nn.Module) -> bool:
-    """Whether a module has a rate of what it drops, above 0."""
+    """Return whether a module has a dropout rate above 0."""
     rates = [getattr(module, name, None) for name in _RATES]
     return any(
         isinstance(rate, int | float) and not isinstance(rate, bool) and 0 < rate <= 1 for rate in rates
@@ -87,11 +91,11 @@ def _drops(module: nn.Module) -> bool:
 def _training_note(modules: dict[str, str]) -> str:
     named = [f"{path or '(the model itself)'} ({kind})" for path, kind in modules.items()][:_SHOWN]
     more = f" and {len(modules) - _SHOWN} more" if len(modules) > _SHOWN else ""
-    said = "is in training mode and computes" if len(modules) == 1 else "are in training mode and compute"
-    return f"{', '.join(named)}{more} {said} otherwise than files and engines: call model.eval() first"
+    state = "is in training mode and computes" if len(modules) == 1 else "are in training mode and compute"
+    return f"{', '.join(named)}{more} {state} otherwise than files and engines: call model.eval() first"
 
 
-def _shown(path: str) -> str:
+def _path_or_model(path: str) -> str:
     return path or "(the model itself)"
 
 
@@ -113,7 +117,7 @@ class GraphModeResult:
     calibration: CalibrationResult | None = None
 
     def explain(self) -> list[dict[str, object]]:
-        """One row per layer, as `intact explain` shows them; empty without a placement."""
+        """Return one row per layer, as `intact explain` shows them; empty without a placement."""
         from intact.placement import explain
 
         return [] if self.placement is None else list(explain(self.placement))

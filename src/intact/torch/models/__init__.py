@@ -1,1 +1,1 @@
-"""Modules, batches and processes: what every recipe does with a user's model."""
+"""Modules, batches and processes: shared helpers that run a user's model."""

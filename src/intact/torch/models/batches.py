@@ -1,4 +1,4 @@
-"""Batches of any common shape, put through a model."""
+"""Run a model on batches of any common shape."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
+from intact.torch.private_torch import pytree
 
 Forward = Callable[[nn.Module, Any], Any]
 
 
 def forward_batch(model: nn.Module, batch: Any) -> Any:
-    """``model(inputs)`` for a batch as data loaders give it, moved to the model's device.
+    """Call the model on a batch as data loaders give it, moved to the model's device.
 
     A tensor is the input. Of a tuple or list the first element is: a tensor; a tuple of positional
     arguments; or a dict of keyword arguments. Where the model cannot do without more than one tensor, a tuple
@@ -30,19 +30,21 @@ def forward_batch(model: nn.Module, batch: Any) -> Any:
 
 
 def arguments_of(batch: Any, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A batch, in a form that `forward_batch` takes, as positional and named arguments on its device."""
+    """Return a batch, as `forward_batch` takes it, as positional and named arguments on the device of the
+    model.
+    """
     device = device_of(model)
     if isinstance(batch, (tuple, list)) and batch:
         if takes_list(model, batch):
-            return (moved(batch, device),), {}
-        wanted = _required(model) if isinstance(batch[0], Tensor) else 1
-        batch = batch[0] if wanted < 2 or len(batch) < wanted else tuple(batch[:wanted])
-    batch = moved(batch, device)
+            return (move_to(batch, device),), {}
+        needed = _count_required(model) if isinstance(batch[0], Tensor) else 1
+        batch = batch[0] if needed < 2 or len(batch) < needed else tuple(batch[:needed])
+    batch = move_to(batch, device)
     if isinstance(batch, Mapping):
         return ((), dict(batch)) if _takes(model, batch) else ((batch,), {})
     if isinstance(batch, (tuple, list)) and batch:
-        one = takes_list(model, batch) or not _takes_each(model, batch)
-        return ((batch,) if one else tuple(batch)), {}
+        as_one = takes_list(model, batch) or not _takes_each(model, batch)
+        return ((batch,) if as_one else tuple(batch)), {}
     if isinstance(batch, Tensor):
         return (batch,), {}
     raise QuantValueError(
@@ -57,7 +59,7 @@ _SEQUENCE = re.compile(r"(typing\.|collections\.abc\.)?(list|tuple|sequence|iter
 
 
 def takes_list(model: nn.Module, value: Any) -> bool:
-    """Whether forward says that its first argument is a list of tensors, and `value` is one."""
+    """Return whether forward annotates its first argument as a list, and `value` is a list of tensors."""
     if not isinstance(value, (tuple, list)) or not all(isinstance(x, Tensor) for x in value):
         return False
     first = next(iter(_parameters_of(model)), None)
@@ -67,7 +69,7 @@ def takes_list(model: nn.Module, value: Any) -> bool:
 
 
 def _takes_each(model: nn.Module, values: Sequence[Any]) -> bool:
-    """Whether forward takes so many positional arguments; else it may take them as one."""
+    """Return whether forward takes so many positional arguments; otherwise it may take them as one."""
     try:
         signature = inspect.signature(model.forward)
     except (TypeError, ValueError):
@@ -76,15 +78,15 @@ def _takes_each(model: nn.Module, values: Sequence[Any]) -> bool:
 
 
 def _parameters_of(model: nn.Module) -> list[inspect.Parameter]:
-    """Those of forward; none where it is no Python function."""
+    """Return the parameters of forward; none where it is no Python function."""
     try:
         return list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):
         return []
 
 
-def _required(model: nn.Module) -> int:
-    """How many positional arguments a model cannot do without."""
+def _count_required(model: nn.Module) -> int:
+    """Return how many positional arguments without a default forward has."""
     parameters = _parameters_of(model)
     if not parameters:
         return 1
@@ -93,7 +95,9 @@ def _required(model: nn.Module) -> int:
 
 
 def _takes(model: nn.Module, named: Mapping[str, Any]) -> bool:
-    """Whether forward's arguments have these names; else it may take the dict itself, as its only one."""
+    """Return whether forward's arguments have these names; otherwise it may take the dict as its only
+    argument.
+    """
     try:
         signature = inspect.signature(model.forward)
     except (TypeError, ValueError):
@@ -110,16 +114,16 @@ def _binds(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[st
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's first parameter lies; the CPU for a model without."""
+    """Return the device of the model's first parameter; the CPU for a model without parameters."""
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """`value` with every tensor in its tuples, lists and dicts on `device`.
+def move_to(value: Any, device: torch.device) -> Any:
+    """Return `value` with every tensor in its tuples, lists and dicts on `device`.
 
     Raises:
-        QuantValueError: One has no values.
+        QuantValueError: A tensor has no values (meta device).
     """
     if isinstance(value, Tensor):
         if value.is_meta and device.type != "meta":
@@ -127,9 +131,9 @@ def moved(value: Any, device: torch.device) -> Any:
                                   "make the batch on the CPU")  # fmt: skip
         return value.to(device)
     if isinstance(value, Mapping):
-        return {key: moved(item, device) for key, item in value.items()}
+        return {key: move_to(item, device) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        items = [moved(item, device) for item in value]
+        items = [move_to(item, device) for item in value]
         if isinstance(value, list):
             return items
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
@@ -137,7 +141,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def real_tensors(value: Any) -> list[Tensor]:
-    """The floating-point tensors in a model's output, in order."""
+    """Return the floating-point tensors in a model's output, in order."""
     if isinstance(value, Tensor):
         return [value] if value.is_floating_point() else []
     if isinstance(value, Mapping):
@@ -148,7 +152,7 @@ def real_tensors(value: Any) -> list[Tensor]:
 
 
 def length_of(data: Iterable[Any]) -> int | None:
-    """Number of batches in one pass, where `data` says it."""
+    """Return the number of batches in one pass; None where `data` has no length."""
     try:
         return len(data)  # type: ignore[arg-type]
     except TypeError:
@@ -156,7 +160,9 @@ def length_of(data: Iterable[Any]) -> int | None:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a call's arguments or result; in data classes that PyTorch was not told of, too."""
+    """Yield every tensor in a call's arguments or result, also inside data classes that PyTorch does not
+    know.
+    """
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, Tensor):
             yield leaf

@@ -1,4 +1,4 @@
-"""The user's module itself, and copies of it."""
+"""Check, unwrap and copy a user's module."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
+from intact.torch.private_torch import compiled_module, forward_pre_hooks, is_compiled, pytree
 
 _M = TypeVar("_M", bound=nn.Module)
 
-when_quantized: list[Callable[[nn.Module], None]] = []
-"""Called with each model that graph mode has given its quantizers."""
+quantized_callbacks: list[Callable[[nn.Module], None]] = []
+"""Callbacks that graph mode runs with each model once it has quantizers."""
 
 
 def require_module(model: object, what: str) -> None:
-    """Refuse what cannot be run: anything but a module, and a module without values.
+    """Raise unless `model` is a module whose tensors have values.
 
+    Args:
+        model: Any object.
+        what: The caller's name, for the message.
     Raises:
-        QuantValueError: Says what `what` got.
+        QuantValueError: `model` is no module, or a tensor is on the meta device.
     """
     if not isinstance(model, nn.Module):
         inner = " (its .model is one)" if isinstance(getattr(model, "model", None), nn.Module) else ""
@@ -37,42 +40,40 @@ def require_module(model: object, what: str) -> None:
             )  # fmt: skip
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The module without what torch.compile, DataParallel or DistributedDataParallel put around it."""
-    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or _is_compiled(model):
-        inner = model._orig_mod if _is_compiled(model) else model.module
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module without the wrappers of torch.compile, DataParallel or DistributedDataParallel."""
+    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or is_compiled(model):
+        inner = compiled_module(model) if is_compiled(model) else model.module
         assert isinstance(inner, nn.Module)
         model = inner
     return model
 
 
-def _is_compiled(model: nn.Module) -> bool:
-    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
-
-
-def copied(model: _M) -> _M:
-    """A deep copy, of what PyTorch refuses to copy as well: tensors with a history that modules keep.
+def deep_copy(model: _M) -> _M:
+    """Return a deep copy, also of modules that keep tensors with a history, which PyTorch refuses to copy.
 
     ``torch.nn.utils.weight_norm`` and pruning keep the weight that they compute so, and compute it again in
-    each run; others keep what they answered last. The copy has their values.
+    each run. Other modules keep their last output. The copy has the values of such tensors.
     """
-    kept = (leaf for module in model.modules() for leaf in pytree.tree_leaves(list(vars(module).values())))
-    memo = {id(x): x.detach().clone() for x in kept if isinstance(x, Tensor) and not x.is_leaf}
+    attributes = (
+        leaf for module in model.modules() for leaf in pytree.tree_leaves(list(vars(module).values()))
+    )
+    memo = {id(x): x.detach().clone() for x in attributes if isinstance(x, Tensor) and not x.is_leaf}
     return copy.deepcopy(model, memo)
 
 
 @contextmanager
-def made_weights(model: nn.Module) -> Iterator[None]:
-    """While it is open, what parametrizations and hooks make of parameters is made once, by torch itself.
+def compute_weights_once(model: nn.Module) -> Iterator[None]:
+    """Compute parametrized weights once, by torch itself, inside the context.
 
-    An exporter takes their functions apart, and the parts round otherwise: a weight at the edge of two codes
-    gets another one in the file than in the module.
+    An exporter decomposes the functions of parametrizations and hooks, and the parts round differently. A
+    weight at the edge between two codes would then get another code in the file than in the module.
     """
     with parametrize.cached(), ExitStack() as stack:
         for module in model.modules():
             for name in module.parametrizations if parametrize.is_parametrized(module) else ():  # type: ignore[union-attr]
                 getattr(module, name)
-            hooks = module._forward_pre_hooks
+            hooks = forward_pre_hooks(module)
             for key, hook in list(hooks.items()):
                 if type(hook).__module__.startswith("torch.nn.utils."):  # weight_norm, spectral_norm, pruning
                     hook(module, ())

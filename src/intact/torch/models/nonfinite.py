@@ -1,4 +1,4 @@
-"""NaN and infinities: where they come from, and how outputs that hold them are compared."""
+"""Find where NaN and infinities come from, and compare outputs that hold them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact.errors import CalibrationError
+from intact.torch.private_torch import pytree
 
 _SHOWN = 3
-"""So many tensors are named in an error."""
+"""How many tensors an error names."""
 
 
 def squared_error(ours: Tensor, want: Tensor) -> tuple[float, float]:
-    """Squared error of an output, and the square of what it should be, over values that should be finite.
+    """Return the squared error of an output and the sum of squares of its target, over finite target values.
 
     Masked logits are -inf in the float model, and have no distance. A value that should be finite and is not
-    is all lost, as are all values of another shape, in which a model that draws lots may answer.
+    counts as lost entirely. So do all values of an output of another shape, as models that sample may return.
     """
     ours, want = ours.double(), want.double()
     finite = want.isfinite()
@@ -34,9 +34,10 @@ def squared_error(ours: Tensor, want: Tensor) -> tuple[float, float]:
 
 @torch.no_grad()
 def require_numbers(model: nn.Module) -> None:
-    """
+    """Raise for parameters that hold NaN.
+
     Raises:
-        CalibrationError: Parameters hold NaN; names them.
+        CalibrationError: Names the parameters.
     """
     broken = [
         f"'{name}' ({int(x.isnan().sum())} of {x.numel():,})"
@@ -45,14 +46,16 @@ def require_numbers(model: nn.Module) -> None:
     ]
     if broken:
         raise CalibrationError(
-            f"parameter {_named(broken)}", "NaN", "numbers",
+            f"parameter {_join_causes(broken)}", "NaN", "numbers",
             "load weights that were trained, or train again without the steps that made NaN of them",
         )  # fmt: skip
 
 
 @contextmanager
-def nonfinite_explained(model: nn.Module, number: int = 0, batch: Any = None) -> Iterator[None]:
-    """Let a CalibrationError say which tensors of the batch, or else of the model, hold NaN or infinities."""
+def explain_nonfinite(model: nn.Module, number: int = 0, batch: Any = None) -> Iterator[None]:
+    """Name the tensors of the batch, or else of the model, with NaN or infinities in a CalibrationError
+    raised inside.
+    """
     try:
         yield
     except CalibrationError as error:
@@ -60,12 +63,12 @@ def nonfinite_explained(model: nn.Module, number: int = 0, batch: Any = None) ->
         causes = causes or [f"parameter '{name}'" for name, x in model.named_parameters() if _is_broken(x)]
         if not causes:
             raise
-        got = f"{error.got}; {_named(causes)} {'has' if len(causes) == 1 else 'have'} such values"
+        got = f"{error.got}; {_join_causes(causes)} {'has' if len(causes) == 1 else 'have'} such values"
         raise CalibrationError(error.where, got, error.want, error.fix) from error
 
 
 def _nonfinite_leaves(batch: Any) -> list[str]:
-    """Tensors of a batch that hold NaN or infinities, by their place in it: "['mask']", "[0]", ""."""
+    """Return the places in a batch of tensors with NaN or infinities: "['mask']", "[0]", ""."""
     leaves, _ = pytree.tree_flatten_with_path(batch)
     return [pytree.keystr(place) for place, x in leaves if _is_broken(x)]
 
@@ -74,6 +77,6 @@ def _is_broken(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point() and not bool(x.isfinite().all())
 
 
-def _named(causes: list[str]) -> str:
+def _join_causes(causes: list[str]) -> str:
     more = f" and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
     return f"{', '.join(causes[:_SHOWN])}{more}"

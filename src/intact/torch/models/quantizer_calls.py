@@ -1,4 +1,4 @@
-"""The calls of `intact::fake_quantize` while a module runs: who makes them, and what they shall answer."""
+"""Observe and replace the calls of `intact::fake_quantize` while a module runs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Answer", "StableSorts", "module_at", "path_of", "same_arguments", "watching"]
+from intact.torch.private_torch import TorchDispatchMode
 
-Answer = Callable[[nn.Module, tuple[Any, ...], Callable[[], Tensor]], Tensor]
-"""(the module that is running, the operator's arguments, the operator) -> what the module gets."""
+__all__ = ["CallHandler", "StableSorts", "module_at", "path_of", "same_arguments", "intercept_quantizers"]
+
+CallHandler = Callable[[nn.Module, tuple[Any, ...], Callable[[], Tensor]], Tensor]
+"""``(the running module, the operator's arguments, the operator) -> the value that the module gets``."""
 
 
 @contextmanager
-def watching(model: nn.Module, answer: Answer) -> Iterator[None]:
-    """While it is open, `answer` is asked whenever `model` calls the operator."""
+def intercept_quantizers(model: nn.Module, handler: CallHandler) -> Iterator[None]:
+    """Call `handler` in place of the operator whenever `model` calls it inside the context."""
     path: list[nn.Module] = []
     hooks: list[Any] = []
 
-    def leave(*_: Any) -> None:  # answers nothing: what a hook answers is the module's answer
+    def leave(*_: Any) -> None:  # returns None, because a hook's result would replace the module's output
         path.pop()
 
     for module in model.modules():
         hooks.append(module.register_forward_pre_hook(lambda m, _: path.append(m), prepend=True))
         hooks.append(module.register_forward_hook(leave))
     try:
-        with _Mode(lambda args, run: answer(path[-1] if path else model, args, run)):
+        with _Mode(lambda args, run: handler(path[-1] if path else model, args, run)):
             yield
     finally:
         for hook in hooks:
@@ -38,20 +39,23 @@ def watching(model: nn.Module, answer: Answer) -> Iterator[None]:
 
 
 class _Mode(TorchDispatchMode):
-    def __init__(self, answer: Callable[[tuple[Any, ...], Callable[[], Tensor]], Tensor]) -> None:
+    def __init__(self, handler: Callable[[tuple[Any, ...], Callable[[], Tensor]], Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._answer = answer
+        self._handler = handler
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is not torch.ops.intact.fake_quantize.default:
             return func(*args, **(kwargs or {}))
-        return self._answer(args, lambda: func(*args, **(kwargs or {})))
+        return self._handler(args, lambda: func(*args, **(kwargs or {})))
 
 
 def same_arguments(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two calls quantize one tensor alike, or two that hold the same; both have kept them alive."""
+    """Return whether two calls quantize equal tensors in the same way.
+
+    Both calls keep their tensors alive.
+    """
     alike = a[0].shape == b[0].shape and len(a) == len(b) and all(map(_equal, a[1:], b[1:]))
     return alike and (a[0].data_ptr() == b[0].data_ptr() or torch.equal(a[0], b[0]))
 
@@ -61,7 +65,9 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def module_at(model: nn.Module, path: str) -> nn.Module:
-    """The module of a quantizer's path; `model` where the operator was called in its own forward."""
+    """Return the module at a quantizer's path; `model` itself where the operator is called in its own
+    forward.
+    """
     try:
         return model.get_submodule(path)
     except AttributeError:
@@ -69,12 +75,14 @@ def module_at(model: nn.Module, path: str) -> nn.Module:
 
 
 def path_of(model: nn.Module, module: nn.Module) -> str:
-    """The path of a module; the name of its class for `model` itself."""
+    """Return the path of a module; for `model` itself the name of its class."""
     return next((name for name, m in model.named_modules() if m is module), "") or type(module).__name__
 
 
 class StableSorts(TorchFunctionMode):
-    """Of equal values, of which PyTorch leaves the order open, the first comes first: as ONNX has it."""
+    """Makes `sort` and `argsort` stable: equal values keep their order, as in ONNX, where PyTorch leaves it
+    open.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

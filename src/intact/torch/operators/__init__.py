@@ -1,1 +1,3 @@
-"""Operators that PyTorch sees: fake-quantization with its gradient, recurrent layers, grouped products."""
+"""Operators that INTact registers with PyTorch: fake-quantization, recurrent layers and grouped matrix
+products.
+"""

@@ -1,13 +1,13 @@
-"""`intact::fake_quantize`: the one operator that PyTorch sees, with its gradient.
+"""`intact::fake_quantize` and its gradient, registered as one PyTorch operator.
 
-On CPU it runs the native kernels on the tensors' own memory. On every other device the same formula is
-composed of torch operators, bit for bit and without a wait for the device (`intact.torch.composed`); on CUDA
-one kernel does it, where Triton is installed (`intact.torch.triton`).
-Autocast does not touch it: it runs in the dtype of its input, computing in float32 inside.
+On CPU it runs the native kernels on the tensors' own memory. On other devices it runs
+`intact.torch.fake_quantize_formula`, the same formula as torch operators, bit for bit and without waiting for
+the device. On CUDA, one Triton kernel runs it where Triton is installed (`intact.torch.triton`). Autocast
+does not change it: it runs in the dtype of its input, and computes in float32 inside.
 
-The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node; where
-AOTAutograd functionalizes a graph for a compiler, as for Inductor, the node becomes the composed formula,
-which fuses with its neighbours.
+The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node. Where
+AOTAutograd functionalizes a graph for a compiler such as Inductor, the formula replaces the node, so that it
+fuses with its neighbours.
 """
 
 from __future__ import annotations
@@ -22,21 +22,25 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
-import torch._functorch.config
 from numpy.typing import NDArray
 from torch import Tensor
-from torch._subclasses.functional_tensor import FunctionalTensorMode
-from torch.fx._symbolic_trace import is_fx_tracing
 
 from intact import kernels, numerics
 from intact.errors import QuantValueError
-from intact.torch import composed
-from intact.torch.composed import laid_out_like
+from intact.torch import fake_quantize_formula
+from intact.torch.fake_quantize_formula import with_layout_of
+from intact.torch.private_torch import (
+    FunctionalTensorMode,
+    decomposes_custom_operators,
+    has_functorch_transforms,
+    is_fx_tracing,
+    is_jit_tracing,
+)
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 Shape = tuple[int, ...]
 
-TINY = composed.TINY
+TINY = fake_quantize_formula.TINY
 _BY_TRITON = ("cuda", "xpu")  # devices for which Inductor writes Triton; see `composed` on what that rounds
 _LARGEST_CACHED = 4096  # ranges in one cache entry
 _ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
@@ -81,9 +85,9 @@ def fake_quantize(
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
-    if not is_tracing() and torch._C._are_functorch_transforms_active():
+    if not is_tracing() and has_functorch_transforms():
         _check_dtype(x)
-        return composed.transformable(x, amax, amin, format, axes or None, narrow)
+        return fake_quantize_formula.transformable(x, amax, amin, format, axes or None, narrow)
     call = torch.ops.intact.fake_quantize.default
     return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
 
@@ -95,55 +99,61 @@ def _range_end(value: Tensor | float, device: torch.device) -> Tensor:
 
 
 def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = False) -> Tensor:
-    """The codes of `x` over [-amax, amax] (or [0, amax]), in the dtype of `x`; a NaN gets the smallest code.
+    """Return the codes of `x` over [-amax, amax] (or [0, amax]), in the dtype of `x`.
 
-    Arguments as for `fake_quantize`, for a symmetric integer grid. No gradient.
+    NaN gets the smallest code.
     """
     _check_dtype(x)
     axes = broadcast_axes(amax.shape, x.dim())
-    spec = composed.spec_of(x.shape, amax.numel(), True, format, axes, narrow)
+    spec = fake_quantize_formula.spec_of(x.shape, amax.numel(), True, format, axes, narrow)
     scale, zero_point = scale_and_zero_point(x, amax, format=format, axis=spec.axes, narrow=narrow)
-    codes = composed.codes(x, scale, zero_point, spec)
+    codes = fake_quantize_formula.codes(x, scale, zero_point, spec)
     return torch.where(x.isnan(), spec.qmin, codes).to(x.dtype)
 
 
 def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value of each granule, float32, with `axes` kept and the rest of size 1.
+    """Return the smallest and largest value of each granule, float32, with `axes` kept and the rest of size
+    1.
 
     With no axes both are 0-D. An empty tensor gives (inf, -inf).
     """
-    kept = kept_axes(axes, x.dim())
-    if may_look(x):
+    axis_list = positive_axes(axes, x.dim())
+    if is_readable(x):
         _check_dtype(x)
-        ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
+        ends = kernels.minmax(as_numpy(x), tuple(axis_list) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     elif is_tracing() or x.numel():
-        low, high = (kernels_for(x) or composed).min_max(x.detach(), kept)
+        low, high = (kernels_for(x) or fake_quantize_formula).min_max(x.detach(), axis_list)
     else:
-        high = torch.full([x.shape[a] for a in kept], -math.inf, device=x.device)
+        high = torch.full([x.shape[a] for a in axis_list], -math.inf, device=x.device)
         low = -high
-    shape = [x.shape[a] if a in kept else 1 for a in range(x.dim())] if kept else []
+    shape = [x.shape[a] if a in axis_list else 1 for a in range(x.dim())] if axis_list else []
     return low.reshape(shape), high.reshape(shape)
 
 
 def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
-    """Add the counts of |x| in bins of `width` to `counts`; beyond the last edge counts in the last bin."""
+    """Add a histogram of |x|, with bins of `width`, to `counts`.
+
+    Values beyond the last edge count in the last bin.
+    """
     kernels.count_fixed(as_numpy(x.to("cpu")), width, counts, threads=torch.get_num_threads())
 
 
 def is_tracing() -> bool:
-    """True where a graph is being recorded, so that values of tensors cannot be looked at."""
-    recorded = bool(torch._C._get_tracing_state()) or is_fx_tracing()
+    """Return True while a graph is recorded, so that values of tensors cannot be read."""
+    recorded = is_jit_tracing() or is_fx_tracing()
     return torch.compiler.is_compiling() or recorded
 
 
-def may_look(x: Tensor) -> bool:
-    """Whether the values of `x` are at hand: a look waits for no device, and stops no compiler or tracer."""
+def is_readable(x: Tensor) -> bool:
+    """Return whether the values of `x` can be read without waiting for a device or stopping a compiler or
+    tracer.
+    """
     return x.device.type == "cpu" and not is_tracing()
 
 
 def kernels_for(x: Tensor) -> ModuleType | None:
-    """The package of kernels for the device of `x`; None where there are none, or a graph is recorded."""
+    """Return the Triton kernels for the device of `x`; None where there are none, or under a tracer."""
     return _triton() if x.device.type == "cuda" and not is_tracing() else None
 
 
@@ -156,20 +166,20 @@ def _triton() -> ModuleType | None:
     return triton
 
 
-def not_finite(low: Tensor | None, high: Tensor) -> Tensor | None:
-    """Which granules have a range with NaN or infinity, bool in the shape of `high`; None where none has.
+def nonfinite_granules(low: Tensor | None, high: Tensor) -> Tensor | None:
+    """Return which granules have a range with NaN or infinity, as bools in the shape of `high`.
 
-    The mask is returned unseen where asking would stop a compiler or tracer. Off the CPU there is none, as
-    asking would wait for the device: what such a range quantizes is NaN as it is.
+    None where no granule has one. Under a compiler or tracer the mask comes back unread. Off the CPU the
+    answer is None, because reading would wait for the device. Such a range quantizes to NaN there.
     """
-    if not may_look(high) and not is_tracing():
+    if not is_readable(high) and not is_tracing():
         return None
     lost = ~torch.isfinite(high) if low is None else ~(torch.isfinite(high) & torch.isfinite(low))
     return lost if is_tracing() or bool(lost.any()) else None
 
 
-def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
-    """The axes of `axis` in a tensor of `rank`, ascending and counted from the front.
+def positive_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
+    """Return the axes in `axis` for a tensor of `rank`, ascending and counted from the front.
 
     Raises:
         QuantValueError: There is no such axis.
@@ -186,7 +196,9 @@ def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
 
 
 def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
-    """The axes of a tensor of `rank` that parameters of `shape`, broadcast from the right, keep apart."""
+    """Return the axes of a tensor of `rank` along which parameters of `shape`, broadcast from the right,
+    differ.
+    """
     return [rank - len(shape) + i for i, size in enumerate(shape) if size != 1]
 
 
@@ -194,13 +206,13 @@ def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
 
 
 class _Grid:
-    """Scale, zero point and gradient bounds of one call, in the granule shape of the tensor."""
+    """Holds scale, zero point and gradient bounds of one call, in the granule shape of the tensor."""
 
     def __init__(
         self, shape: Shape, high: NDArray, low: NDArray | None, format: str, axis: Shape, narrow: bool
     ) -> None:
-        self.spec = composed.spec_of(shape, high.size, low is None, format, axis, narrow)
-        self.granule, self.keepdims = composed.granules(shape, self.spec)
+        self.spec = fake_quantize_formula.spec_of(shape, high.size, low is None, format, axis, narrow)
+        self.granule, self.keepdims = fake_quantize_formula.granules(shape, self.spec)
         most = self._granules(high)
         if low is None:
             self.scale = numerics.scale_from_amax(most, self.spec)
@@ -211,7 +223,7 @@ class _Grid:
             self.bounds = numerics.representable_range(self.scale, self.zero_point, self.spec)
 
     def _granules(self, values: NDArray) -> NDArray:
-        composed.check_fits(values.shape, self.granule, self.keepdims)
+        fake_quantize_formula.check_fits(values.shape, self.granule, self.keepdims)
         return values.reshape(self.granule)
 
 
@@ -222,7 +234,7 @@ def _cached_grid(high: bytes, low: bytes | None, sizes: tuple[Shape, Shape], *ca
 
 
 def _grid(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> _Grid:
-    """The grid of one call, from a cache keyed by content.
+    """Return the grid of one call, from a cache keyed by content.
 
     A key of tensors and their version counters would miss writes through `.data` and through NumPy.
     """
@@ -248,14 +260,17 @@ def scale_and_zero_point(
     axis: Sequence[int] | None = None,
     narrow: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The scale (float32) and zero point (int32) that `fake_quantize` uses, shaped to broadcast to `x`."""
-    if may_look(x):
+    """Return the scale (float32) and zero point (int32) of `fake_quantize`, shaped to broadcast to `x`."""
+    if is_readable(x):
         grid = _grid(x, amax, amin, format, axis, narrow)
-        found = torch.tensor(grid.scale), torch.tensor(grid.zero_point)
-        return found[0].reshape(grid.keepdims), found[1].reshape(grid.keepdims)
-    spec = composed.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
-    ends = composed.range_on(x, amax, spec), None if amin is None else composed.range_on(x, amin, spec)
-    scale, zero_point = composed.scale_and_zero_point(*ends, spec)
+        grid_tensors = torch.tensor(grid.scale), torch.tensor(grid.zero_point)
+        return grid_tensors[0].reshape(grid.keepdims), grid_tensors[1].reshape(grid.keepdims)
+    spec = fake_quantize_formula.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
+    ends = (
+        fake_quantize_formula.range_on(x, amax, spec),
+        None if amin is None else fake_quantize_formula.range_on(x, amin, spec),
+    )
+    scale, zero_point = fake_quantize_formula.scale_and_zero_point(*ends, spec)
     return scale, zero_point.to(torch.int32)
 
 
@@ -263,10 +278,10 @@ def scale_and_zero_point(
 
 
 def as_numpy(x: Tensor) -> NDArray:
-    """`x` as an array on the same memory, to be read.
+    """Return a read-only view of `x` as an array on the same memory.
 
-    By DLPack: `Tensor.numpy` fixes the size of the storage for good, and `fully_shard` gives the storage of
-    whole parameters back between layers.
+    It uses DLPack, because `Tensor.numpy` fixes the size of the storage for good. `fully_shard` frees the
+    storage of whole parameters between layers.
     """
     x = x.detach()
     if x.dtype == torch.bfloat16:
@@ -275,7 +290,7 @@ def as_numpy(x: Tensor) -> NDArray:
 
 
 def writable(x: Tensor) -> NDArray:
-    """`x`, which is a kernel's own, as an array on the same memory."""
+    """Return `x`, a kernel's own output, as an array on the same memory."""
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return x.numpy()
@@ -286,7 +301,7 @@ def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Te
     grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x)  # dense; keeps the strides of a dense x, as the fake function promises
     kernels.fake_quantize(
-        as_numpy(laid_out_like(x, out)),
+        as_numpy(with_layout_of(x, out)),
         grid.scale,
         grid.zero_point,
         grid.spec,
@@ -300,8 +315,8 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
     grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x, dtype=grad.dtype)
     kernels.fake_quantize_grad(
-        as_numpy(laid_out_like(grad, out)),
-        as_numpy(laid_out_like(x, out)),
+        as_numpy(with_layout_of(grad, out)),
+        as_numpy(with_layout_of(x, out)),
         *grid.bounds,
         grid.spec,
         out=writable(out),
@@ -313,13 +328,13 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
 # ---- every other device, and compilers: the same formula, composed ----
 
 
-def _composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
+def _forward_composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    return (kernels_for(x) or composed).fake_quantize(x, amax, amin, *call)  # type: ignore[no-any-return]
+    return (kernels_for(x) or fake_quantize_formula).fake_quantize(x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
-def _composed_backward(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    run = (kernels_for(x) or composed).fake_quantize_backward
+def _backward_composed(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
+    run = (kernels_for(x) or fake_quantize_formula).fake_quantize_backward
     return run(grad, x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
@@ -333,16 +348,19 @@ def _check_dtype(x: Tensor) -> None:
 # ---- registration ----
 
 
-def _for_compilers(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """What AOTAutograd makes of a node: the operators of `run`; torch.export says that it wants the node."""
+def _decomposition_rule(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the rule by which AOTAutograd replaces the node with the operators of `run`.
 
-    def decomposed(mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: Any) -> Tensor:
-        if not torch._functorch.config.decompose_custom_triton_ops:
+    torch.export turns `decompose_custom_triton_ops` off, and keeps the node.
+    """
+
+    def dispatch(mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: Any) -> Tensor:
+        if not decomposes_custom_operators():
             return mode.__torch_dispatch__(operator, types, args, kwargs)  # type: ignore[no-any-return]
         with mode:
             return run(*args, work=torch.float64 if args[0].device.type in _BY_TRITON else torch.float32)
 
-    return decomposed
+    return dispatch
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -365,11 +383,16 @@ def _second_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 for _name, _cpu, _other, _formula in (
-    ("fake_quantize", _forward_cpu, _composed, composed.fake_quantize),
-    ("fake_quantize_backward", _backward_cpu, _composed_backward, composed.fake_quantize_backward),
+    ("fake_quantize", _forward_cpu, _forward_composed, fake_quantize_formula.fake_quantize),
+    (
+        "fake_quantize_backward",
+        _backward_cpu,
+        _backward_composed,
+        fake_quantize_formula.fake_quantize_backward,
+    ),
 ):
     torch.library.register_torch_dispatch(
-        f"intact::{_name}", FunctionalTensorMode, _for_compilers(_formula), lib=_LIB
+        f"intact::{_name}", FunctionalTensorMode, _decomposition_rule(_formula), lib=_LIB
     )
     _LIB.impl(_name, _cpu, "CPU")  # type: ignore[no-untyped-call]
     _LIB.impl(_name, _other, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Ranges that are learned: fake-quantization whose gradient reaches the ends of the range.
+"""Fake-quantization whose gradient reaches the ends of the range, so that ranges are learned.
 
 Forward is `intact::fake_quantize`, bit for bit, so that a learned range is an ordinary scale for a
 checkpoint, a file and the engine. What is stored and learned are the ends of the range, ``amax`` (and
@@ -32,8 +32,9 @@ from intact import kernels
 from intact.calib import Histogram, range_of
 from intact.calib.range_candidates import Ends
 from intact.spec import INT8, Format, QuantSpec
-from intact.torch import composed
+from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.private_torch import is_jit_tracing
 
 SMALLEST = 2 * ops.TINY
 """A learned amax below this acts as this: at 2**-24 the scale would jump to 1."""
@@ -72,7 +73,7 @@ def fake_quantize(
     """
     learns = amax.requires_grad or (amin is not None and amin.requires_grad)
     # A graph that leaves PyTorch has the operator that exporters know.
-    exported = torch.compiler.is_exporting() or bool(torch._C._get_tracing_state())
+    exported = torch.compiler.is_exporting() or is_jit_tracing()
     if learns and torch.is_grad_enabled() and not exported:
         call = (format, None if axis is None else list(axis), narrow, kind, features)
         return torch.ops.intact.fake_quantize_learned.default(x, amax, amin, *call)  # type: ignore[no-any-return]
@@ -80,7 +81,9 @@ def fake_quantize(
 
 
 def features_of(x: Tensor, axes: Sequence[int], is_weight: bool) -> int:
-    """How many features of `x` share a range: weights all count, of activations [batch, ...] one sample's.
+    """Return how many features of `x` share a range.
+
+    All weights count, but only one sample of activations [batch, ...].
 
     Args:
         x: The tensor.
@@ -112,17 +115,17 @@ def _backward(
     kind: str,
     features: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients to `x`, `amax` and `amin` (zeros where there is none)."""
+    """Return gradients to `x`, `amax` and `amin` (zeros where there is none)."""
     amax, amin = _usable(amax, amin)
     spec = QuantSpec(Format.parse(format), symmetric=amin is None, narrow=narrow)
     n, p = float(spec.qmin), float(spec.qmax)
     scale, zero_point = ops.scale_and_zero_point(x, amax, amin, format=format, axis=axis, narrow=narrow)
     offset = -zero_point * scale
     terms = (
-        _terms if x.device.type == "cpu" and torch.float64 not in (x.dtype, grad.dtype) else _composed_terms
+        _terms if x.device.type == "cpu" and torch.float64 not in (x.dtype, grad.dtype) else _terms_composed
     )
-    to_x, between, beyond, shift = terms(grad, x, y, n * scale + offset, p * scale + offset)
-    d_step = beyond if kind == "pact" else beyond + between
+    to_x, inner, outer, shift = terms(grad, x, y, n * scale + offset, p * scale + offset)
+    d_step = outer if kind == "pact" else outer + inner
     d_offset = torch.zeros_like(shift) if amin is None else shift
     d_step = (d_step - offset * d_offset) / scale
     if kind == "pact":  # s = (amax - amin) / (p - n), or amax / p
@@ -142,16 +145,16 @@ def _terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tup
     out = torch.empty_like(x, dtype=grad.dtype)
     axes = ops.broadcast_axes(low.shape, x.dim())
     granule = [x.shape[a] for a in axes]
-    g, real, made = (ops.as_numpy(composed.laid_out_like(array, out)) for array in (grad, x, y))
+    g, real, quantized = (ops.as_numpy(formula.with_layout_of(array, out)) for array in (grad, x, y))
     least, most = (ops.as_numpy(end).reshape(granule) for end in (low, high))
     _, sums = kernels.learned_range_grad(
-        g, real, made, least, most, QuantSpec(INT8, axis=tuple(axes) or None),
+        g, real, quantized, least, most, QuantSpec(INT8, axis=tuple(axes) or None),
         out=ops.writable(out), threads=torch.get_num_threads(),
     )  # fmt: skip
     return out, *torch.from_numpy(sums).reshape(3, *low.shape).unbind()
 
 
-def _composed_terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+def _terms_composed(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
     """`_terms` on any device, in the dtype of `x` and 32 bits at least."""
     to_x = torch.empty_like(x, dtype=grad.dtype).copy_(torch.where((x > low) & (x < high), grad, 0))
     work = torch.promote_types(x.dtype, torch.float32)
@@ -205,7 +208,7 @@ torch.library.register_autograd("intact::fake_quantize_learned", _gradient, setu
 
 
 def start(x: Tensor, spec: QuantSpec, kind: str, is_weight: bool) -> Ends | None:
-    """The range that the paper of `kind` starts learning at; None where it is the calibrated one.
+    """Return the range at which the paper of `kind` starts to learn; None where it is the calibrated one.
 
     Args:
         x: The weight, or the activations of the first batch; any device.
@@ -223,8 +226,8 @@ def start(x: Tensor, spec: QuantSpec, kind: str, is_weight: bool) -> Ends | None
         return None
     if not spec.symmetric:
         return _least_squares(x, spec)
-    kept = ops.kept_axes(spec.axis, x.dim())
-    reduced = [a for a in range(x.dim()) if a not in kept]
+    kept_axes = ops.positive_axes(spec.axis, x.dim())
+    reduced = [a for a in range(x.dim()) if a not in kept_axes]
     work = x.to(torch.promote_types(x.dtype, torch.float32))
     if kind == "lsq+" and is_weight:
         mean, three = work.mean(reduced), 3 * work.std(reduced, correction=0)
@@ -236,6 +239,6 @@ def start(x: Tensor, spec: QuantSpec, kind: str, is_weight: bool) -> Ends | None
 
 
 def _least_squares(x: Tensor, spec: QuantSpec) -> Ends:
-    found = Histogram(spec.axis)  # type: ignore[arg-type]
-    found.collect(ops.as_numpy(x.to("cpu", torch.float32)), threads=torch.get_num_threads())
-    return range_of(found, spec, "mse")
+    histogram = Histogram(spec.axis)  # type: ignore[arg-type]
+    histogram.collect(ops.as_numpy(x.to("cpu", torch.float32)), threads=torch.get_num_threads())
+    return range_of(histogram, spec, "mse")

@@ -1,8 +1,8 @@
-"""`intact::recurrent`: one layer of an LSTM, a GRU or an RNN as one operator, while a model is exported.
+"""Register `intact::recurrent`, one LSTM, GRU or RNN layer as one operator, for export.
 
-`torch.export` runs PyTorch's own functions step by step to learn sizes, which fixes the number of steps, and
-the exporter writes RNN as these steps. While `whole_layers` is open, calls of these functions become one
-operator for each layer, whose sizes are known at once; it leaves as one node of ONNX.
+`torch.export` runs PyTorch's recurrent functions step by step to learn sizes, which fixes the number of
+steps. The exporter also writes RNN as these steps. Inside `whole_layers`, calls of these functions become one
+operator for each layer. Its sizes are known at once, and it is written as one ONNX node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.operators.packed import PackedInTrace, run_padded
+from intact.torch.operators.packed_sequences import PackedInTrace, run_padded
 
 __all__ = ["recurrent_translation", "whole_layers"]
 
@@ -45,7 +45,7 @@ def _run(
     x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool,
     lengths: Tensor | None,
 ) -> list[Tensor]:  # fmt: skip
-    """One layer, as `run_padded` has it."""
+    """Run one layer through `run_padded`."""
     biases = len(params) // (2 if bidirectional else 1) == 4
     return run_padded(cell, x, states, params, biases, bidirectional, lengths)
 
@@ -67,7 +67,7 @@ torch.library.register_fake("intact::recurrent", _sizes, lib=_LIB)
 
 @contextmanager
 def whole_layers() -> Iterator[None]:
-    """While it is open, recurrent functions of PyTorch are one operator for each layer."""
+    """Make recurrent functions of PyTorch one operator for each layer inside the context."""
     with _WholeLayers():
         yield
 
@@ -84,11 +84,11 @@ class _WholeLayers(TorchFunctionMode):
         if self._packed.concerns(name, args):
             return self._packed.perform(name, _layer_by_layer, func, args, kwargs or {})
         if name in _NODES and not kwargs and len(args) == 9 and isinstance(args[3], bool):
-            x, hx, params, *laid, batch_first = args
-            made = _layer_by_layer(name, x.transpose(0, 1) if batch_first else x, hx, params, *laid)
-            if made is not None:
-                y, *last = made
-                return y.transpose(0, 1) if batch_first else y, *last
+            x, hx, params, *layout, batch_first = args
+            result = _layer_by_layer(name, x.transpose(0, 1) if batch_first else x, hx, params, *layout)
+            if result is not None:
+                y, *states = result
+                return y.transpose(0, 1) if batch_first else y, *states
         return func(*args, **(kwargs or {}))
 
 
@@ -96,7 +96,7 @@ def _layer_by_layer(
     cell: str, x: Tensor, hx: Any, params: Sequence[Tensor], biases: bool, layers: int, dropout: float,
     train: bool, bidirectional: bool, lengths: Tensor | None = None,
 ) -> tuple[Tensor, ...] | None:  # fmt: skip
-    """All layers over x [steps, batch, inputs]; None where one operator cannot be each of them."""
+    """Run all layers over x [steps, batch, inputs]; return None where the operator cannot express them."""
     directions, each = 2 if bidirectional else 1, len(params) // layers
     plain = len(params) == layers * directions * (4 if biases else 2)  # an LSTM may have projections too
     if not plain or (dropout and train):
@@ -115,7 +115,7 @@ def _layer_by_layer(
 
 
 def recurrent_translation() -> dict[Any, Callable[..., Any]]:
-    """The operator, and what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
+    """Return the operator and its ONNX writer, for `custom_translation_table` of `torch.onnx.export`."""
     return {torch.ops.intact.recurrent.default: _write}
 
 
@@ -128,7 +128,9 @@ def _write(x, states, params, cell, bidirectional, lengths=None):  # type: ignor
 
 
 class _Writer:
-    """Writes one layer; `node` has what `_run` returns, all states as [steps, directions, batch, hidden]."""
+    """Writes one layer; `node` returns what `_run` returns, with all states as [steps, directions, batch,
+    hidden].
+    """
 
     def __init__(self, cell: str, params: Sequence[Any], directions: int) -> None:
         import onnxscript  # a second of import time, that training does not pay
@@ -142,9 +144,9 @@ class _Writer:
         bias = None
         lengths = None if lengths is None else self.op.Cast(lengths, to=_INT32)
         if len(self._params) == 4 * self._directions:
-            bias = self.op.Concat(self._stacked(2), self._stacked(3), axis=1)
+            bias = self.op.Concat(self._stack_params(2), self._stack_params(3), axis=1)
         return getattr(self.op, self._type)(
-            x, self._stacked(0), self._stacked(1), bias, lengths, *states,
+            x, self._stack_params(0), self._stack_params(1), bias, lengths, *states,
             hidden_size=self._params[1].shape[1],
             direction="bidirectional" if self._directions == 2 else "forward",
             **self._attributes, **self._functions,
@@ -154,15 +156,15 @@ class _Writer:
         """A constant of int64."""
         return self.op.Constant(value_ints=list(values))
 
-    def _stacked(self, which: int) -> Any:
-        """[directions, ...] of one kind of parameter, its gates in ONNX's order."""
+    def _stack_params(self, which: int) -> Any:
+        """Return one kind of parameter as [directions, ...], its gates in ONNX's order."""
         parts = [
-            self.op.Unsqueeze(self._ordered(x), self.numbers(0))
+            self.op.Unsqueeze(self._reorder_gates(x), self.numbers(0))
             for x in self._params[which :: len(self._params) // self._directions]
         ]
         return parts[0] if len(parts) == 1 else self.op.Concat(*parts, axis=0)
 
-    def _ordered(self, x: Any) -> Any:
+    def _reorder_gates(self, x: Any) -> Any:
         if len(self._order) == 1:
             return x
         rows = np.arange(x.shape[0]).reshape(len(self._order), -1)[list(self._order)]

@@ -51,8 +51,8 @@ def group_parameters(
             "a list of lists of patterns",
             "write [['weight'], ['bias']]",
         )
-    given = {"lr": lrs, "momentum": momentums, "weight_decay": weight_decays}
-    for key, values in given.items():
+    options_by_name = {"lr": lrs, "momentum": momentums, "weight_decay": weight_decays}
+    for key, values in options_by_name.items():
         if values is not None and (not _is_list(values) or len(values) != len(patterns_list)):
             raise UnsupportedError(
                 f"{key}s",
@@ -63,8 +63,8 @@ def group_parameters(
     groups: list[dict[str, Any]] = []
     owner: dict[str, int] = {}
     for index, patterns in enumerate(patterns_list):
-        found = list(_matching(model, patterns))
-        for name, _ in found:
+        matches = list(_matching(model, patterns))
+        for name, _ in matches:
             if owner.setdefault(name, index) != index:
                 raise QuantValueError(
                     f"parameter '{name}'",
@@ -72,8 +72,8 @@ def group_parameters(
                     "one group for each parameter",
                     "make the patterns exclusive, for example by anchoring them with ^ and $",
                 )
-        groups.append({"params": [param for _, param in found]})
-    for key, values in given.items():
+        groups.append({"params": [param for _, param in matches]})
+    for key, values in options_by_name.items():
         for group, value in zip(groups, values or (), strict=False):
             group[key] = value
     return groups

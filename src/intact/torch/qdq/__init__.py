@@ -1,1 +1,3 @@
-"""A module with quantizers as a Q/DQ model: torch's exporter, translations, checks."""
+"""Export a module with quantizers as a Q/DQ model: run torch's exporter, translate operators, verify the
+file.
+"""

@@ -1,4 +1,6 @@
-"""`intact.torch.export`: a module with quantizers becomes an ONNX file with Q/DQ pairs, and is checked."""
+"""Implement `intact.torch.export`: write a module with quantizers as an ONNX file with Q/DQ pairs, and verify
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,25 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact import graph, placement
 from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
-from intact.torch.models.modules import require_module, unwrapped
+from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.qdq.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
-from intact.torch.qdq.onnx_ops import evaluating
+from intact.torch.private_torch import pytree
 from intact.torch.qdq.qdq_model import example_arguments, qdq_model
+from intact.torch.qdq.run_exporter import evaluating
+from intact.torch.qdq.verify_export import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 
 __all__ = ["ExportReport", "export"]
 
 DEFAULT_OPSET = 17
-"""What TensorRT 8.6 and every later runtime reads."""
+"""The opset that TensorRT 8.6 and every later runtime reads."""
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export wrote, and how far the file agrees with the module. `print` it.
+    """Reports what an export wrote, and how far the file agrees with the module. `print` it.
 
     Attributes:
         path: The file.
@@ -59,22 +61,24 @@ class ExportReport:
 
     @property
     def agreement(self) -> str:
-        """What gives equal codes for this model and what need not, in one sentence (numerics N32, N33)."""
+        """Say in one sentence where codes are equal for this model and where they may differ (numerics N32,
+        N33).
+        """
         return placement.agreement(self.float_steps, "module = engine", self.fallback_parts)
 
     @property
     def codes(self) -> int:
-        """Codes that were compared."""
+        """Return how many codes were compared."""
         return sum(q.codes for q in self.quantizers)
 
     @property
     def codes_differing(self) -> int:
-        """Codes that differ."""
+        """Return how many codes differ."""
         return sum(q.differing for q in self.quantizers)
 
     @property
     def answers_differing(self) -> int:
-        """Samples whose top-1 answer differs."""
+        """Return how many samples have another top-1 answer."""
         return self.end_to_end.answers_differing if self.end_to_end else 0
 
     def __str__(self) -> str:
@@ -149,8 +153,8 @@ def export(
     """
     require_module(model, "export")
     require_path(path)
-    model = unwrapped(model)
-    least = _needed(model) if opset is None else opset
+    model = unwrap(model)
+    least = _default_opset(model) if opset is None else opset
     graph.check_opset(least)
     args, kwargs = example_arguments(example, model)
     with torch.no_grad(), evaluating(model):
@@ -178,11 +182,13 @@ def export(
         if verify is False:
             return replace(report, skipped="verify=False")
         batches = [(args, kwargs)] if verify is True else _batches(verify, example, model)
-        return _verified(model, data, pairs, batches, report)
+        return _verify(model, data, pairs, batches, report)
 
 
 def _fallback_parts(written: graph.Model) -> int | None:
-    """How many parts of the engine's plan run in ONNX Runtime; None where it makes no plan of the model."""
+    """Return how many parts of the engine's plan run in ONNX Runtime; None where it makes no plan of the
+    model.
+    """
     from intact.engine.lower import lower
     from intact.engine.steps import FallbackSubgraph
 
@@ -192,14 +198,14 @@ def _fallback_parts(written: graph.Model) -> int | None:
         return None
 
 
-def _needed(model: nn.Module) -> int:
-    """The opset that a file gets where none is asked for."""
+def _default_opset(model: nn.Module) -> int:
+    """Return the opset of a file where none is asked for."""
     quantizers = (m for m in model.modules() if isinstance(m, TensorQuantizer) and not m._disabled)
     formats = {q.format for q in quantizers if q._if_quant}
     return max(DEFAULT_OPSET, *(graph.FORMAT_OPSETS.get(name, DEFAULT_OPSET) for name in formats), 0)
 
 
-def _verified(
+def _verify(
     model: nn.Module, data: bytes, pairs: Sequence[graph.Pair], batches: Iterable[Batch], report: ExportReport
 ) -> ExportReport:
     stream = iter(batches)
@@ -209,11 +215,11 @@ def _verified(
     if any(t.dtype == torch.bfloat16 for t in pytree.tree_leaves(first) if isinstance(t, Tensor)):
         return replace(report, skipped="ONNX Runtime takes no bfloat16 inputs from Python")
     try:
-        checks, unknown = compare_codes(model, data, pairs, first)
+        checks, not_compared = compare_codes(model, data, pairs, first)
     except UnsupportedError as error:
         return replace(report, skipped=str(error))
     end = compare_outputs(model, data, _chain(first, stream))
-    return replace(report, quantizers=tuple(checks), end_to_end=end, not_compared=tuple(unknown))
+    return replace(report, quantizers=tuple(checks), end_to_end=end, not_compared=tuple(not_compared))
 
 
 def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
@@ -222,7 +228,7 @@ def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _batches(data: Iterable[Any], example: Any, model: nn.Module) -> Iterator[Batch]:
-    """Batches as calls; where the example is one tensor, what follows the first item is labels."""
+    """Yield batches as calls. Where the example is one tensor, what follows the first item is labels."""
     for batch in data:
         labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
         yield example_arguments(batch[0] if labelled else batch, model)

@@ -1,4 +1,4 @@
-"""A module with quantizers as a Q/DQ model in memory: what `export` writes and `compile` runs."""
+"""Build a Q/DQ model in memory from a module with quantizers, which `export` writes and `compile` runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.torch.models.batches import takes_list, tensors_in
-from intact.torch.models.modules import made_weights
+from intact.torch.models.modules import compute_weights_once
 from intact.torch.nn import TensorQuantizer
-from intact.torch.qdq.onnx_ops import evaluating, fixed_size, is_dynamic, translate
+from intact.torch.private_torch import pytree
+from intact.torch.qdq.run_exporter import evaluating, fixed_size_error, is_dynamic, translate
 
 __all__ = ["Call", "example_arguments", "qdq_model"]
 
@@ -38,7 +38,7 @@ def qdq_model(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> tuple[graph.Model, list[graph.Pair]]:
-    """`model` in evaluation mode as a graph with Q/DQ pairs.
+    """Return `model` in evaluation mode as a graph with Q/DQ pairs.
 
     Args:
         model: Calibrated: every active quantizer has its range.
@@ -53,7 +53,12 @@ def qdq_model(
         CalibrationError, UnsupportedError, QuantValueError: As `intact.torch.export`.
     """
     _refuse_unready(model)
-    with torch.no_grad(), evaluating(model), made_weights(model), _answering_tensors(model) as answer:
+    with (
+        torch.no_grad(),
+        evaluating(model),
+        compute_weights_once(model),
+        _return_tensors_only(model) as outputs,
+    ):
         open_batch = dynamic_batch and dynamic_shapes is None
         trace, shapes = _dynamic(model, *call) if open_batch else (call, dynamic_shapes)
         program = translate(
@@ -64,25 +69,26 @@ def qdq_model(
             input_names=input_names,
             output_names=output_names,
         )
-    made = program.model
-    _describe_outputs(made, model, answer, named=output_names is not None)
-    if open_batch and _first_size(*call) == 1 and all(_is_fixed(x) for x in made.graph.inputs):
+    model_graph = program.model
+    _describe_outputs(model_graph, model, outputs, named=output_names is not None)
+    if open_batch and _first_size(*call) == 1 and all(_is_fixed(x) for x in model_graph.graph.inputs):
         # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
         # samples, and the example is one.
-        raise fixed_size(1)
-    graph.run_stages(made, graph.pipelines.TORCH)
+        raise fixed_size_error(1)
+    graph.run_stages(model_graph, graph.pipelines.TORCH)
     if opset is None:
-        opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
+        opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(model_graph))
     elif newer:
-        opset = graph.oldest_opset(made, opset)
-    pairs = graph.emit_qdq(made, opset, fold_weights=fold_weights)
-    graph.set_opset(made, opset)
-    graph.tidy(made)
-    return made, pairs
+        opset = graph.oldest_opset(model_graph, opset)
+    pairs = graph.emit_qdq(model_graph, opset, fold_weights=fold_weights)
+    graph.set_opset(model_graph, opset)
+    graph.tidy(model_graph)
+    return model_graph, pairs
 
 
 def example_arguments(example: Any, model: nn.Module) -> Call:
-    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones.
+    """Return `example` as positional and named arguments: from a tensor, a tuple of them, or a dict of named
+    ones.
 
     A list of tensors is one argument where the forward of `model` says so by an annotation.
     """
@@ -115,12 +121,12 @@ def _refuse_unready(model: nn.Module) -> None:
 
 
 @dataclass
-class _Answer:
-    """What a model answered when it was traced.
+class _OutputNames:
+    """Records the outputs of a model when it was traced.
 
     Attributes:
-        names: Of its tensors, in order; "" where the answer has none.
-        lost: Kinds of objects in it that hold no tensors which PyTorch knows of, with their names.
+        names: Names of its tensors, in order; "" where a tensor has none.
+        lost: Kinds of objects in its output without tensors that PyTorch knows, with their names.
     """
 
     names: list[str] = field(default_factory=list)
@@ -128,26 +134,26 @@ class _Answer:
 
 
 @contextmanager
-def _answering_tensors(model: nn.Module) -> Iterator[_Answer]:
-    """`model` answers its tensors and nothing else: a file has no numbers and no None."""
-    found = _Answer()
+def _return_tensors_only(model: nn.Module) -> Iterator[_OutputNames]:
+    """Make `model` return its tensors only, because a file has no numbers and no None."""
+    output_names = _OutputNames()
 
     def keep_tensors(_module: nn.Module, _args: Any, answer: Any) -> tuple[Tensor, ...]:
-        found.names, found.lost = [], []
-        for name, part in _named_parts(answer):
+        output_names.names, output_names.lost = [], []
+        for name, part in _parts_with_names(answer):
             tensors = list(tensors_in(part))
-            found.names += (
+            output_names.names += (
                 [name] if len(tensors) == 1 else [name and f"{name}_{i}" for i in range(len(tensors))]
             )
-            unknown = (
+            other_leaves = (
                 x for x in pytree.tree_leaves(part) if not isinstance(x, _PLAIN) and not is_dataclass(x)
             )
-            found.lost += [f"'{name}' ({type(x).__name__})" for x in unknown if not callable(x)]
+            output_names.lost += [f"'{name}' ({type(x).__name__})" for x in other_leaves if not callable(x)]
         return tuple(tensors_in(answer))
 
     hook = model.register_forward_hook(keep_tensors)
     try:
-        yield found
+        yield output_names
     finally:
         hook.remove()
 
@@ -155,8 +161,8 @@ def _answering_tensors(model: nn.Module) -> Iterator[_Answer]:
 _PLAIN = (Tensor, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
 
-def _named_parts(answer: Any) -> list[tuple[str, Any]]:
-    """The parts of a model's answer, in the order of their tensors, with the names that it gives them."""
+def _parts_with_names(answer: Any) -> list[tuple[str, Any]]:
+    """Return the parts of a model's output, in the order of their tensors, with their names in it."""
     if isinstance(answer, Mapping):
         return [(str(name), part) for name, part in answer.items()]
     if hasattr(answer, "_fields"):
@@ -166,14 +172,17 @@ def _named_parts(answer: Any) -> list[tuple[str, Any]]:
     return [("", answer)]
 
 
-def _describe_outputs(made: graph.Model, model: nn.Module, answer: _Answer, *, named: bool) -> None:
+def _describe_outputs(
+    model_graph: graph.Model, model: nn.Module, outputs: _OutputNames, *, named: bool
+) -> None:
     """Name the outputs, unless they are `named` by the user, and warn about what is not among them."""
     if not named:
-        _name_outputs(made, answer.names)
-    if answer.lost:
+        _name_outputs(model_graph, outputs.names)
+    if outputs.lost:
         warnings.warn(
-            f"{type(model).__name__} answers {', '.join(answer.lost)}, which are no tensors: the file and the"
-            " engine leave them out. Fix: answer tensors, or none of these (use_cache=False of transformers)",
+            f"{type(model).__name__} answers {', '.join(outputs.lost)}, which are no tensors: the file and"
+            " the engine leave them out. Fix: answer tensors, or none of these (use_cache=False of"
+            " transformers)",
             stacklevel=4,
         )
 
@@ -183,9 +192,9 @@ def _name_outputs(model: graph.Model, names: Sequence[str]) -> None:
     outputs = list(model.graph.outputs)
     if len(outputs) != len(names) or len(set(map(id, outputs))) != len(outputs):
         return
-    taken = {x.name for x in model.graph.inputs} | {x for x in names if names.count(x) > 1} | {""}
+    used_names = {x.name for x in model.graph.inputs} | {x for x in names if names.count(x) > 1} | {""}
     for output, name in zip(outputs, names, strict=True):
-        if name not in taken and not output.is_graph_input():
+        if name not in used_names and not output.is_graph_input():
             output.name = name
     graph.separate_names(model)
 
@@ -195,7 +204,7 @@ def _is_fixed(x: graph.Value) -> bool:
 
 
 def _first_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """The size of the batch."""
+    """Return the size of the batch."""
     leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.dim()]
     if not leaves:
         raise QuantValueError(
@@ -205,7 +214,8 @@ def _first_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
 
 def _dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
-    """A call to trace, and the shapes that stay open in it: the first dimension, where it is the batch's.
+    """Return a call to trace, and its dynamic shapes: the first dimension of each tensor that has the batch's
+    size.
 
     torch.export takes a size of 1 for a constant, so that an example of one sample is traced as two.
     """

@@ -32,8 +32,8 @@ Track = Callable[[Iterable[Any], str, int], Iterable[Any]]
 """Called as ``track(items, label, total)``: gives `items`, and shows how many have passed."""
 
 
-def untracked(items: Iterable[Any], label: str, total: int) -> Iterable[Any]:
-    """`items`, with nothing shown."""
+def without_progress(items: Iterable[Any], label: str, total: int) -> Iterable[Any]:
+    """Return `items`, and show no progress."""
     return items
 
 
@@ -56,7 +56,7 @@ class LabelledImages:
     test_y: np.ndarray
 
 
-def load(source: Path | None, track: Track = untracked) -> LabelledImages:
+def load(source: Path | None, track: Track = without_progress) -> LabelledImages:
     """The images at `source`: None for the digits, a packed npz file, or a folder with one folder per class.
 
     Args:
@@ -99,20 +99,20 @@ def digits() -> LabelledImages:
     )
 
 
-def class_folders(root: Path, track: Track = untracked) -> LabelledImages:
+def class_folders(root: Path, track: Track = without_progress) -> LabelledImages:
     """Images in ``root/<class>/``, scaled to 32x32 RGB; every fifth image of a class is for testing."""
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     files = {f.name: _image_files(f) for f in folders}
     _check_folders(root, files)
     listed = [(path, label) for label, paths in enumerate(files.values()) for path in paths]
-    pixels = np.stack([_decoded(path, str(path)) for path, _ in track(listed, "reading images", len(listed))])
+    pixels = np.stack([_decode(path, str(path)) for path, _ in track(listed, "reading images", len(listed))])
     labels = np.array([label for _, label in listed], np.int64)
     rank = np.concatenate([np.arange(len(paths)) for paths in files.values()])
     test = rank % round(1 / TEST_SHARE) == 0
     return LabelledImages(root.name, tuple(files), pixels[~test], labels[~test], pixels[test], labels[test])
 
 
-def packed_images(train_file: Path, track: Track = untracked) -> LabelledImages:
+def packed_images(train_file: Path, track: Track = without_progress) -> LabelledImages:
     """JPEG files laid end to end in an npz file: `jpeg` uint8, `offsets` int64 [n+1], `labels` uint8 [n].
 
     The test images lie beside `train_file`, in the file of the same name with "test" for "train".
@@ -125,8 +125,8 @@ def packed_images(train_file: Path, track: Track = untracked) -> LabelledImages:
             "two files whose names differ in 'train' and 'test'",
             "name the train file, for example cifar10_train.npz, with cifar10_test.npz beside it",
         )
-    train_x, train_y = _unpacked(train_file, track)
-    test_x, test_y = _unpacked(test_file, track)
+    train_x, train_y = _unpack(train_file, track)
+    test_x, test_y = _unpack(test_file, track)
     count = int(max(train_y.max(), test_y.max())) + 1
     ten = count == len(CIFAR10_CLASSES) and "cifar10" in train_file.name
     names = tuple(CIFAR10_CLASSES) if ten else tuple(str(label) for label in range(count))
@@ -156,16 +156,16 @@ def _check_folders(root: Path, files: dict[str, list[Path]]) -> None:
             )
 
 
-def _decoded(source: Path | io.BytesIO, name: str, size: int | None = FOLDER_SIZE) -> np.ndarray:
-    """One image as uint8 [3, size, size]; as large as it is where `size` is None."""
+def _decode(source: Path | io.BytesIO, name: str, size: int | None = FOLDER_SIZE) -> np.ndarray:
+    """Decode one image to uint8 [3, size, size]; as large as it is where `size` is None."""
     rgb = decode_image(source, name, "RGB", FileFormatError)
     if size is not None:
         rgb = rgb.resize((size, size), 2)  # bilinear
     return np.asarray(rgb, np.uint8).transpose(2, 0, 1)
 
 
-def _unpacked(path: Path, track: Track) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of one packed file."""
+def _unpack(path: Path, track: Track) -> tuple[np.ndarray, np.ndarray]:
+    """Read images and labels of one packed file."""
     with Npz(path) as packed:
         if missing := [key for key in _KEYS if key not in packed.names]:
             raise FileFormatError(
@@ -176,8 +176,8 @@ def _unpacked(path: Path, track: Track) -> tuple[np.ndarray, np.ndarray]:
     _check_packed(path, jpeg, offsets, labels)
     images: list[np.ndarray] = []
     for index in track(range(len(labels)), f"reading {path.name}", len(labels)):
-        one = io.BytesIO(jpeg[offsets[index] : offsets[index + 1]].tobytes())
-        images.append(_decoded(one, f"data: '{path}', image {index}", size=None))
+        encoded = io.BytesIO(jpeg[offsets[index] : offsets[index + 1]].tobytes())
+        images.append(_decode(encoded, f"data: '{path}', image {index}", size=None))
         NPZ_BYTES.check(len(labels) * images[0].nbytes, f"data: '{path}', {len(labels)} images")
         if images[index].shape != images[0].shape:
             raise FileFormatError(

@@ -41,7 +41,7 @@ def few_bit_models(
     """
     model = quantize(net, example=example, weights="int4", activations="uint8").model
     modules = model.named_modules()
-    weights = [one for name, one in modules if isinstance(one, TensorQuantizer) and "weight" in name]
+    weights = [module for name, module in modules if isinstance(module, TensorQuantizer) and "weight" in name]
     for quantizer in weights:
         quantizer.num_bits = BITS
     for quantizer in (weights[0], weights[-1]):

@@ -32,7 +32,7 @@ from intact.torch.quickstart.train import (
     train,
 )
 from intact.torch.training.calibration import CalibrationResult, calibrate
-from intact.torch.training.collection import enabled_quantizers, spec_of
+from intact.torch.training.collect_statistics import enabled_quantizers, spec_of
 from intact.torch.training.finetuning import finetune
 
 CALIBRATION_IMAGES = 512
@@ -140,25 +140,34 @@ class _Job:
         float_file = self._file(net)
         rows = [self._row("float", net, len(float_file))]
         model = quantize(net, example=self.example).model
-        found = calibrate(model, self._calibration_batches(), method="max", progress=self.settings.progress)
+        calibration = calibrate(
+            model, self._calibration_batches(), method="max", progress=self.settings.progress
+        )
         size = len(self._file(model))  # of every method: their files differ in the values of the scales alone
         for method in self.show((*METHODS, "auto"), "comparing methods", len(METHODS) + 1):
-            found.apply(method)
+            calibration.apply(method)
             rows.append(self._row(method, model, size))
         self._finetune(model, teacher=net)
-        written = self._write(model, found)
+        written = self._write(model, calibration)
         rows.append(self._row("QAT", model, written.size))
         rows += self._few_bits(net)
-        names = list(found.calibration)
+        names = list(calibration.calibration)
         specs = {name: spec_of(q) for name, q in enabled_quantizers(model).items() if name in names}
-        methods = {name: found.methods[name] for name in names}
+        methods = {name: calibration.methods[name] for name in names}
         return Outcome(
-            self.settings, self.images, tuple(rows), found.calibration, specs, methods, written, float_file
+            self.settings,
+            self.images,
+            tuple(rows),
+            calibration.calibration,
+            specs,
+            methods,
+            written,
+            float_file,
         )
 
     def _few_bits(self, net: nn.Module) -> Iterator[Row]:
         models = few_bit_models(
-            net, self.example, self._calibration_batches(), self._shuffled(), epochs=self._tenth,
+            net, self.example, self._calibration_batches(), self._shuffle(), epochs=self._tenth,
             seed=self.settings.seed, progress=self.settings.progress,
         )  # fmt: skip
         for name, model in models:
@@ -169,7 +178,7 @@ class _Job:
         """Epochs of fine-tuning: a tenth of the schedule."""
         return max(1, round(self.epochs / 10))
 
-    def _shuffled(self) -> Batches:
+    def _shuffle(self) -> Batches:
         return Batches(self.images, self.prepare, self.settings.seed + 1)
 
     def _calibration_batches(self) -> tuple[Tensor, ...]:
@@ -197,7 +206,7 @@ class _Job:
         """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
         finetune(
             model,
-            self._shuffled(),
+            self._shuffle(),
             epochs=self._tenth,
             base_lr=LEARNING_RATE,
             teacher=teacher,
@@ -205,16 +214,16 @@ class _Job:
             progress=self.settings.progress,
         )
 
-    def _write(self, model: nn.Module, found: CalibrationResult) -> ExportReport:
+    def _write(self, model: nn.Module, calibration: CalibrationResult) -> ExportReport:
         """model.onnx, verified on every test image, and model.calib."""
         out = self.settings.out
         out.mkdir(parents=True, exist_ok=True)
-        found.calibration.provenance[-1] |= {
+        calibration.calibration.provenance[-1] |= {
             "source": self.images.name,
             "samples": min(CALIBRATION_IMAGES, len(self.images.train_x)),
             "seed": self.settings.seed,
         }
-        found.save(out / "model.calib")
+        calibration.save(out / "model.calib")
         total = -(-len(self.images.test_x) // VERIFIED_BATCH)
         batches = (
             self.prepare(self.images.test_x[i * VERIFIED_BATCH : (i + 1) * VERIFIED_BATCH])

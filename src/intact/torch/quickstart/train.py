@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.torch.quickstart.data import LabelledImages, Track, untracked
+from intact.torch.quickstart.data import LabelledImages, Track, without_progress
 from intact.torch.quickstart.net import ResidualNet
 
 BATCH = 50
@@ -66,7 +66,7 @@ def default_threads(images: LabelledImages) -> int:
 
 
 def train(
-    images: LabelledImages, prepare: Normalized, epochs: int, seed: int, track: Track = untracked
+    images: LabelledImages, prepare: Normalized, epochs: int, seed: int, track: Track = without_progress
 ) -> ResidualNet:
     """A `ResidualNet` trained in float on the train images; in eval mode."""
     torch.manual_seed(seed)

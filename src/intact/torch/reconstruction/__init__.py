@@ -1,4 +1,6 @@
-"""`reconstruct`: few-bit weights whose rounding is learned block by block, from a few unlabelled batches."""
+"""Implement `reconstruct`: learn the rounding of few-bit weights block by block, from a few unlabelled
+batches.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,31 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.models.batches import Forward, forward_batch
+from intact.torch.models.fsdp import require_whole
 from intact.torch.models.modules import require_module
-from intact.torch.models.sharded import require_whole
-from intact.torch.qdq.onnx_ops import is_dynamic
-from intact.torch.reconstruction.blocks import FoundBlock, find_blocks
-from intact.torch.reconstruction.data import gather
-from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
-from intact.torch.reconstruction.parts import PartLearner, float_copy, frozen, learn_part, learned_part
-from intact.torch.reconstruction.state import FinishedBlocks, copies_of, fingerprint
-from intact.torch.training.collection import enabled_quantizers
+from intact.torch.qdq.run_exporter import is_dynamic
+from intact.torch.reconstruction.block_data import collect_block_data
+from intact.torch.reconstruction.blocks import ReconstructionBlock, find_blocks
+from intact.torch.reconstruction.optimize_block import BlockReport, LearnSettings, learn_block
+from intact.torch.reconstruction.parallel_parts import (
+    PartLearner,
+    float_copy,
+    gradients_off,
+    learn_part,
+    read_part,
+)
+from intact.torch.reconstruction.reconstruction_checkpoint import FinishedBlocks, copies_of, fingerprint
+from intact.torch.training.collect_statistics import enabled_quantizers
 
 __all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
 
 QDROP = 0.5
-"""The share of activations that is left as it is while a block learns: the value of the paper."""
+"""The share of activations that stay in float while a block learns, as in the paper."""
 
 
 @dataclass(frozen=True)
 class ReconstructionResult:
-    """What `reconstruct` did; `print` it.
+    """The result of `reconstruct`; `print` it.
 
     Attributes:
         model: The model, changed in place.
@@ -133,58 +141,60 @@ def reconstruct(
     )
     group = distributed.join()
     require_whole(model, "reconstruct", "reconstruct first, and shard what came out")
-    kept, run = list(batches), forward or forward_batch
-    _require(bool(kept), "batches", "none", "at least one")
+    batch_list, run = list(batches), forward or forward_batch
+    _require(bool(batch_list), "batches", "none", "at least one")
     _require_ranges(model)
-    found, left = find_blocks(model, lambda: run(model, kept[0]), method, blocks)
-    _require(bool(found), "model", f"no weight to reconstruct ({_first(left)})", "a layer with a parameter")
-    known: dict[str, Any] = {
+    block_list, left = find_blocks(model, lambda: run(model, batch_list[0]), method, blocks)
+    _require(
+        bool(block_list), "model", f"no weight to reconstruct ({_first(left)})", "a layer with a parameter"
+    )
+    run_settings: dict[str, Any] = {
         "method": method,
         "seed": seed,
         "inputs": inputs,
-        "blocks": [b.path for b in found],
+        "blocks": [b.path for b in block_list],
     }
-    known |= vars(settings)
+    run_settings |= vars(settings)
     path = None if state is None else Path(state)
     if path is not None:
-        known |= fingerprint(model, kept)
-    finished = FinishedBlocks(path if group.first else None, known)
+        run_settings |= fingerprint(model, batch_list)
+    finished = FinishedBlocks(path if group.first else None, run_settings)
     if resume:
-        finished.resume(model, found, path)
+        finished.resume(model, block_list, path)
     start = len(finished.reports)
     distributed.require_same("reconstruct: finished parts", start, group)
-    with Progress("reconstructing", settings.steps * len(found), progress and group.first) as bar:
+    with Progress("reconstructing", settings.steps * len(block_list), progress and group.first) as bar:
         bar.advance(done=settings.steps * start)
         if alone:
             threads = (pool and pool.threads) or torch.get_num_threads()
-            parts = PartLearner(model, found, kept, run, settings, seed, threads)
+            parts = PartLearner(model, block_list, batch_list, run, settings, seed, threads)
             _learn_apart(parts, finished, pool or _pool_of(group), bar)
         else:
-            _learn_in_turn(model, found, kept, run, settings, seed, finished, bar)
+            _learn_in_turn(model, block_list, batch_list, run, settings, seed, finished, bar)
     return ReconstructionResult(model, tuple(finished.reports), left, start)
 
 
 def _learn_in_turn(
-    model: nn.Module, found: Sequence[FoundBlock], batches: Sequence[Any], run: Forward,
+    model: nn.Module, block_list: Sequence[ReconstructionBlock], batches: Sequence[Any], run: Forward,
     settings: LearnSettings, seed: int, finished: FinishedBlocks, bar: Progress,
 ) -> None:  # fmt: skip
-    """Each part behind those that are finished."""
+    """Learn each part behind those that are finished."""
     reference = float_copy(model)
-    finished.put_into(model, found)
-    with frozen(model):
-        for number, block in enumerate(found[len(finished.reports) :], len(finished.reports)):
+    finished.put_into(model, block_list)
+    with gradients_off(model):
+        for number, block in enumerate(block_list[len(finished.reports) :], len(finished.reports)):
             bar.advance(f"reconstructing {block.path}", settings.steps * number)
-            data = gather(model, reference, block.path, batches, run)
+            data = collect_block_data(model, reference, block.path, batches, run)
             report = learn_block(model, block, data, settings, seed + number, bar)
             finished.add(copies_of(model, block), report)
 
 
 def _learn_apart(parts: PartLearner, finished: FinishedBlocks, pool: JobPool, bar: Progress) -> None:
-    """Each part by itself; the model changes when all are learned."""
+    """Learn each part by itself. The model changes when all are learned."""
     blocks, start = parts.blocks, len(finished.reports)
     learned = pool.map(learn_part, parts, range(start, len(blocks)))
-    for block, made in zip(blocks[start:], learned, strict=True):
-        finished.add(*learned_part(made, block))
+    for block, part_bytes in zip(blocks[start:], learned, strict=True):
+        finished.add(*read_part(part_bytes, block))
         bar.advance(f"reconstructed {block.path}", parts.settings.steps * len(finished.reports))
     finished.put_into(parts.model, blocks)
 

@@ -1,4 +1,7 @@
-"""Which parts of a model are reconstructed: its layers, or blocks of them (Li et al. 2021, section 3.2)."""
+"""Find the parts of a model that are reconstructed: its layers, or blocks of them (Li et al.
+
+2021, section 3.2).
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.patterns import exact
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.training.collection import enabled_quantizers, evaluating, weights_of
+from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, weights_of
 
 MOST_LAYERS = 8
-"""A module with more weights than this is no block: a residual block has 2 to 4, a transformer's layer 6."""
+"""Most weights in a block. A residual block has 2 to 4, a transformer's layer 6."""
 
 
 @dataclass(frozen=True)
-class FoundBlock:
+class ReconstructionBlock:
     """A module that is reconstructed as one.
 
     Attributes:
@@ -36,8 +39,8 @@ class FoundBlock:
 
 
 @dataclass
-class _Calls:
-    """Which modules one run of a model called, and from where.
+class _CallRecord:
+    """Records which modules one run of a model called, and from where.
 
     Attributes:
         total: Path -> number of calls, in the order of the first.
@@ -54,8 +57,8 @@ class _Calls:
 
 def find_blocks(
     model: nn.Module, run: Callable[[], Any], method: str, patterns: Sequence[str] | None = None
-) -> tuple[list[FoundBlock], dict[str, str]]:
-    """The parts of `model` to reconstruct, in the order in which a run calls them.
+) -> tuple[list[ReconstructionBlock], dict[str, str]]:
+    """Return the parts of `model` to reconstruct, in the order in which a run calls them.
 
     Args:
         model: Calibrated.
@@ -76,25 +79,25 @@ def find_blocks(
     finder = _Finder(model, calls, weights - left.keys(), patterns)
     parts: dict[str, dict[str, str]] = defaultdict(dict)
     for name in sorted(weights - left.keys()):
-        found = finder.layer(name) if method == "adaround" else finder.block(name)
-        if found is None:
+        block_path = finder.layer(name) if method == "adaround" else finder.block(name)
+        if block_path is None:
             left[name] = "no module around it, but the model itself, is called once in a run"
         else:
-            parts[found][name] = calls.parameters[name]
+            parts[block_path][name] = calls.parameters[name]
     finder.require_used()
     order = list(calls.total)
     found_blocks = [
-        FoundBlock(path, parts[path], _own_activations(calls, path, quantizers, weights))
+        ReconstructionBlock(path, parts[path], _own_activations(calls, path, quantizers, weights))
         for path in sorted(parts, key=order.index)
     ]
     return found_blocks, left
 
 
 class _Finder:
-    """The block of each layer."""
+    """Finds the block of each layer."""
 
     def __init__(
-        self, model: nn.Module, calls: _Calls, weights: set[str], patterns: Sequence[str] | None
+        self, model: nn.Module, calls: _CallRecord, weights: set[str], patterns: Sequence[str] | None
     ) -> None:
         self._modules = dict(model.named_modules())
         self._calls, self._weights = calls, weights
@@ -102,20 +105,23 @@ class _Finder:
         self._used: set[str] = set()
 
     def layer(self, weight: str) -> str | None:
-        """The module that reads `weight`; None where it cannot be run by itself."""
+        """Return the module that reads `weight`; None where it cannot run by itself."""
         (caller,) = self._calls.callers[weight]
         return caller if self._stands_alone(caller) else None
 
     def block(self, weight: str) -> str | None:
-        """The largest block around `weight`, or else its layer."""
+        """Return the largest block around `weight`, or else its layer."""
         (caller,) = self._calls.callers[weight]
         parts = caller.split(".")
         around = [".".join(parts[: i + 1]) for i in range(len(parts))]
-        found = next((path for path in around if self._stands_alone(path) and self._is_block(path)), None)
-        return found or self.layer(weight)
+        largest = next((path for path in around if self._stands_alone(path) and self._is_block(path)), None)
+        return largest or self.layer(weight)
 
     def require_used(self) -> None:
-        """
+        """Raise where a pattern of the user made nothing a block.
+
+        Raises:
+            QuantValueError: Names the pattern.
         Raises:
             QuantValueError: A pattern made nothing a block.
         """
@@ -137,7 +143,7 @@ class _Finder:
         return sum(name in self._weights for name in self._calls.inside[path]) <= MOST_LAYERS
 
     def _stands_alone(self, path: str) -> bool:
-        """Whether a run calls the module once, and what it calls from nowhere else."""
+        """Return whether a run calls the module once, and nowhere else calls what it calls."""
         if not path or self._calls.total[path] != 1:
             return False
         inside = self._calls.inside[path].items()
@@ -148,8 +154,8 @@ class _Finder:
         )
 
 
-def _refusal(name: str, quantizer: TensorQuantizer, calls: _Calls) -> str | None:
-    """Why the rounding of a weight cannot be learned; None where it can."""
+def _refusal(name: str, quantizer: TensorQuantizer, calls: _CallRecord) -> str | None:
+    """Return why the rounding of a weight cannot be learned; None where it can."""
     if name not in calls.callers:
         return "no batch reached it"
     if name not in calls.parameters:
@@ -165,7 +171,7 @@ def _refusal(name: str, quantizer: TensorQuantizer, calls: _Calls) -> str | None
 
 
 def _own_activations(
-    calls: _Calls, path: str, quantizers: dict[str, TensorQuantizer], weights: set[str]
+    calls: _CallRecord, path: str, quantizers: dict[str, TensorQuantizer], weights: set[str]
 ) -> tuple[str, ...]:
     inside = calls.inside[path]
     return tuple(
@@ -176,9 +182,9 @@ def _own_activations(
 
 
 @contextmanager
-def _recording(model: nn.Module) -> Iterator[_Calls]:
-    """Write down the calls that `model` makes meanwhile."""
-    calls, stack = _Calls(), list[str]()
+def _recording(model: nn.Module) -> Iterator[_CallRecord]:
+    """Record the calls that `model` makes inside the context."""
+    calls, stack = _CallRecord(), list[str]()
     parameters = {_memory(p): name for name, p in model.named_parameters()}
 
     def enter(path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -201,7 +207,7 @@ def _recording(model: nn.Module) -> Iterator[_Calls]:
     try:
         for path, module in model.named_modules():
             entered, left = hooks_of(path)
-            # In front of graph mode's own hooks, so that the quantizers that these call are the module's.
+            # In front of graph mode's own hooks, so that quantizers that these call count as the module's.
             handles.append(module.register_forward_pre_hook(entered, prepend=True))
             handles.append(module.register_forward_hook(left))
         yield calls

@@ -1,1 +1,1 @@
-"""A model's code as a graph: what stands in the way of a trace, and what becomes of it."""
+"""Trace a model's code to a graph: work around code that a trace cannot follow, and simplify the graph."""

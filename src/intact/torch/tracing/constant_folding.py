@@ -1,7 +1,7 @@
-"""What a model computes of its parameters alone, by operators that ONNX lacks, is a constant in a file.
+"""Fold values that a model computes from parameters alone by operators that ONNX lacks.
 
-Orthogonal weights are exponentials or Householder products of matrices, others come out of a decomposition
-or a linear system. What ONNX can write is folded in the file, where its operators are.
+Orthogonal weights are matrix exponentials or Householder products. Others come from a decomposition or a
+linear system. Values that ONNX operators can compute stay in the file, where later passes fold them.
 """
 
 from __future__ import annotations
@@ -12,34 +12,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
-from torch.onnx._internal.exporter import _fx_passes
 
-from intact.torch.tracing.checks import remove_unread
-from intact.torch.tracing.decomposition import decompose_calls
+from intact.torch.private_torch import DECOMPOSE_WITH_REGISTRY, OpOverload, unset_fake_temporarily
+from intact.torch.tracing.assertions import remove_dead_calls
+from intact.torch.tracing.decompose_program import decompose_calls
 
-__all__ = ["constants_folded"]
+__all__ = ["fold_constants"]
 
 
 @contextmanager
-def constants_folded() -> Iterator[None]:
-    """Let torch's exporter compute such values while it decomposes a program."""
-    known = getattr(_fx_passes, "decompose_with_registry", None)
-    if known is None:
-        yield
-        return
+def fold_constants() -> Iterator[None]:
+    """Make torch's exporter compute such values when it decomposes a program inside the context."""
 
-    def decompose(program: ExportedProgram, registry: Any) -> ExportedProgram:
-        done: ExportedProgram = decompose_calls(program, registry) or known(program, registry)
-        _Folding(done, registry).run()
-        return done
+    def wrap(original: Any) -> Any:
+        def decompose(program: ExportedProgram, registry: Any) -> ExportedProgram:
+            decomposed: ExportedProgram = decompose_calls(program, registry) or original(program, registry)
+            _Folding(decomposed, registry).run()
+            return decomposed
 
-    _fx_passes.decompose_with_registry = decompose  # type: ignore[assignment]
-    try:
+        return decompose
+
+    with DECOMPOSE_WITH_REGISTRY.wrapping(wrap):
         yield
-    finally:
-        _fx_passes.decompose_with_registry = known
 
 
 class _Folding:
@@ -50,34 +45,38 @@ class _Folding:
         self._values: dict[fx.Node, Any] = {}
 
     def _constant_nodes(self) -> set[fx.Node]:
-        """Parameters, buffers, and the calls that read nothing else: ``eye(3)`` reads nothing at all."""
+        """Return parameters, buffers, and the calls that read nothing else; ``eye(3)`` reads nothing
+        at all.
+        """
         signature = self._program.graph_signature
         names = {
             *signature.inputs_to_parameters, *signature.inputs_to_buffers,
             *signature.inputs_to_lifted_tensor_constants,
         }  # fmt: skip
-        found = set[fx.Node]()
+        constant_nodes = set[fx.Node]()
         for node in self._graph.nodes:
             if node.op == "placeholder":
                 constant = node.name in names
             else:
-                constant = node.op == "call_function" and found.issuperset(node.all_input_nodes)
-                constant = constant and not _is_different_each_time(node)
+                constant = node.op == "call_function" and constant_nodes.issuperset(node.all_input_nodes)
+                constant = constant and not _is_random(node)
             if constant:
-                found.add(node)
-        return found
+                constant_nodes.add(node)
+        return constant_nodes
 
     def run(self) -> None:
-        lacking = [node for node in self._graph.nodes if node in self._constant and self._has_no_form(node)]
-        made = [tensor for node in lacking for tensor in _tensors_of(node)]
-        for tensor in made:
+        lacking = [
+            node for node in self._graph.nodes if node in self._constant and self._lacks_onnx_form(node)
+        ]
+        tensors = [tensor for node in lacking for tensor in _tensors_of(node)]
+        for tensor in tensors:
             self._replace(tensor)
         if lacking:
-            remove_unread([*lacking, *made])
+            remove_dead_calls([*lacking, *tensors])
             self._module.recompile()
 
-    def _has_no_form(self, node: fx.Node) -> bool:
-        call = isinstance(node.target, torch._ops.OpOverload)
+    def _lacks_onnx_form(self, node: fx.Node) -> bool:
+        call = isinstance(node.target, OpOverload)
         return call and not self._registry.is_registered(node.target)
 
     def _replace(self, node: fx.Node) -> None:
@@ -94,30 +93,32 @@ class _Folding:
 
     def _value(self, node: fx.Node) -> Any:
         if node not in self._values:
-            self._values[node] = self._given(node) if node.op == "placeholder" else self._computed(node)
+            self._values[node] = (
+                self._parameter_value(node) if node.op == "placeholder" else self._compute(node)
+            )
         return self._values[node]
 
-    def _given(self, node: fx.Node) -> Tensor:
+    def _parameter_value(self, node: fx.Node) -> Tensor:
         program, signature = self._program, self._program.graph_signature
-        held = {
+        names = {
             **signature.inputs_to_parameters, **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }  # fmt: skip
-        name = held[node.name]
+        name = names[node.name]
         value: Tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]
         return value.detach()
 
-    def _computed(self, node: fx.Node) -> Any:
+    def _compute(self, node: fx.Node) -> Any:
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._value)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _tensors_of(node: fx.Node) -> list[fx.Node]:
-    """`node`, or the tensors that are taken out of the several that it makes."""
+    """Return `node`, or the tensors that are taken out of its tuple of results."""
     several = isinstance(node.meta.get("val"), (tuple, list))
     return list(node.users) if several else [node] if node.users else []
 
 
-def _is_different_each_time(node: fx.Node) -> bool:
+def _is_random(node: fx.Node) -> bool:
     random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
     return random or "empty" in getattr(node.target, "__name__", "")

@@ -1,1 +1,1 @@
-"""Ranges and weights found on data: calibration, bias correction, quantization-aware training."""
+"""Find ranges and weights from data: calibration, bias correction, quantization-aware training."""

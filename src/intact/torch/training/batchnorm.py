@@ -1,4 +1,4 @@
-"""BatchNorm in a quantized model: its statistics frozen, or measured anew."""
+"""Freeze or re-estimate the statistics of BatchNorm in a quantized model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.models.batches import Forward, forward_batch
-from intact.torch.training.collection import evaluating
-
-_BatchNorm = nn.modules.batchnorm._BatchNorm
+from intact.torch.private_torch import BatchNorm
+from intact.torch.training.collect_statistics import evaluating
 
 
 def freeze(model: nn.Module) -> None:
-    """Let every BatchNorm of `model` use its running statistics and leave them as they are."""
-    for module in _tracked(model):
+    """Make every BatchNorm of `model` use its running statistics and leave them unchanged."""
+    for module in _norms_with_statistics(model):
         module.eval()
 
 
@@ -30,7 +29,7 @@ def reestimate_batchnorm(
     forward: Forward | None = None,
     group: ProcessGroup | None = None,
 ) -> None:
-    """Measure the running statistics of every BatchNorm anew: the mean of those of all batches.
+    """Re-estimate the running statistics of every BatchNorm as the mean over all batches.
 
     Everything else is in eval mode meanwhile, quantizers as they are set; no labels are used.
 
@@ -40,7 +39,7 @@ def reestimate_batchnorm(
         forward: ``forward(model, batch)``, as for `calibrate`.
         group: The processes to average over; None: this one alone.
     """
-    norms = _tracked(model)
+    norms = _norms_with_statistics(model)
     momenta = [norm.momentum for norm in norms]
     run, batches = forward or forward_batch, 0
     with evaluating(model):
@@ -57,12 +56,12 @@ def reestimate_batchnorm(
                 norm.momentum = momentum
     statistics: list[Tensor] = [t for n in norms for t in (n.running_mean, n.running_var) if t is not None]
     group = group or ProcessGroup()
-    seen = int(distributed.sum_over(np.array([float(batches)]), group)[0])
+    batch_count = int(distributed.sum_over(np.array([float(batches)]), group)[0])
     with torch.no_grad():
         distributed.mean_over(statistics, batches, group)
         for norm in norms:
-            norm.num_batches_tracked.fill_(seen)
+            norm.num_batches_tracked.fill_(batch_count)
 
 
-def _tracked(model: nn.Module) -> list[Any]:
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+def _norms_with_statistics(model: nn.Module) -> list[Any]:
+    return [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]

@@ -1,4 +1,6 @@
-"""`calibrate`: ranges for every quantizer of a model from one pass over data, chosen again at will."""
+"""Implement `calibrate`: choose ranges for every quantizer of a model from one pass over data, and again
+without data.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,26 @@ from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions
 from intact.torch.models.batches import Forward, forward_batch, length_of, real_tensors
-from intact.torch.models.nonfinite import nonfinite_explained, require_numbers, squared_error
-from intact.torch.models.sharded import require_whole
+from intact.torch.models.fsdp import require_whole
+from intact.torch.models.nonfinite import explain_nonfinite, require_numbers, squared_error
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.training.bias import correct_bias as subtract_mean_error
-from intact.torch.training.bias import undo_bias_correction, without_bias
-from intact.torch.training.choice import (
+from intact.torch.training.bias_correction import correct_bias as subtract_mean_error
+from intact.torch.training.bias_correction import remove_added_biases, undo_bias_correction
+from intact.torch.training.collect_statistics import (
+    calibrator_for,
+    collecting,
+    computed_weight_paths,
+    disable_unreached,
+    enabled_quantizers,
+    evaluating,
+    fetch,
+    quantizing,
+    require_reached,
+    spec_of,
+    weights_of,
+    working_quantizers,
+)
+from intact.torch.training.range_choice import (
     Method,
     keepdims,
     method_by_name,
@@ -37,28 +53,14 @@ from intact.torch.training.choice import (
     warn_if_zero,
     weight_range,
 )
-from intact.torch.training.collection import (
-    calibrator_for,
-    computed_weights_of,
-    disable_unreached,
-    enabled_quantizers,
-    evaluating,
-    fetch,
-    quantizing,
-    require_reached,
-    spec_of,
-    watching,
-    weights_of,
-    working_quantizers,
-)
 
-HELD_BATCHES = 4
-"""How many batches "auto" keeps to measure configurations on: its cost is that of 6 times as many."""
+HOLDOUT_BATCHES = 4
+"""How many batches "auto" keeps to measure configurations on. Its cost is that of 6 times as many."""
 
 
 @dataclass
-class _Held:
-    """One batch that "auto" measures on, with what the float model says to it."""
+class _HoldoutBatch:
+    """One hold-out batch, with the float model's outputs."""
 
     number: int
     batch: Any
@@ -67,14 +69,14 @@ class _Held:
 
 @dataclass
 class CalibrationResult:
-    """What `calibrate` found. The model's quantizers have their ranges already.
+    """The result of `calibrate`. The model's quantizers have their ranges already.
 
     Attributes:
         model: The calibrated model.
         calibration: The statistics of the activations, by quantizer path. Weights are not in it: their
             ranges come from the parameters.
         methods: By quantizer path, the method that chose its range.
-        errors: For "auto": mean squared error of the outputs on the held batches, relative to their mean
+        errors: For "auto": mean squared error of the outputs on the hold-out batches, relative to their mean
             square, of every configuration that was compared; the first smallest was taken.
         corrected: Whether biases were corrected.
     """
@@ -84,7 +86,7 @@ class CalibrationResult:
     methods: dict[str, str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     corrected: bool = False
-    _held: list[_Held] = field(default_factory=list, repr=False)
+    _holdout: list[_HoldoutBatch] = field(default_factory=list, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _forward: Forward = field(default=forward_batch, repr=False)
     _group: ProcessGroup = field(default_factory=ProcessGroup, repr=False)
@@ -113,16 +115,16 @@ class CalibrationResult:
         quantizers, weights = enabled_quantizers(self.model), weights_of(self.model)
         active = {n: q for n, q in quantizers.items() if n not in weights}
         self._require_statistics(active)
-        computed = computed_weights_of(self.model)
-        asked = _asked(method, active, computed)
+        computed = computed_weight_paths(self.model)
+        method_of = _method_of_each(method, active, computed)
         require_method(weight_method)
         if correct_bias is True:
-            self._require_held()
+            self._require_holdout()
         undo_bias_correction(self.model)
         if unsigned:
             self._use_unsigned({n: q for n, q in active.items() if n not in computed})
         # Everything that can fail comes before the first range is set.
-        for_weights = {
+        weight_ranges = {
             n: ChosenRange(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
             for n, w in weights.items()
         }
@@ -131,14 +133,14 @@ class CalibrationResult:
             n: Candidates(f"quantizer '{n}'", self.calibration[n], spec_of(q), options)
             for n, q in active.items()
         }
-        found = configurations(candidates, asked, several=self._held_anywhere())
-        self._set(quantizers, for_weights)
-        self._set(quantizers, self._best(quantizers, found))
+        choices = configurations(candidates, method_of, several=self._has_holdout())
+        self._set_ranges(quantizers, weight_ranges)
+        self._set_ranges(quantizers, self._best(quantizers, choices))
         for name, quantizer in quantizers.items():
             warn_if_zero(name, quantizer)
             quantizer.enable_quant()
             quantizer.disable_calib()
-        self.corrected = bool(correct_bias) and self._held_anywhere()
+        self.corrected = bool(correct_bias) and self._has_holdout()
         if self.corrected:
             self._correct_biases(quantizers, always=correct_bias is True)
         return self
@@ -169,11 +171,11 @@ class CalibrationResult:
                 "calibrate this model with data, or disable() the quantizers",
             )
 
-    def _held_anywhere(self) -> bool:
-        return bool(distributed.sum_over(np.array([float(len(self._held))]), self._group)[0])
+    def _has_holdout(self) -> bool:
+        return bool(distributed.sum_over(np.array([float(len(self._holdout))]), self._group)[0])
 
-    def _require_held(self) -> None:
-        if not self._held_anywhere():
+    def _require_holdout(self) -> None:
+        if not self._has_holdout():
             raise CalibrationError(
                 "correct_bias",
                 "statistics without batches, as they come from a file",
@@ -187,68 +189,74 @@ class CalibrationResult:
             if plain and bool((self.calibration[name].min >= 0).all()):
                 quantizer.unsigned = True
 
-    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, ChosenRange]) -> None:
+    def _set_ranges(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, ChosenRange]) -> None:
         for name, ranged in ranges.items():
             set_range(quantizers[name], ranged.ends, self._shapes.get(name))
             self.methods[name] = ranged.method
 
     def _best(
-        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, ChosenRange]]
+        self, quantizers: dict[str, TensorQuantizer], choices: dict[str, dict[str, ChosenRange]]
     ) -> dict[str, ChosenRange]:
-        """The configuration under which the outputs on the held batches change least."""
+        """Return the configuration under which the outputs on the hold-out batches change least."""
         self.errors = {}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        for label, ranges in found.items():
-            self._set(quantizers, ranges)
+        if len(choices) == 1:
+            return next(iter(choices.values()))
+        for label, ranges in choices.items():
+            self._set_ranges(quantizers, ranges)
             self.errors[label] = self._output_error(quantizers)
-        return found[min(self.errors, key=self.errors.__getitem__)]
+        return choices[min(self.errors, key=self.errors.__getitem__)]
 
     def _correct_biases(self, quantizers: dict[str, TensorQuantizer], always: bool) -> None:
-        """Take the mean errors out; unless `always`, put them back where the outputs do not come closer."""
-        # "auto" has measured the ranges that it took.
-        known = min(self.errors.values(), default=None)
-        before = math.inf if always else self._output_error(quantizers) if known is None else known
-        batches = [(held.number, held.batch) for held in self._held]
-        added = subtract_mean_error(self.model, batches, self._forward, HELD_BATCHES, self._group)
+        """Correct biases. Unless `always`, undo it where the outputs do not come closer to float."""
+        # "auto" has measured the error of the ranges that it chose.
+        least_error = min(self.errors.values(), default=None)
+        before = (
+            math.inf if always else self._output_error(quantizers) if least_error is None else least_error
+        )
+        batches = [(batch.number, batch.batch) for batch in self._holdout]
+        added = subtract_mean_error(self.model, batches, self._forward, HOLDOUT_BATCHES, self._group)
         if not always and self._output_error(quantizers) >= before:
             undo_bias_correction(self.model)
-            without_bias(added)
+            remove_added_biases(added)
             self.corrected = False
 
     def _output_error(self, quantizers: dict[str, TensorQuantizer]) -> float:
-        """Squared error of the quantized model's outputs on the held batches, relative to their square."""
+        """Return the squared error of the quantized model's outputs on the hold-out batches, relative to
+        their square.
+        """
         error, square = self.output_errors(quantizers).sum(axis=0)
         return float(error / square) if square else float(error)
 
     def output_errors(
-        self, quantizers: Mapping[str, TensorQuantizer], batches: int = HELD_BATCHES
+        self, quantizers: Mapping[str, TensorQuantizer], batches: int = HOLDOUT_BATCHES
     ) -> NDArray[np.float64]:
-        """Squared error and square of each output on the held batches, [outputs, 2].
+        """Return squared error and square of each output on the hold-out batches, [outputs, 2].
 
         Args:
-            quantizers: By path, those that quantize; the model's others let everything pass.
-            batches: The first so many of those that were held.
+            quantizers: Quantizers that quantize, by path; the model's others pass tensors through.
+            batches: How many of the hold-out batches to use, from the first.
         """
-        number = sum(len(held.outputs) for held in self._held if held.number == 0)
+        number = sum(len(holdout.outputs) for holdout in self._holdout if holdout.number == 0)
         outputs = int(distributed.sum_over(np.array([float(number)]), self._group)[0])
         sums = np.zeros((batches, outputs, 2))
-        others = {n: q for n, q in working_quantizers(self.model).items() if n not in quantizers}
-        with evaluating(self.model), watching(others, {}), quantizing(quantizers):
-            for held in self._held:
-                if held.number >= batches:
+        bypassed = {n: q for n, q in working_quantizers(self.model).items() if n not in quantizers}
+        with evaluating(self.model), collecting(bypassed, {}), quantizing(quantizers):
+            for holdout in self._holdout:
+                if holdout.number >= batches:
                     continue
-                got = real_tensors(self._forward(self.model, held.batch))
-                for output, (ours, want) in enumerate(zip(got, held.outputs, strict=True)):
-                    sums[held.number, output] = _squares(ours, want, output in self._unordered)
+                got = real_tensors(self._forward(self.model, holdout.batch))
+                for output, (ours, want) in enumerate(zip(got, holdout.outputs, strict=True)):
+                    sums[holdout.number, output] = _squares(ours, want, output in self._unordered)
         # One process has each row: the sums over rows are in one order, however many processes there are.
-        found: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
-        return found
+        errors: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
+        return errors
 
 
 def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
-    """`squared_error` of an output; of one with more or fewer rows, or rows that values order, each row is
-    compared to the nearest."""
+    """Return `squared_error` of an output.
+
+    Where the numbers of rows differ, or values decide their order, each row is compared with the nearest one.
+    """
     if unordered or got.shape != want.shape:
         ours, theirs = (x.detach().double().cpu().numpy() for x in (got, want))
         matched = align_rows(ours, theirs, unordered=unordered)
@@ -257,15 +265,18 @@ def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
     return squared_error(got, want)
 
 
-def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
-    """The method for each name; for weights that a run computes "max", as their ends are all that is kept."""
+def _method_of_each(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
+    """Return the method for each name.
+
+    Weights that a run computes have "max", as only their ends are collected.
+    """
     enabled = list(names)
     of_weights = {name: "max" for name in enabled if name in computed}
     return method_by_name(method, [name for name in enabled if name not in computed]) | of_weights
 
 
-def _run_explained(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
-    with nonfinite_explained(model, number, batch):
+def _run_batch(run: Forward, model: nn.Module, number: int, batch: Any) -> Any:
+    with explain_nonfinite(model, number, batch):
         return run(model, batch)
 
 
@@ -293,8 +304,8 @@ def calibrate(
 
     "auto" takes for each tensor the range of the smallest expected squared error among all methods;
     then it compares that configuration with the four plain ones by the error of the model's outputs
-    on the first `HELD_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
-    no such method gets "max" (docs/decisions/0006-calibration-method-auto.md has the measurements).
+    on the first `HOLDOUT_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
+    no such method gets "max" (docs/decisions/0006-auto-compares-outputs.md has the measurements).
 
     Args:
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.
@@ -306,7 +317,7 @@ def calibrate(
         unsigned: Give tensors in which no value was negative the unsigned grid, which has twice the codes
             for them. TensorRT has none; a negative value later on is an error.
         correct_bias: Take the mean error of each quantized convolution's and linear layer's output, measured
-            on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one. "auto":
+            on the first `HOLDOUT_BATCHES` batches, out of its bias; a layer without a bias gets one. "auto":
             where that brings the model's outputs closer to float on these batches.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and the exported file computes the module's codes; None: do not
@@ -335,38 +346,38 @@ def calibrate(
     undo_bias_correction(model)
     weights = weights_of(model)
     active = {n: q for n, q in quantizers.items() if n not in weights}
-    _asked(method, active, computed := computed_weights_of(model))
+    _method_of_each(method, active, computed := computed_weight_paths(model))
     calibrators = {name: calibrator_for(q, ends_only=name in computed) for name, q in active.items()}
     run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
-    held, batches = list[_Held](), 0
+    holdout, batches = list[_HoldoutBatch](), 0
     failure: Exception | None = None
     try:
         with (
             Progress("calibrating", total, progress and group.first) as bar,
             evaluating(model),
-            watching(quantizers, dict(calibrators)),
+            collecting(quantizers, dict(calibrators)),
         ):
-            for number, batch in distributed.deal(data, group, num_batches):
-                outputs = _run_explained(run, model, number, batch)
-                if number < HELD_BATCHES:
-                    held.append(_Held(number, batch, real_tensors(outputs)))
+            for number, batch in distributed.split_batches(data, group, num_batches):
+                outputs = _run_batch(run, model, number, batch)
+                if number < HOLDOUT_BATCHES:
+                    holdout.append(_HoldoutBatch(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
                 batches += 1
-        with nonfinite_explained(model):
+        with explain_nonfinite(model):
             fetch(calibrators)
     except Exception as error:
         failure = error
     distributed.share_failure(failure, group)
-    stats = _merged(calibrators, group)
+    stats = _merge_statistics(calibrators, group)
     if unreached == "disable":
         stats = disable_unreached(quantizers, calibrators)
     require_reached(calibrators)
     shapes = {name: c.shape for name, c in calibrators.items() if c.shape or c.stats.axis is None}
     calibration = Calibration(stats)
-    seen = distributed.sum_over(np.array([float(batches)]), group)
-    calibration.record(source=type(model).__name__, batches=int(seen[0]))
-    result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
-    result._unordered = frozenset(unordered)
+    batch_count = distributed.sum_over(np.array([float(batches)]), group)
+    calibration.record(source=type(model).__name__, batches=int(batch_count[0]))
+    result = CalibrationResult(model, calibration, _holdout=holdout, _shapes=shapes, _forward=run)
+    result._group, result._unordered = group, frozenset(unordered)
     with waiting("choose ranges", progress and group.first):
         return result.apply(
             method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
@@ -374,8 +385,8 @@ def calibrate(
         )  # fmt: skip
 
 
-def _merged(calibrators: Mapping[str, Any], group: ProcessGroup) -> dict[str, Histogram | Range]:
-    """The statistics of all processes, by quantizer path; `calibrators` hold them, too."""
+def _merge_statistics(calibrators: Mapping[str, Any], group: ProcessGroup) -> dict[str, Histogram | Range]:
+    """Merge the statistics of all processes, by quantizer path; `calibrators` hold them, too."""
     stats: dict[str, Histogram | Range] = {name: c.stats for name, c in calibrators.items()}
     distributed.merge_statistics(stats, group)
     for name, merged in stats.items():

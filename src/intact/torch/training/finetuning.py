@@ -1,4 +1,6 @@
-"""`finetune`: quantization-aware training by the usual recipe, with checkpoints that resume exactly."""
+"""Implement `finetune`: quantization-aware training by the usual recipe, with checkpoints that resume
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +24,30 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
-from intact.torch.models.batches import device_of, forward_batch, length_of, moved
+from intact.torch.models.batches import device_of, forward_batch, length_of, move_to
+from intact.torch.models.fsdp import average_gradients, equalize, is_sharded, is_sharded_tensor, reshard
 from intact.torch.models.modules import require_module
-from intact.torch.models.sharded import average_gradients, equalize, is_dealt, is_sharded, reshard
 from intact.torch.training.batchnorm import freeze, reestimate_batchnorm
-from intact.torch.training.choice import set_range, weight_range
-from intact.torch.training.collection import enabled_quantizers, evaluating, spec_of, weights_of
-from intact.torch.training.learning import (
+from intact.torch.training.collect_statistics import enabled_quantizers, evaluating, spec_of, weights_of
+from intact.torch.training.learn_ranges import (
     PositiveRanges,
     learn_ranges,
     learned_ranges_of,
     learning_quantizers,
-    shorten,
+    shorten_scales,
 )
-from intact.torch.training.training_state import read_state, restore, write_state
+from intact.torch.training.range_choice import set_range, weight_range
+from intact.torch.training.training_checkpoint import read_state, restore, write_state
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 Loss = Callable[[Any, Any], Tensor]
 LR_OF_ORIGINAL = 0.01
-"""Where fine-tuning starts, as a share of the original learning rate; it ends at this share of that."""
+"""Fine-tuning starts at this share of the original learning rate, and ends at this share of that."""
 
 
 @dataclass
 class FinetuneResult:
-    """What `finetune` did.
+    """The result of `finetune`.
 
     Attributes:
         model: The fine-tuned model.
@@ -62,7 +64,7 @@ class FinetuneResult:
 
 
 def distillation_loss(outputs: Tensor, teacher_outputs: Tensor, temperature: float = 1.0) -> Tensor:
-    """Cross entropy to the teacher's probabilities, less their entropy, times temperature squared.
+    """Return the cross entropy to the teacher's probabilities, less their entropy, times temperature squared.
 
     Args:
         outputs, teacher_outputs: Logits, [..., classes].
@@ -97,7 +99,7 @@ def finetune(
     seed: int = 0,
     progress: bool = True,
 ) -> FinetuneResult:
-    """Train a calibrated model a little more, quantized, so that its weights settle on the grid.
+    """Train a calibrated model a little more, quantized, so that its weights adapt to the grid.
 
     The recipe: about 10% of the original number of epochs; from 1% of the original learning rate, by
     cosine annealing after every step, to 1% of that; scales fixed.
@@ -163,7 +165,7 @@ def finetune(
     run.learn, run.learn_start = learn, learn_start
     run.range_decay, run.scale_bits = range_decay, scale_bits
     modes = [(module, module.training) for module in model.modules()]
-    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    trainable = [(p, p.requires_grad) for p in model.parameters()]
     try:
         run.prepare(optimizer or _sgd)
         if resume:
@@ -171,18 +173,18 @@ def finetune(
         with Progress("fine-tuning", epochs * run.steps_per_epoch, progress and group.first) as bar:
             run.all_epochs(bar)
         if batchnorm == "reestimate":
-            data = distributed.deal(run.data_of(epochs), group, run.shared_batches)
+            data = distributed.split_batches(run.data_of(epochs), group, run.shared_batches)
             reestimate_batchnorm(model, (batch for _, batch in data), group=group)
     finally:
         for module, training in modes:
             module.training = training
-        for parameter, requires_grad in wanted:
+        for parameter, requires_grad in trainable:
             parameter.requires_grad_(requires_grad)
     return run.result
 
 
 class _Run:
-    """One fine-tuning: its settings, and where it is."""
+    """One fine-tuning: its settings and its position."""
 
     loss: Loss
     teacher: nn.Module | None
@@ -213,7 +215,7 @@ class _Run:
 
     @property
     def shared_batches(self) -> int | None:
-        """Where all processes must run the model equally often: how many batches that are; None: all."""
+        """Return how many batches all processes must run, where they must run equally many; None: all."""
         return self.steps_per_epoch * self.group.size if self.sharded else None
 
     def data_of(self, epoch: int) -> Iterable[Any]:
@@ -229,9 +231,9 @@ class _Run:
                 "data with a number of batches, which the schedule needs",
                 "pass a DataLoader or a list, or a function of the epoch that returns one",
             )
-        dealt = distributed.is_dealt(data)
-        # Every process must take the same number of steps: an odd rest is left out.
-        steps = batches if dealt else batches // self.group.size
+        is_split = distributed.is_split(data)
+        # Every process must take the same number of steps, so a remainder is left out.
+        steps = batches if is_split else batches // self.group.size
         if not steps:
             raise QuantValueError(
                 "train_data",
@@ -242,7 +244,7 @@ class _Run:
         return steps
 
     def prepare(self, optimizer: Callable[..., Optimizer]) -> None:
-        """Freeze what is to stay, and make the optimizer."""
+        """Freeze what is not trained, and make the optimizer."""
         quantizers = enabled_quantizers(self.model)
         for name, quantizer in quantizers.items():
             if not hasattr(quantizer, "_amax") and not quantizer._learn_amax:
@@ -256,28 +258,28 @@ class _Run:
                 for parameter in quantizer.parameters():
                     parameter.requires_grad_(False)
         if self.learn is not None:
-            # Every process looks at the same batch; what each then has is the first one's (DDP).
+            # Every process reads the same batch, and DDP gives all the ranges of the first process.
             torch.manual_seed(self.seed)
             first = next(iter(self.data_of(0))) if self.learn_start == "paper" else None
             learn_ranges(self.model, self.learn, first)
         self.ranges = PositiveRanges(learning_quantizers(self.model))
         reshard(self.model)
-        self.optimizer = optimizer(self._trained(), lr=self.lr)
+        self.optimizer = optimizer(self._parameter_groups(), lr=self.lr)
         self.network = self.model
         if self.sharded:
             equalize((*self.model.parameters(), *self.model.buffers()))
         elif self.group.size > 1:
             self.network = DistributedDataParallel(self.model, broadcast_buffers=self.batchnorm == "train")
 
-    def _trained(self) -> list[Any]:
-        """What the optimizer gets: parameters, or where ranges are learned two groups of them."""
-        trained = [p for p in self.model.parameters() if p.requires_grad]
+    def _parameter_groups(self) -> list[Any]:
+        """Return the optimizer's parameters, in two groups where ranges are learned."""
+        trainable = [p for p in self.model.parameters() if p.requires_grad]
         learned = {id(p) for p in learned_ranges_of(self.model)}
-        ranges = [p for p in trained if id(p) in learned]
+        ranges = [p for p in trainable if id(p) in learned]
         if not ranges:
-            return trained
-        others = [p for p in trained if id(p) not in learned]
-        return [{"params": others}, {"params": ranges, "weight_decay": self.range_decay}]
+            return trainable
+        weights = [p for p in trainable if id(p) not in learned]
+        return [{"params": weights}, {"params": ranges, "weight_decay": self.range_decay}]
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -322,7 +324,7 @@ class _Run:
             if not self.freeze_scales:
                 _follow_weights(self.model)
             if self.scale_bits is not None and epoch == self.epochs - 1:
-                shorten(self.model, self.scale_bits)
+                shorten_scales(self.model, self.scale_bits)
             if self.validate is not None:
                 with evaluating(self.model):
                     record["metric"] = float(self.validate(self.model))
@@ -342,7 +344,7 @@ class _Run:
         if self.batchnorm != "train":
             freeze(self.model)
         done = self.step - epoch * self.steps_per_epoch  # above 0 after a resume in the middle of an epoch
-        for position, (_, batch) in enumerate(distributed.deal(data, self.group)):
+        for position, (_, batch) in enumerate(distributed.split_batches(data, self.group)):
             if position >= self.steps_per_epoch:
                 break
             if position < done:  # the interrupted run took this step
@@ -365,13 +367,13 @@ class _Run:
         outputs = forward_batch(self.network, batch)
         loss = self.loss(outputs, self._targets(batch))
         if not math.isfinite(number := float(loss.detach())):
-            raise _diverged(f"step {self.step}: loss", number)
+            raise _divergence_error(f"step {self.step}: loss", number)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.sharded:
             average_gradients(self.model.parameters())
         before = self.ranges.ends()
         self.optimizer.step()
-        self.ranges.keep(before)
+        self.ranges.restore_collapsed(before)
         self.step += 1
         self.losses.append(number)
 
@@ -386,24 +388,24 @@ class _Run:
                 "pairs (inputs, targets)",
                 "or pass teacher=",
             )
-        return moved(batch[1], device_of(self.model))
+        return move_to(batch[1], device_of(self.model))
 
 
 def _require_finite(model: nn.Module, epoch: int) -> None:
-    """One wait for the device: each parameter's sum is finite where it is."""
+    """Raise where a parameter is NaN or infinite; waits for each device once."""
     named = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
     finite = [torch.isfinite(_part(p.detach())).all() for _, p in named]
     if finite and not torch.stack([f.to(finite[0].device) for f in finite]).all():
         name = next(name for (name, _), f in zip(named, finite, strict=True) if not f)
-        raise _diverged(f"epoch {epoch + 1}: '{name}'", math.nan)
+        raise _divergence_error(f"epoch {epoch + 1}: '{name}'", math.nan)
 
 
 def _part(x: Tensor) -> Tensor:
-    """What this process has of `x`."""
-    return x.to_local() if is_dealt(x) else x  # type: ignore[attr-defined]
+    """Return the part of `x` that this process holds."""
+    return x.to_local() if is_sharded_tensor(x) else x  # type: ignore[attr-defined]
 
 
-def _diverged(where: str, number: float) -> CalibrationError:
+def _divergence_error(where: str, number: float) -> CalibrationError:
     return CalibrationError(
         f"finetune, {where}", f"{number}", "a finite number",
         "lower the learning rate, look for NaN in the batches, or clip gradients in the optimizer",
@@ -411,7 +413,9 @@ def _diverged(where: str, number: float) -> CalibrationError:
 
 
 def cosine_lr(start: float, step: int, steps: int) -> float:
-    """The learning rate of `step`: from `start`, along half a cosine, to 1% of it at the last of `steps`."""
+    """Return the learning rate of `step`: from `start`, along half a cosine, to 1% of it at the last of
+    `steps`.
+    """
     end = LR_OF_ORIGINAL * start
     return end + (start - end) * (1 + math.cos(math.pi * step / max(steps - 1, 1))) / 2
 
@@ -421,7 +425,7 @@ def _sgd(parameters: list[nn.Parameter], lr: float) -> Optimizer:
 
 
 def _follow_weights(model: nn.Module) -> None:
-    """Set every weight's range to what its values have become."""
+    """Set every weight's range to the maximum of its present values."""
     quantizers = enabled_quantizers(model)
     for name, weight in weights_of(model).items():
         if not quantizers[name]._learn_amax:

@@ -1,13 +1,13 @@
-"""One kernel each for the operators on CUDA, written in Triton: they read and write each value once.
+"""One Triton kernel for each operator on CUDA, which reads and writes each value once.
 
-`intact.torch.composed` is the definition, and these give its bits: quotients are rounded as IEEE has it
-(`div_rn`), nothing is merged into a fused multiply-add (``enable_fp_fusion=False``), and denormals stay.
-`intact.torch.operators.fake_quantize` imports this package where a CUDA tensor comes and Triton is installed.
+`intact.torch.fake_quantize_formula` is the definition, and these kernels give its bits. Quotients are rounded
+as IEEE 754 says (`div_rn`), nothing becomes a fused multiply-add (``enable_fp_fusion=False``), and denormals
+stay. `intact.torch.operators.fake_quantize` imports this package for CUDA tensors where Triton is installed.
 """
 
 from intact.torch.triton.elementwise import fake_quantize, fake_quantize_backward
-from intact.torch.triton.layout import fits
-from intact.torch.triton.statistics import count_fixed, count_pow2, finite_range, min_max
+from intact.torch.triton.granule_layout import fits
+from intact.torch.triton.range_statistics import count_fixed, count_pow2, finite_range, min_max
 
 __all__ = [
     "count_fixed",

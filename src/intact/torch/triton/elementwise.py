@@ -11,9 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 from intact.spec import QuantSpec
-from intact.torch import composed
-from intact.torch.triton.formula import OPTIONS, codes, scale_and_zero_point
-from intact.torch.triton.layout import GranuleLayout, layout_of
+from intact.torch import fake_quantize_formula as formula
+from intact.torch.triton.granule_layout import GranuleLayout, layout_of
+from intact.torch.triton.inline_formula import OPTIONS, codes, scale_and_zero_point
 
 BLOCK = 1024
 
@@ -40,7 +40,7 @@ def grid_at(
 def bounds_at(
     granule, high_ptr, low_ptr, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr
 ):  # fmt: skip
-    """`composed.bounds` of a granule."""
+    """`formula.bounds` of a granule."""
     if SYMMETRIC:
         high = tl.load(high_ptr + granule)
         return -high, high
@@ -55,7 +55,7 @@ def forward_kernel(
     QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, MANTISSA: tl.constexpr,
     LOWEST: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`composed.fake_quantize`; ONE says that there is one range, LONG that a block meets two at most."""
+    """`formula.fake_quantize`; ONE says that there is one range, LONG that a block meets two at most."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     if LONG:  # scales are divided once a block, and no offset is
@@ -79,7 +79,7 @@ def backward_kernel(
     QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`composed.fake_quantize_backward`; ONE and LONG as for `forward_kernel`."""
+    """`formula.fake_quantize_backward`; ONE and LONG as for `forward_kernel`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     if LONG:
@@ -107,12 +107,12 @@ class KernelCall(NamedTuple):
 def fake_quantize(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Sequence[int] | None, narrow: bool
 ) -> Tensor:
-    """`composed.fake_quantize`, by one kernel where the granules lie as it needs them."""
+    """`formula.fake_quantize`, by one kernel where the granules lie as it needs them."""
     out = torch.empty_like(x)
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:
-        return composed.fake_quantize(x, amax, amin, format, axis, narrow)
-    tensors = composed.laid_out_like(x, out), *_ends(x, amax, amin, call.spec), out
+        return formula.fake_quantize(x, amax, amin, format, axis, narrow)
+    tensors = formula.with_layout_of(x, out), *_ends(x, amax, amin, call.spec), out
     _launch(forward_kernel, tensors, call, **call.float_layout)
     return out
 
@@ -126,12 +126,12 @@ def fake_quantize_backward(
     axis: Sequence[int] | None,
     narrow: bool,
 ) -> Tensor:
-    """`composed.fake_quantize_backward`, by one kernel where the granules lie as it needs them."""
+    """`formula.fake_quantize_backward`, by one kernel where the granules lie as it needs them."""
     out = torch.empty_like(x, dtype=grad.dtype)
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:
-        return composed.fake_quantize_backward(grad, x, amax, amin, format, axis, narrow)
-    read = composed.laid_out_like(grad, out), composed.laid_out_like(x, out)
+        return formula.fake_quantize_backward(grad, x, amax, amin, format, axis, narrow)
+    read = formula.with_layout_of(grad, out), formula.with_layout_of(x, out)
     _launch(backward_kernel, (*read, *_ends(x, amax, amin, call.spec), out), call)
     return out
 
@@ -145,18 +145,18 @@ def _call(
 
 @lru_cache(4096)  # without it, half of the host's time for a call
 def _cached_call(shape: tuple[int, ...], strides: tuple[int, ...], *grid: Any) -> KernelCall:
-    spec = composed.spec_of(shape, *grid)
+    spec = formula.spec_of(shape, *grid)
     layout = layout_of(shape, strides, spec.axes)
     constants = {"QMIN": float(spec.qmin), "QMAX": float(spec.qmax), "SYMMETRIC": spec.symmetric}
     if layout is not None:
         constants |= {"ONE": layout.granules == 1, "LONG": layout.granules > 1 and layout.inner >= BLOCK}
-    mantissa, lowest = composed.float_layout(spec.format) if spec.format.is_float else (-1, 0)
+    mantissa, lowest = formula.float_layout(spec.format) if spec.format.is_float else (-1, 0)
     return KernelCall(spec, layout, constants, {"MANTISSA": mantissa, "LOWEST": lowest})
 
 
 def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tuple[Tensor, Tensor]:
-    high = composed.range_on(x, amax, spec).contiguous()
-    return high, high if amin is None else composed.range_on(x, amin, spec).contiguous()
+    high = formula.range_on(x, amax, spec).contiguous()
+    return high, high if amin is None else formula.range_on(x, amin, spec).contiguous()
 
 
 def _launch(kernel: Any, tensors: Sequence[Tensor], call: KernelCall, **constants: int) -> None:

@@ -1,4 +1,5 @@
-"""Which TensorRT is spoken: 8.x and 10.x have different members, and different rules for Quantize layers.
+"""Choose the dialect of TensorRT: 8.x and 10.x have different members, and different rules for Quantize
+layers.
 
     rule                                        "8.x"                        "10.x" (the default)
     axis not set                                an error                     per-tensor
@@ -28,7 +29,7 @@ _chosen: list[Dialect] = []
 
 
 def get_dialect() -> Dialect:
-    """The dialect that new networks are checked by, seen from the calling script."""
+    """Return the dialect by which new networks are checked, as the calling script sees it."""
     return DialectChoice().look().dialect
 
 
@@ -40,19 +41,21 @@ def set_dialect(name: Dialect) -> None:
     Raises:
         QuantValueError: It is neither.
     """
-    _chosen[:] = [_checked(name, "dialect")]
+    _chosen[:] = [_check_dialect(name, "dialect")]
 
 
 def explicit_dialect() -> Dialect | None:
-    """What `set_dialect` or the environment variable chose; None where neither did."""
+    """Return what `set_dialect` or the environment variable chose; None where neither did."""
     if _chosen:
         return _chosen[-1]
     name = os.environ.get("INTACT_TRT_DIALECT")
-    return None if name is None else _checked(name, "INTACT_TRT_DIALECT")
+    return None if name is None else _check_dialect(name, "INTACT_TRT_DIALECT")
 
 
 class DialectChoice:
-    """The dialect of one script's objects: a builder shares it with its networks, configurations and engines.
+    """Holds the dialect of one script's objects.
+
+    A builder shares it with its networks, configurations and engines.
 
     Attributes:
         is_explicit: Whether the user chose it, so that no use of a member changes it.
@@ -69,7 +72,10 @@ class DialectChoice:
         return self._dialect or "10.x"
 
     def look(self, frame: FrameType | None = None) -> DialectChoice:
-        """Read the code that is running; itself, or a new choice where the user chose otherwise since."""
+        """Read the code that is running.
+
+        Return itself, or a new choice where the user chose otherwise since.
+        """
         chosen = explicit_dialect()
         if chosen is not None:
             return self if self.is_explicit and self._dialect == chosen else DialectChoice()
@@ -78,17 +84,17 @@ class DialectChoice:
         return self
 
     def use_removed_member(self) -> None:
-        """A script without a chosen dialect used a member that TensorRT 10 removed."""
+        """Record that a script without a chosen dialect used a member that TensorRT 10 removed."""
         self._dialect = "8.x"
 
 
 def message_of(dialect: Dialect, message: str) -> str:
-    """A message that `dialect` alone gives, with the name of the other one."""
+    """Return a message that only `dialect` gives, with the name of the other one."""
     other = next(name for name in get_args(Dialect) if name != dialect)
     return f"{message} (TensorRT {dialect}; trt.set_dialect('{other}') follows {other}, which allows it)"
 
 
-def _checked(name: str, where: str) -> Dialect:
+def _check_dialect(name: str, where: str) -> Dialect:
     if name not in get_args(Dialect):
         raise QuantValueError(where, repr(name), "'8.x' or '10.x'", "choose one of the two")
     return cast(Dialect, name)

@@ -63,8 +63,8 @@ class DataType(TrtEnum):
     @property
     def numpy(self) -> np.dtype:
         """The NumPy (or ml_dtypes) dtype that holds its elements."""
-        found: np.dtype = np.dtype(_NUMPY[self])
-        return found
+        dtype: np.dtype = np.dtype(_NUMPY[self])
+        return dtype
 
 
 _NUMPY = {
@@ -75,28 +75,32 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def stored(dtype: DataType) -> str:
-    """NumPy's name of the type that a tensor of `dtype` has in the engine: bfloat16 is float32 inside."""
+def storage_type(dtype: DataType) -> str:
+    """Return NumPy's name of the type that a tensor of `dtype` has in the engine, where bfloat16 is
+    float32.
+    """
     return "float32" if dtype is DataType.BF16 else dtype.numpy.name
 
 
 def nptype(dtype: DataType) -> type:
-    """The NumPy scalar type of `dtype`: what ``trt.nptype`` gives."""
+    """Return the NumPy scalar type of `dtype`, as ``trt.nptype`` does."""
     return DataType(dtype).numpy.type
 
 
 def dtype_of(name: str | None) -> DataType:
-    """The type that NumPy calls `name`; float32 where it is not known."""
+    """Return the type that NumPy calls `name`; float32 where it is unknown."""
     return next((t for t, n in _NUMPY.items() if np.dtype(n).name == name), DataType.FLOAT)
 
 
 def is_known_type(name: str) -> bool:
-    """Whether tensors of the type that NumPy calls `name` can be inputs and outputs; float64 as float32."""
+    """Return whether tensors of the type that NumPy calls `name` can be inputs and outputs; float64 as
+    float32.
+    """
     return name == "float64" or any(np.dtype(n).name == name for n in _NUMPY.values())
 
 
 def foreign_type(tensor: str, name: str) -> str:
-    """What to say of an output whose type TensorRT does not have."""
+    """Return the message for an output whose type TensorRT does not have."""
     return f"output '{tensor}' has the type {name}, which TensorRT does not have: cast it in the model"
 
 

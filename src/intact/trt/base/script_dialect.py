@@ -96,14 +96,16 @@ def is_probe(frame: FrameType, sets: bool) -> bool:
 
 
 def _names_on_stack(frame: FrameType | None) -> set[str]:
-    """Names that the code of a stack reads; of TensorRT's members only those that it uses as attributes."""
+    """Collect the names that the code of a stack reads; of TensorRT's members only those used as
+    attributes.
+    """
     names: set[str] = set()
     seen: set[CodeType] = set()
     while frame is not None:
         if not is_internal(frame):
-            found = set[str]().union(*map(_names_in, _reachable(frame, seen)))
-            if not found.isdisjoint(MEMBERS | ENTRIES):
-                names |= found
+            names_of_frame = set[str]().union(*map(_names_in, _reachable(frame, seen)))
+            if not names_of_frame.isdisjoint(MEMBERS | ENTRIES):
+                names |= names_of_frame
         frame = frame.f_back
     return names
 

@@ -25,9 +25,9 @@ from intact.errors import CalibrationError, IntactError
 from intact.ptq.stages.prepare_model import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.base.enums import CalibrationAlgoType
-from intact.trt.base.tensors import Sizes, at_address, is_address
+from intact.trt.base.itensor import Sizes, at_address, is_address
 from intact.trt.network import INetworkDefinition
-from intact.trt.plugins.before_plugins import before_plugins
+from intact.trt.plugins.split_at_plugins import before_plugins
 
 _Given = tuple[int, Mapping[str, Sizes]]
 """The batch size that the calibrator says, and the usual shapes of inputs."""
@@ -146,27 +146,26 @@ def table_of(
     Raises:
         CalibrationError: There is no batch, or a batch is not what the network reads.
     """
-    size = int(_asked(calibrator, network, "get_batch_size"))
-    table = TABLES[CalibrationAlgoType(_asked(calibrator, network, "get_algorithm"))]
-    stored = _asked(calibrator, network, "read_calibration_cache")
+    size = int(_call_user(calibrator, network, "get_batch_size"))
+    table = TABLES[CalibrationAlgoType(_call_user(calibrator, network, "get_algorithm"))]
+    stored = _call_user(calibrator, network, "read_calibration_cache")
     if stored:
-        found = _parsed(table, network, bytes(stored))
-        if found is not None:
-            return found
+        cache_of_user = _parse_cache(table, network, bytes(stored))
+        if cache_of_user is not None:
+            return cache_of_user
     scales = _scales(calibrator, network, model, (size, usual))
     cache = TrtCache(scales, algorithm=table)
-    _asked(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
+    _call_user(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
     return cache
 
 
-def _asked(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str, *given: Any) -> Any:
-    """What a method of the user's answers; an error of his is shown whole, and ends the build.
-
+def _call_user(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str, *arguments: Any) -> Any:
+    """Call a method of the user's calibrator; log the traceback of an error, which ends the build.
     Raises:
         CalibrationError: The method raised.
     """
     try:
-        return getattr(calibrator, method)(*given)
+        return getattr(calibrator, method)(*arguments)
     except Exception as error:
         network.complain("".join(traceback.format_exception(error)).rstrip(), None)
         raise CalibrationError(
@@ -175,7 +174,7 @@ def _asked(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str
         ) from error  # fmt: skip
 
 
-def _parsed(table: str, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
+def _parse_cache(table: str, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
     try:
         cache = TrtCache.parse(stored.decode())
     except (IntactError, UnicodeDecodeError) as error:
@@ -217,7 +216,7 @@ def _scales(
 
 
 def _stored_statistics(calibrator: IInt8Calibrator) -> Calibration | None:
-    """What a legacy calibrator kept of an earlier run, from which another quantile needs no data."""
+    """Load the statistics that a legacy calibrator kept of an earlier run: another quantile needs no data."""
     data = calibrator.read_histogram_cache(0) if isinstance(calibrator, IInt8LegacyCalibrator) else None
     if not data:
         return None
@@ -241,13 +240,13 @@ def _batches(
     names, count = [t.name for t in network.inputs], 0
     size, usual = sizes
     while True:
-        given = _asked(calibrator, network, "get_batch", list(names))
-        if given is None or len(given) == 0:
+        answer = _call_user(calibrator, network, "get_batch", list(names))
+        if answer is None or len(answer) == 0:
             break
-        if len(given) != len(names):
+        if len(answer) != len(names):
             raise CalibrationError(
-                f"{type(calibrator).__name__}.get_batch", f"{len(given)} tensors", f"one for each of {names}",
-                "return one array for each name",
+                f"{type(calibrator).__name__}.get_batch", f"{len(answer)} tensors",
+                f"one for each of {names}", "return one array for each name",
             )  # fmt: skip
         count += 1
         implicit = network.has_implicit_batch_dimension
@@ -255,7 +254,7 @@ def _batches(
             t.name: _array(
                 item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size, usual.get(t.name)
             )
-            for t, item in zip(network.inputs, given, strict=True)
+            for t, item in zip(network.inputs, answer, strict=True)
         }
         if not implicit:
             yield arrays

@@ -21,10 +21,10 @@ from intact.trt.base.enums import (
     TilingOptimizationLevel,
 )
 from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.itensor import Sizes
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Interface
-from intact.trt.base.removed import hide_removed
-from intact.trt.base.tensors import Sizes
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Interface
 from intact.trt.building.calibrators import IInt8Calibrator
 from intact.trt.layers import ILayer
 
@@ -55,12 +55,12 @@ class IOptimizationProfile:
 
     def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
         """Fix the three shapes of an input."""
-        found = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
-        if not len(found[0]) == len(found[1]) == len(found[2]):
+        limits = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
+        if not len(limits[0]) == len(limits[1]) == len(limits[2]):
             raise QuantValueError(
-                f"profile of '{input}'", f"{found}", "three shapes of one rank", "correct them"
+                f"profile of '{input}'", f"{limits}", "three shapes of one rank", "correct them"
             )
-        self.shapes[input] = found
+        self.shapes[input] = limits
 
     def get_shape(self, input: str) -> list[Sizes]:
         """The three shapes of an input; empty where none were set."""
@@ -241,14 +241,14 @@ class IBuilderConfig(Interface):
         return len(self._profiles)
 
     def fixed_values(self) -> dict[str, Sizes]:
-        """By input that holds sizes: its numbers that are the same in all profiles, -1 for the others."""
+        """Map each input that holds sizes to its numbers; those that differ between profiles are -1."""
         names = {name for profile in self._profiles for name in profile.values}
-        found = {}
+        fixed = {}
         for name in names:
-            kept = [profile.values[name] for profile in self._profiles if name in profile.values]
-            columns = zip(*(sizes for limits in kept for sizes in limits), strict=True)
-            found[name] = tuple(c[0] if len(set(c)) == 1 else -1 for c in columns)
-        return found
+            triples = [profile.values[name] for profile in self._profiles if name in profile.values]
+            columns = zip(*(sizes for limits in triples for sizes in limits), strict=True)
+            fixed[name] = tuple(c[0] if len(set(c)) == 1 else -1 for c in columns)
+        return fixed
 
     @property
     def profiles(self) -> tuple[IOptimizationProfile, ...]:

@@ -19,16 +19,16 @@ from intact.graph import (
 )
 from intact.placement import check
 from intact.trt.base.enums import ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
+from intact.trt.base.itensor import ITensor
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import LayerType, layer_type_of
-from intact.trt.base.tensors import ITensor
-from intact.trt.building.stored_model import StoredModel
+from intact.trt.base.operation_enums import LayerType, layer_type_of
+from intact.trt.base.trt_object import Interface
+from intact.trt.building.split_model import StoredModel
 from intact.trt.layers import ILayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.plugins.onnx_plugins import OnnxPlugins
 from intact.trt.plugins.plugin import IPluginV2Layer, IPluginV3Layer
-from intact.trt.plugins.registry import IPluginV3, get_plugin_registry
+from intact.trt.plugins.plugin_registry import IPluginV3, get_plugin_registry
 
 NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
 
@@ -137,10 +137,10 @@ class OnnxParser(KeepsErrors, Interface):
     def supports_model_v2(self, model: bytes, path: str | None = None) -> bool:
         """Whether `parse` would take the model; `num_subgraphs` and its kind then tell of its parts."""
         scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
-        taken = scratch.parse(model, path)
+        is_taken = scratch.parse(model, path)
         self._errors += scratch._errors
-        self._supported = [(list(range(_node_count(model))), taken)]
-        return taken
+        self._supported = [(list(range(_node_count(model))), is_taken)]
+        return is_taken
 
     @property
     def num_subgraphs(self) -> int:
@@ -170,8 +170,8 @@ class OnnxParser(KeepsErrors, Interface):
 
     def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
         """Output `i` of the layer called `name`; None where there is none."""
-        found = next((layer for layer in self._network.layers if layer.name == name), None)
-        return None if found is None else found.get_output(i)
+        layer = next((layer for layer in self._network.layers if layer.name == name), None)
+        return None if layer is None else layer.get_output(i)
 
     def set_flag(self, flag: int) -> None:
         """Turn a flag on; ENABLE_PLUGIN_OVERRIDE alone changes what is read."""
@@ -233,7 +233,7 @@ class OnnxParser(KeepsErrors, Interface):
             self._refuse(error)
         if errors:
             return False
-        self._adopt(parts, plugins.made)
+        self._adopt(parts, plugins.by_operator)
         return True
 
     def _overridden(self) -> list[str]:
@@ -260,13 +260,13 @@ class OnnxParser(KeepsErrors, Interface):
             constant.name = name
             self._name_output(constant.get_output(0), name, tensors)
         for node in parts.nodes:
-            given = [tensors.get(name) for name in node.input]
+            inputs = [tensors.get(name) for name in node.input]
             operator = f"{node.domain}::{node.op_type}"
             layer: ILayer
             if operator in plugins:
-                layer = _plugin_layer(network, given, operator, plugins[operator])
+                layer = _plugin_layer(network, inputs, operator, plugins[operator])
             else:
-                layer = network.add_node(given, node, parts.domains)
+                layer = network.add_node(inputs, node, parts.domains)
             layer.name = node.name
             for index, name in enumerate(node.output):
                 if name:

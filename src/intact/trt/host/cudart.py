@@ -145,17 +145,17 @@ def cudaEventRecord(event: Any, stream: Any = 0) -> tuple[cudaError_t]:
 
 def cudaEventElapsedTime(start: Any, end: Any) -> tuple[cudaError_t, float]:
     """Milliseconds."""
-    return OK, memory.elapsed(start, end)
+    return OK, memory.milliseconds_between(start, end)
 
 
-def _done(*_: Any) -> tuple[cudaError_t]:
-    """Nothing to do: every call returns when it is done."""
+def _do_nothing(*_: Any) -> tuple[cudaError_t]:
+    """Return success: every call has finished its work when it returns, so there is nothing to wait for."""
     return (OK,)
 
 
-cudaStreamSynchronize = cudaStreamDestroy = cudaStreamWaitEvent = cudaStreamQuery = _done
-cudaEventSynchronize = cudaEventDestroy = cudaEventQuery = _done
-cudaDeviceSynchronize = cudaDeviceReset = cudaSetDevice = cudaHostRegister = cudaHostUnregister = _done
+cudaStreamSynchronize = cudaStreamDestroy = cudaStreamWaitEvent = cudaStreamQuery = _do_nothing
+cudaEventSynchronize = cudaEventDestroy = cudaEventQuery = _do_nothing
+cudaDeviceSynchronize = cudaDeviceReset = cudaSetDevice = cudaHostRegister = cudaHostUnregister = _do_nothing
 
 
 def cudaGetDevice() -> tuple[cudaError_t, int]:
@@ -181,7 +181,7 @@ def cudaDeviceGetAttribute(attribute: Any, device: int) -> tuple[cudaError_t, in
 def cudaMemGetInfo() -> tuple[cudaError_t, int, int]:
     """A terabyte, less what was allocated: scripts look at differences."""
     total = 1 << 40
-    return OK, total - memory.allocated(), total
+    return OK, total - memory.bytes_in_use(), total
 
 
 def cudaGetErrorName(error: Any) -> tuple[cudaError_t, bytes]:

@@ -76,22 +76,22 @@ cuMemcpyDtoH = cuMemcpyDtoD = cuMemcpy = cuMemcpyHtoD
 cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
 
 
-def _done(*_: Any) -> tuple[CUresult]:
-    """Nothing to do."""
+def _do_nothing(*_: Any) -> tuple[CUresult]:
+    """Return success: every call has finished its work when it returns, so there is nothing to wait for."""
     return (OK,)
 
 
-cuInit = cuCtxSynchronize = cuCtxDestroy = cuStreamSynchronize = cuStreamDestroy = _done
-cuEventDestroy = cuEventSynchronize = cuStreamWaitEvent = cuEventQuery = cuStreamQuery = _done
-cuCtxPushCurrent = cuCtxSetCurrent = cuDevicePrimaryCtxRelease = _done
+cuInit = cuCtxSynchronize = cuCtxDestroy = cuStreamSynchronize = cuStreamDestroy = _do_nothing
+cuEventDestroy = cuEventSynchronize = cuStreamWaitEvent = cuEventQuery = cuStreamQuery = _do_nothing
+cuCtxPushCurrent = cuCtxSetCurrent = cuDevicePrimaryCtxRelease = _do_nothing
 
 
-def _numbered(*_: Any) -> tuple[CUresult, int]:
-    """A number."""
+def _new_handle(*_: Any) -> tuple[CUresult, int]:
+    """Return success and a new number, which stands for an event, a stream or a context."""
     return OK, memory.handle()
 
 
-cuEventCreate = cuCtxCreate = cuStreamCreate = cuDevicePrimaryCtxRetain = cuCtxPopCurrent = _numbered
+cuEventCreate = cuCtxCreate = cuStreamCreate = cuDevicePrimaryCtxRetain = cuCtxPopCurrent = _new_handle
 
 
 def cuDeviceGet(index: int) -> tuple[CUresult, int]:
@@ -117,7 +117,7 @@ def cuEventRecord(event: Any, stream: Any = 0) -> tuple[CUresult]:
 
 def cuEventElapsedTime(start: Any, end: Any) -> tuple[CUresult, float]:
     """Milliseconds between two events."""
-    return OK, memory.elapsed(start, end)
+    return OK, memory.milliseconds_between(start, end)
 
 
 def cuGetErrorString(error: Any) -> tuple[CUresult, bytes]:

@@ -1,4 +1,4 @@
-"""Host memory by address, and what streams and events come down to."""
+"""Allocate, copy and fill host memory by address; number streams and events, and time them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 
-_held: dict[int, NDArray[np.uint8]] = {}
+_blocks: dict[int, NDArray[np.uint8]] = {}
 _handles = count(1)
 _times: dict[int, float] = {}
 ALIGNMENT = 256
 
 
 def allocate(size: int) -> int:
-    """The address of `size` bytes, zeroed, aligned as CUDA's are; `free` gives them back."""
+    """Return the address of `size` zeroed bytes, aligned as CUDA's are; `free` gives them back."""
     block = np.zeros(int(size) + ALIGNMENT, np.uint8)
     address = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
-    _held[address] = block
+    _blocks[address] = block
     return address
 
 
 def free(address: Any) -> bool:
     """Give memory back; False for an address that `allocate` did not give (or 0)."""
-    return not int(address) or _held.pop(int(address), None) is not None
+    return not int(address) or _blocks.pop(int(address), None) is not None
 
 
-def allocated() -> int:
-    """Bytes that are not given back."""
-    return sum(block.nbytes for block in _held.values())
+def bytes_in_use() -> int:
+    """Return how many bytes have been allocated and not freed."""
+    return sum(block.nbytes for block in _blocks.values())
 
 
 def copy(target: Any, source: Any, size: int) -> None:
@@ -56,7 +56,7 @@ def fill(target: Any, value: int, size: int) -> None:
 
 
 def address_of(thing: Any) -> int:
-    """The address that an integer is, or where an array or a buffer begins."""
+    """Return an integer as an address, or the address at which an array or a buffer begins."""
     if isinstance(thing, np.ndarray):
         return int(thing.ctypes.data)
     if isinstance(thing, (bytes, bytearray, memoryview)):
@@ -65,7 +65,7 @@ def address_of(thing: Any) -> int:
 
 
 def handle() -> int:
-    """A number for a stream, an event or a context."""
+    """Return a new number for a stream, an event or a context."""
     return next(_handles)
 
 
@@ -74,6 +74,6 @@ def mark(event: Any) -> None:
     _times[int(event)] = perf_counter()
 
 
-def elapsed(start: Any, end: Any) -> float:
-    """Milliseconds between two events."""
+def milliseconds_between(start: Any, end: Any) -> float:
+    """Return the milliseconds between two events."""
     return 1e3 * (_times[int(end)] - _times[int(start)])

@@ -52,8 +52,8 @@ class _Loader(importlib.abc.Loader):
         self._own = own
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._own.create_module(spec)
-        return made
+        module: ModuleType | None = self._own.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         self._own.exec_module(module)

@@ -34,7 +34,7 @@ class DeviceAllocation:
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Its bytes."""
-        from intact.trt.base.tensors import at_address
+        from intact.trt.base.itensor import at_address
 
         return at_address(self._address + offset, (size,), np.dtype(np.uint8)).data
 
@@ -80,11 +80,11 @@ class Event:
 
     def time_since(self, event: Event) -> float:
         """Milliseconds since another event."""
-        return memory.elapsed(event.handle, self.handle)
+        return memory.milliseconds_between(event.handle, self.handle)
 
     def time_till(self, event: Event) -> float:
         """Milliseconds until another event."""
-        return memory.elapsed(self.handle, event.handle)
+        return memory.milliseconds_between(self.handle, event.handle)
 
 
 class PycudaContext:
@@ -155,37 +155,37 @@ def init(flags: int = 0) -> None:
 
 
 def mem_alloc(size: int) -> DeviceAllocation:
-    """Host memory."""
+    """Allocate host memory."""
     return DeviceAllocation(size)
 
 
 def to_device(array: Any) -> DeviceAllocation:
-    """A copy of an array."""
+    """Copy an array to newly allocated memory."""
     dense = np.ascontiguousarray(array)
-    made = DeviceAllocation(dense.nbytes)
-    memory.copy(made, dense, dense.nbytes)
-    return made
+    target = DeviceAllocation(dense.nbytes)
+    memory.copy(target, dense, dense.nbytes)
+    return target
 
 
 def from_device(address: Any, shape: Any, dtype: Any) -> NDArray:
-    """An array from memory."""
-    made = np.empty(shape, dtype)
-    memory.copy(made, address, made.nbytes)
-    return made
+    """Copy an array of `shape` and `dtype` out of memory."""
+    array = np.empty(shape, dtype)
+    memory.copy(array, address, array.nbytes)
+    return array
 
 
 def pagelocked_empty(shape: Any, dtype: Any, *_: Any, **__: Any) -> NDArray:
-    """An array."""
+    """Return an ordinary array: nothing needs pinned memory here."""
     return np.empty(shape, dtype)
 
 
 def pagelocked_zeros(shape: Any, dtype: Any, *_: Any, **__: Any) -> NDArray:
-    """An array of zeros."""
+    """Return an ordinary array of zeros."""
     return np.zeros(shape, dtype)
 
 
 def register_host_memory(array: NDArray, flags: int = 0) -> NDArray:
-    """The array itself."""
+    """Return the array itself: nothing needs to be registered."""
     return array
 
 
@@ -227,4 +227,4 @@ def memset_d8(dest: Any, value: int, count: int) -> None:
 
 def mem_get_info() -> tuple[int, int]:
     """A terabyte, less what was allocated: scripts look at differences."""
-    return (1 << 40) - memory.allocated(), 1 << 40
+    return (1 << 40) - memory.bytes_in_use(), 1 << 40

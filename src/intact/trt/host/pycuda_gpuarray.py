@@ -84,9 +84,9 @@ zeros_like = empty_like
 
 def to_gpu(ary: Any, *_: Any, **__: Any) -> GPUArray:
     """An array with the values of `ary`."""
-    made = GPUArray(np.shape(ary), np.asarray(ary).dtype)
-    made.set(ary)
-    return made
+    array = GPUArray(np.shape(ary), np.asarray(ary).dtype)
+    array.set(ary)
+    return array
 
 
 to_gpu_async = to_gpu

@@ -1,4 +1,6 @@
-"""The layers of a network: each file one kind, each class what it is in ONNX."""
+"""Layers of a network: one file for each kind, one class for each layer, which writes itself as ONNX
+nodes.
+"""
 
 from intact.trt.layers.attention import (
     IAttention,
@@ -10,13 +12,7 @@ from intact.trt.layers.attention import (
 from intact.trt.layers.base import (
     ILayer,
 )
-from intact.trt.layers.dynamic import (
-    IDynamicQuantizeLayer,
-)
-from intact.trt.layers.fill import (
-    IFillLayer,
-)
-from intact.trt.layers.flow import (
+from intact.trt.layers.control_flow import (
     IConditionLayer,
     IIfConditional,
     IIfConditionalInputLayer,
@@ -27,7 +23,29 @@ from intact.trt.layers.flow import (
     IRecurrenceLayer,
     ITripLimitLayer,
 )
-from intact.trt.layers.images import (
+from intact.trt.layers.convolution_and_matmul import (
+    IConvolutionLayer,
+    IDeconvolutionLayer,
+    IEinsumLayer,
+    IFullyConnectedLayer,
+    IMatrixMultiplyLayer,
+)
+from intact.trt.layers.data_movement import (
+    IConcatenationLayer,
+    IConstantLayer,
+    IReverseSequenceLayer,
+    IShapeLayer,
+    IShuffleLayer,
+    ISqueezeLayer,
+    IUnsqueezeLayer,
+)
+from intact.trt.layers.dynamic_quantize import (
+    IDynamicQuantizeLayer,
+)
+from intact.trt.layers.fill import (
+    IFillLayer,
+)
+from intact.trt.layers.image_layers import (
     IGridSampleLayer,
     ILRNLayer,
     IPaddingLayer,
@@ -42,16 +60,7 @@ from intact.trt.layers.indexing import (
     IScatterLayer,
     ISliceLayer,
 )
-from intact.trt.layers.moves import (
-    IConcatenationLayer,
-    IConstantLayer,
-    IReverseSequenceLayer,
-    IShapeLayer,
-    IShuffleLayer,
-    ISqueezeLayer,
-    IUnsqueezeLayer,
-)
-from intact.trt.layers.parsed import (
+from intact.trt.layers.parsed_onnx import (
     IOnnxLayer,
 )
 from intact.trt.layers.pointwise import (
@@ -77,13 +86,6 @@ from intact.trt.layers.reductions import (
     IReduceLayer,
     ISoftMaxLayer,
     ITopKLayer,
-)
-from intact.trt.layers.weighted import (
-    IConvolutionLayer,
-    IDeconvolutionLayer,
-    IEinsumLayer,
-    IFullyConnectedLayer,
-    IMatrixMultiplyLayer,
 )
 
 __all__ = [

@@ -13,9 +13,9 @@ import numpy as np
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import AttentionNormalizationOp, KVCacheMode, LayerType
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.itensor import ITensor
+from intact.trt.base.operation_enums import AttentionNormalizationOp, KVCacheMode, LayerType
+from intact.trt.base.trt_object import Interface
 from intact.trt.layers.base import ILayer, Nodes
 
 QUERY, KEY, VALUE, MASK, SCALE = range(5)
@@ -23,36 +23,37 @@ NORMALIZED_TO = (DataType.FP8, DataType.INT8)
 
 
 class AttentionBoundaryLayer(ILayer):
-    """What both ends of an attention have."""
+    """Base of the two layers that bound an attention."""
 
     _attention: Any = None
     attention = property(lambda self: self._attention)
 
 
 class IAttentionInputLayer(AttentionBoundaryLayer):
-    """Where an attention begins; its tensors are read by the layer at its end."""
+    """The start of an attention. The layer at its end reads its tensors."""
 
     TYPE = LayerType.ATTENTION_INPUT
     TITLE = "AttentionInput"
     OUTPUTS = 0
 
     def emit(self, c: Composer) -> None:
-        """No node: `IAttentionOutputLayer` reads the tensors."""
+        """Write no node, because `IAttentionOutputLayer` reads the tensors."""
 
 
 class IAttentionOutputLayer(AttentionBoundaryLayer):
-    """``normalize(query @ key^T + mask) @ value``, as its `IAttention` says.
+    """Computes ``normalize(query @ key^T + mask) @ value``, as its `IAttention` says.
 
-    Shapes: query [batch, heads, s_q, h], key and value [batch, heads / n, s_kv, h]; n heads of the query in a
-    row share one of key and value. A mask [batch or 1, heads or 1, s_q, s_kv] of booleans says who is seen;
-    one of floats is added. The output is like the query.
+    Shapes: query [batch, heads, s_q, h], key and value [batch, heads / n, s_kv, h]. Each head of key and
+    value serves n consecutive heads of the query. A mask is [batch or 1, heads or 1, s_q, s_kv]. A boolean
+    mask is true where a place may be attended to; a mask of floats is added to the scores. The output has the
+    query's shape.
     """
 
     TYPE = LayerType.ATTENTION_OUTPUT
     TITLE = "AttentionOutput"
 
     def check(self) -> list[str]:
-        """What does not go together."""
+        """Return what does not go together, in messages."""
         a, tensors = self._attention, [self.get_input(i) for i in range(SCALE + 1)]
         if a.causal and a.mask is not None:
             return ["an attention is causal or has a mask, not both"]
@@ -67,12 +68,12 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n, a, x = Nodes(c, self.name), self._attention, [*x, "", ""][: SCALE + 1]
-        key, value = (self._shared(n, x[i], i) for i in (KEY, VALUE))
+        key, value = (self._expand_heads(n, x[i], i) for i in (KEY, VALUE))
         scores = n("MatMul", x[QUERY], n("Transpose", key, perm=[0, 1, 3, 2]))
         if x[MASK]:
-            scores = self._masked(n, scores, x[MASK])
+            scores = self._apply_mask(n, scores, x[MASK])
         elif a.causal:
-            scores = self._hidden(n, scores, self._past(n, scores))
+            scores = self._hide_scores(n, scores, self._causal_mask(n, scores))
         if a.norm_op is AttentionNormalizationOp.SOFTMAX:
             scores = n("Softmax", scores, axis=-1)
         if x[SCALE]:
@@ -81,8 +82,8 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
             scores = n("DequantizeLinear", n("QuantizeLinear", scores, scale, zero), scale, zero)
         n("MatMul", scores, value, to=y[0])
 
-    def _shared(self, n: Nodes, name: str, index: int) -> str:
-        """Key or value with as many heads as the query."""
+    def _expand_heads(self, n: Nodes, name: str, index: int) -> str:
+        """Repeat the heads of key or value, so that they are as many as the query's."""
         query, own = self.get_input(QUERY), self.get_input(index)
         assert query is not None and own is not None  # checked before
         heads, times = query.shape[1], query.shape[1] // own.shape[1]
@@ -91,17 +92,19 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
         repeated = n("Expand", n("Unsqueeze", name, n.ints(2)), n.ints(1, 1, times, 1, 1))
         return n("Reshape", repeated, n.ints(0, heads, -1, own.shape[3]))
 
-    def _masked(self, n: Nodes, scores: str, mask: str) -> str:
+    def _apply_mask(self, n: Nodes, scores: str, mask: str) -> str:
         tensor = self.get_input(MASK)
         if tensor is not None and tensor.dtype is DataType.BOOL:
-            return self._hidden(n, scores, mask)
+            return self._hide_scores(n, scores, mask)
         return n("Add", scores, mask)
 
-    def _hidden(self, n: Nodes, scores: str, seen: str) -> str:
-        return n("Where", seen, scores, n.array(np.float32(np.finfo(np.float32).min)))
+    def _hide_scores(self, n: Nodes, scores: str, visible: str) -> str:
+        return n("Where", visible, scores, n.array(np.float32(np.finfo(np.float32).min)))
 
-    def _past(self, n: Nodes, scores: str) -> str:
-        """[s_q, s_kv]: whether a place is not behind the query's, both counted from the first."""
+    def _causal_mask(self, n: Nodes, scores: str) -> str:
+        """Return [s_q, s_kv]: whether a key's place is not behind the query's, both counted from the
+        first.
+        """
         places = [
             n("Range", n.ints(0, shape=()), n.scalar(n.size(scores, i)), n.ints(1, shape=())) for i in (2, 3)
         ]
@@ -205,7 +208,7 @@ class IAttention(Interface):
 
 
 class IRotaryEmbeddingLayer(ILayer):
-    """Pairs of elements of each head turned by the angle of their place.
+    """Turns pairs of elements of each head by the angle of their place.
 
     Inputs: [batch, heads, s, h]; cosines and sines [batch, s, r / 2], or [places, r / 2] with input 3, the
     places [batch, s], which says which rows. r is `rotary_embedding_dim`, or h where that is 0.
@@ -237,16 +240,16 @@ class IRotaryEmbeddingLayer(ILayer):
         cosine, sine = (self._rows(n, name, x[3] if len(x) > 3 else "") for name in x[1:3])
         whole = x[0] if turned == size else n("Slice", x[0], n.ints(0), n.ints(turned), n.ints(3))
         first, second = self._pairs(n, whole, turned)
-        made = [
+        turned_parts = [
             n("Sub", n("Mul", first, cosine), n("Mul", second, sine)),
             n("Add", n("Mul", second, cosine), n("Mul", first, sine)),
         ]
         if self.interleaved:
-            pairs = n("Concat", *(n("Unsqueeze", part, n.ints(4)) for part in made), axis=4)
-            made = [n("Reshape", pairs, n.ints(0, 0, 0, turned))]
+            pairs = n("Concat", *(n("Unsqueeze", part, n.ints(4)) for part in turned_parts), axis=4)
+            turned_parts = [n("Reshape", pairs, n.ints(0, 0, 0, turned))]
         if turned < size:
-            made.append(n("Slice", x[0], n.ints(turned), n.ints(size), n.ints(3)))
-        n("Concat", *made, to=y[0], axis=3)
+            turned_parts.append(n("Slice", x[0], n.ints(turned), n.ints(size), n.ints(3)))
+        n("Concat", *turned_parts, to=y[0], axis=3)
 
     def _rows(self, n: Nodes, table: str, places: str) -> str:
         rows = n("Gather", table, places, axis=0) if places else table
@@ -260,7 +263,7 @@ class IRotaryEmbeddingLayer(ILayer):
 
 
 class IKVCacheUpdateLayer(ILayer):
-    """The cache with new rows: ``output[i, :, w[i] + s, :] = update[i, :, s, :]``.
+    """Writes new rows into the cache: ``output[i, :, w[i] + s, :] = update[i, :, s, :]``.
 
     Inputs: the cache [batch, heads, places, h], an input of the network; the update [batch, heads, s, h]; the
     first place w [batch] of each sequence. The engine writes the output where the cache lies.

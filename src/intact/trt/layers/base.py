@@ -1,4 +1,4 @@
-"""ILayer: what every layer of a network has, and how it becomes ONNX nodes."""
+"""ILayer, the base of all layers of a network, and how a layer becomes ONNX nodes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
 from intact.trt.base.dialects import Dialect, DialectChoice, message_of
-from intact.trt.base.enums import DataType, stored
-from intact.trt.base.objects import Interface
-from intact.trt.base.operations import LayerType
-from intact.trt.base.tensors import ITensor, OwningNetwork, Sizes, plain
+from intact.trt.base.enums import DataType, storage_type
+from intact.trt.base.itensor import ITensor, OwningNetwork, Sizes, plain
+from intact.trt.base.operation_enums import LayerType
+from intact.trt.base.trt_object import Interface
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
 
 class ILayer(Interface):
-    """One layer; made by the ``add_*`` calls of a network.
+    """One layer, made by the ``add_*`` calls of a network.
 
-    Its parameters are plain attributes: setting one is enough, the network is written when it is built.
+    Its parameters are plain attributes. Setting one is enough, because the network is written when it is
+    built.
 
     Attributes:
         metadata: Free text, kept.
@@ -32,13 +33,13 @@ class ILayer(Interface):
     TITLE: ClassVar[str] = ""
     OUTPUTS: ClassVar[int] = 1
     OUTPUT_NAME: ClassVar[str] = " ({})"
-    """What TensorRT puts behind the names of outputs but the first."""
+    """The suffix that TensorRT gives names of outputs other than the first."""
     VALUES: ClassVar[tuple[int, ...]] = ()
-    """Inputs whose values say what shape the output has."""
+    """Inputs whose values decide the output's shape."""
     DATA_DEPENDENT: ClassVar[bool] = False
-    """Whether the data, and not only shapes, say how large the outputs are."""
+    """Whether data, and not only shapes, decide how large the outputs are."""
     OF_SHAPES: ClassVar[bool] = False
-    """Whether the output follows from the shapes of the inputs, whatever they hold."""
+    """Whether the output depends only on the shapes of the inputs."""
     metadata: str = ""
     num_ranks: int = 1
 
@@ -50,11 +51,11 @@ class ILayer(Interface):
         self._types: dict[int, DataType] = {}
         for key, value in parameters.items():
             setattr(self, key, value)
-        self._name = network.unnamed(self._title())
+        self._name = network.name_for(self._title())
         self._outputs: list[ITensor] = []
         for i in range(self._count()):
             number = self.OUTPUT_NAME.format(i) if i else ""
-            name = network.unused(f"{self._name}_output{number}")
+            name = network.free_name(f"{self._name}_output{number}")
             self._outputs.append(ITensor(network, name, producer=self))
 
     @property
@@ -62,7 +63,7 @@ class ILayer(Interface):
         return self._network._choice
 
     def as_layer(self) -> ILayer:
-        """The same layer as ``network.get_layer`` gives it: an `ILayer`, until ``__class__`` is set."""
+        """Return the layer as ``network.get_layer`` gives it: an `ILayer`, until ``__class__`` is set."""
         view = object.__new__(ILayer)
         object.__setattr__(view, "__dict__", self.__dict__)
         return view
@@ -83,20 +84,22 @@ class ILayer(Interface):
         if "_outputs" in self.__dict__:
             self._network.touch()
 
-    def _on_images(self, c: Composer, op_type: str, x: list[str], y: str, name: str, **given: Any) -> None:
-        """A node whose first input ONNX wants with a batch axis, also where the network has none."""
+    def _on_images(
+        self, c: Composer, op_type: str, x: list[str], y: str, name: str, **attributes: Any
+    ) -> None:
+        """Write a node whose first input needs a batch axis in ONNX, also where the network has none."""
         data = self.get_input(0)
-        spatial = len(given.get("kernel_shape") or given.get("strides") or (0, 0))
+        spatial = len(attributes.get("kernel_shape") or attributes.get("strides") or (0, 0))
         if not self._network.has_implicit_batch_dimension or data is None or len(data.shape) != spatial + 1:
-            return c.node(op_type, x, [y], name=name, **given)
+            return c.node(op_type, x, [y], name=name, **attributes)
         n = Nodes(c, name)
-        made = c.fresh(f"{name}.batch")
-        c.node(op_type, [n("Unsqueeze", x[0], n.ints(0)), *x[1:]], [made], name=made, **given)
-        n("Squeeze", made, n.ints(0), to=y)
+        batched = c.fresh(f"{name}.batch")
+        c.node(op_type, [n("Unsqueeze", x[0], n.ints(0)), *x[1:]], [batched], name=batched, **attributes)
+        n("Squeeze", batched, n.ints(0), to=y)
         return None
 
     def _title(self) -> str:
-        """How TensorRT calls an unnamed layer of this kind: "Convolution"."""
+        """Return TensorRT's name of an unnamed layer of this kind: "Convolution"."""
         return self.TITLE or "".join(part.capitalize() for part in self.TYPE.name.split("_"))
 
     def _count(self) -> int:
@@ -104,16 +107,16 @@ class ILayer(Interface):
 
     @property
     def type(self) -> LayerType:
-        """What kind of layer it is."""
+        """Return the kind of layer."""
         return self._kind.layer_type(self)
 
     def layer_type(self) -> LayerType:
-        """What kind of layer it is, whatever ``type`` means for its class."""
+        """Return the kind of layer, whatever ``type`` means for its class."""
         return self._kind.TYPE
 
     @property
     def name(self) -> str:
-        """Its name, which reports and errors show."""
+        """Return its name, which reports and errors show."""
         return self._name
 
     @name.setter
@@ -122,24 +125,24 @@ class ILayer(Interface):
 
     @property
     def num_inputs(self) -> int:
-        """Number of its inputs."""
+        """Return the number of its inputs."""
         return len(self._inputs)
 
     @property
     def num_outputs(self) -> int:
-        """Number of its outputs."""
+        """Return the number of its outputs."""
         return len(self._outputs)
 
     def get_input(self, index: int) -> ITensor | None:
-        """Input `index`; None where there is none."""
+        """Return input `index`; None where there is none."""
         return self._inputs[index] if 0 <= index < len(self._inputs) else None
 
     def get_output(self, index: int) -> ITensor | None:
-        """Output `index`; None where there is none."""
+        """Return output `index`; None where there is none."""
         return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
     def set_input(self, index: int, tensor: ITensor) -> None:
-        """Wire input `index` to `tensor`; inputs in between stay open."""
+        """Connect input `index` to `tensor`; inputs in between stay open."""
         if not isinstance(tensor, ITensor):
             raise QuantValueError(
                 f"layer '{self.name}', input {index}", f"a {type(tensor).__name__}", "an ITensor",
@@ -152,7 +155,7 @@ class ILayer(Interface):
 
     @property
     def precision(self) -> DataType:
-        """The precision that the layer is pinned to; float32 where it is not."""
+        """Return the precision that the layer is pinned to; float32 where it is not."""
         return self._precision if self._precision is not None else DataType.FLOAT
 
     @precision.setter
@@ -161,38 +164,42 @@ class ILayer(Interface):
 
     @property
     def precision_is_set(self) -> bool:
-        """Whether `precision` was set."""
+        """Return whether `precision` was set."""
         return self._precision is not None
 
     def reset_precision(self) -> None:
-        """The builder chooses again."""
+        """Let the builder choose the precision again."""
         self._precision = None
 
     def set_output_type(self, index: int, dtype: DataType) -> None:
-        """Fix the type of output `index`; of floats and codes, the precision decides alone."""
+        """Fix the type of output `index`. Between floats and codes, only the precision decides."""
         if dtype not in (*CONVERTED, DataType.FLOAT):
             self._note("set_output_type")
         self._types = {**self._types, index: DataType(dtype)}
 
     def get_output_type(self, index: int) -> DataType:
-        """The type of output `index`."""
+        """Return the type of output `index`."""
         output = self.get_output(index)
         return self._types.get(index, output.dtype if output is not None else DataType.FLOAT)
 
     def output_type_is_set(self, index: int) -> bool:
-        """Whether `set_output_type` fixed output `index`."""
+        """Return whether `set_output_type` fixed output `index`."""
         return index in self._types
 
     def reset_output_type(self, index: int) -> None:
-        """The type of output `index` follows from the layer again."""
+        """Let the type of output `index` follow from the layer again."""
         self._types = {i: t for i, t in self._types.items() if i != index}
 
     def check(self) -> list[str]:
-        """What TensorRT would refuse about it when it builds: its own words, without the layer's name."""
+        """Return what TensorRT would refuse about the layer at a build: its own words, without the layer's
+        name.
+        """
         return []
 
     def _vector(self, n: Nodes, index: int) -> str:
-        """Input `index` as a vector of int64; as a constant where it is one, so that shapes are known."""
+        """Return input `index` as a vector of int64, as a constant where it is one, so that shapes
+        are known.
+        """
         tensor = self._inputs[index]
         assert tensor is not None
         layer = tensor._producer
@@ -200,21 +207,21 @@ class ILayer(Interface):
             return n.ints(*np.asarray(layer.array).reshape(-1).astype(np.int64).tolist())  # type: ignore[attr-defined]
         return n("Reshape", n.cast(tensor.name, "int64"), n.ints(-1))
 
-    def _refused_in(self, dialect: Dialect, message: str) -> list[str]:
-        """`message`, where `dialect` is spoken; it names the dialect that would take the layer."""
+    def _refuse_in(self, dialect: Dialect, message: str) -> list[str]:
+        """Return `message` in `dialect`, and nothing in others. It names the dialect that takes the layer."""
         return [message_of(dialect, message)] if self._network.dialect == dialect else []
 
     def emit(self, c: Composer) -> None:
-        """Write the layer into `c`, inputs and outputs under the tensors' names."""
+        """Write the layer into `c`, with inputs and outputs under the tensors' names."""
         inputs = [t.name if t is not None else "" for t in self._inputs]
-        wanted = [self._cast_to(i) for i in range(len(self._outputs))]
-        made = [
+        casts = [self._cast_to(i) for i in range(len(self._outputs))]
+        names = [
             t.name if to is None else c.fresh(f"{t.name}.uncast")
-            for t, to in zip(self._outputs, wanted, strict=True)
+            for t, to in zip(self._outputs, casts, strict=True)
         ]
-        self._emit(c, inputs, made)
-        for index, (tensor, name, to) in enumerate(zip(self._outputs, made, wanted, strict=True)):
-            if (sizes := self._told(index)) is not None:
+        self._emit(c, inputs, names)
+        for index, (tensor, name, to) in enumerate(zip(self._outputs, names, casts, strict=True)):
+            if (sizes := self._output_sizes(index)) is not None:
                 c.declare(name, sizes)
             if to == DTYPES["int8"] and tensor.dynamic_range is not None:
                 self._quantize(c, name, tensor)
@@ -222,32 +229,38 @@ class ILayer(Interface):
                 c.node("Cast", [name], [tensor.name], name=f"{self.name}.cast", to=to)
 
     def _quantize(self, c: Composer, name: str, tensor: ITensor) -> None:
-        """Floats as codes of the range that was set, by the reciprocal of the scale (N35), as `tensor`."""
+        """Write floats as codes of the range that was set, by the reciprocal of the scale (N35), to
+        `tensor`.
+        """
         n = Nodes(c, f"{self.name}.cast")
         scale = np.float32(max(map(abs, tensor.dynamic_range or (0.0,))) / 127)
         steps = n("Mul", name, n.array(np.float32(1) / scale))
         codes = n("Clip", n("Round", steps), n.array(np.float32(-128)), n.array(np.float32(127)))
         c.node("Cast", [codes], [tensor.name], name=n.prefix, to=DTYPES["int8"])
 
-    def _told(self, index: int) -> Sizes | None:
-        """What the layer knows of the sizes of output `index` beyond its operators; -1: nothing."""
+    def _output_sizes(self, index: int) -> Sizes | None:
+        """Return what the layer knows of output `index`'s sizes beyond its operators, with -1 for unknown
+        ones.
+        """
         return None
 
     def _numbers(self) -> Sizes | None:
-        """What its output holds, where that is sizes; -1 where only a run tells; None: not followed."""
+        """Return the values of its output, where these are sizes, with -1 where only a run decides; None: not
+        tracked.
+        """
         return None
 
     def _cast_to(self, index: int) -> int | None:
-        """The ONNX type that output `index` is cast to; None where nothing is.
+        """Return the ONNX type to which output `index` is cast; None where it is not.
 
-        A type of floats or codes that `set_output_type` asks for is a wish about precision: see `precision`.
+        `set_output_type` with a type of floats or codes is a wish about precision; see `precision`.
         """
-        asked, tensor = self._types.get(index), self._outputs[index]
-        if asked is None and tensor.is_network_output and tensor._dtype is not None:
+        output_type, tensor = self._types.get(index), self._outputs[index]
+        if output_type is None and tensor.is_network_output and tensor._dtype is not None:
             if tensor._dtype is DataType.INT8 and tensor.dynamic_range is None:
                 raise ValueError(f"output '{tensor.name}' of int8 needs a range: call set_dynamic_range")
-            return DTYPES[stored(tensor._dtype)]
-        return DTYPES[asked.numpy.name] if asked in CONVERTED else None
+            return DTYPES[storage_type(tensor._dtype)]
+        return DTYPES[output_type.numpy.name] if output_type in CONVERTED else None
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         raise NotImplementedError(f"{type(self).__name__} writes no nodes")
@@ -257,64 +270,66 @@ class ILayer(Interface):
 
 
 class Nodes:
-    """Writes the nodes of one layer: each call is a node, and gives the name of what it makes."""
+    """Writes the nodes of one layer. Each call writes a node, and returns the name of its output."""
 
     def __init__(self, c: Composer, prefix: str) -> None:
         self.c, self.prefix = c, prefix
 
     def __call__(self, op_type: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
-        """A node; `to` names its output where that is the layer's own."""
-        made = to if to is not None else self.c.fresh(f"{self.prefix}.{op_type}")
-        name = self.prefix if to is not None else made
-        self.c.node(op_type, inputs, [made], name=name, **attributes)
-        return made
+        """Write a node. `to` names its output where that is the layer's own."""
+        output = to if to is not None else self.c.fresh(f"{self.prefix}.{op_type}")
+        name = self.prefix if to is not None else output
+        self.c.node(op_type, inputs, [output], name=name, **attributes)
+        return output
 
     def ints(self, *values: int, shape: tuple[int, ...] | None = None) -> str:
-        """A constant of int64; a vector, unless `shape` says otherwise."""
+        """Return a constant of int64; a vector, unless `shape` says otherwise."""
         return self.array(np.asarray(values, np.int64).reshape((-1,) if shape is None else shape))
 
     def array(self, values: Any) -> str:
-        """A constant."""
+        """Return a constant."""
         return self.c.constant(f"{self.prefix}.constant", values)
 
     def cast(self, name: str, dtype: str) -> str:
-        """`name` in another element type."""
-        made = self.c.fresh(f"{name}.{dtype}")
-        self.c.node("Cast", [name], [made], name=made, to=DTYPES[dtype])
-        return made
+        """Return `name` in another element type."""
+        converted = self.c.fresh(f"{name}.{dtype}")
+        self.c.node("Cast", [name], [converted], name=converted, to=DTYPES[dtype])
+        return converted
 
     def sizes(self, name: str) -> str:
-        """The sizes of `name`, int64."""
+        """Return the sizes of `name`, int64."""
         return self("Shape", name)
 
     def size(self, name: str, axis: int) -> str:
-        """One size of `name`, as a vector of one."""
+        """Return one size of `name`, as a vector of one."""
         return self("Slice", self.sizes(name), self.ints(axis), self.ints(axis + 1))
 
     def scalar(self, name: str) -> str:
-        """A tensor of one element without axes."""
+        """Return a tensor of one element without its axes."""
         return self("Reshape", name, self.ints())
 
 
 def sizes_in(tensor: ITensor | None) -> Sizes | None:
-    """The numbers in a tensor that holds sizes, -1 where only a run tells; None: not even how many."""
+    """Return the numbers in a tensor that holds sizes, -1 where only a run decides; None: not even
+    how many.
+    """
     if tensor is None or len(tensor.shape) > 1 or -1 in tensor.shape:
         return None
     layer = tensor._producer
-    known = layer._numbers() if isinstance(layer, ILayer) else tensor._network.fixed(tensor)
-    return known if known is not None else (-1,) * (tensor.shape[0] if tensor.shape else 1)
+    numbers = layer._numbers() if isinstance(layer, ILayer) else tensor._network.constant_sizes(tensor)
+    return numbers if numbers is not None else (-1,) * (tensor.shape[0] if tensor.shape else 1)
 
 
 def axes_of(mask: int, rank: int) -> tuple[int, ...]:
-    """The axes whose bits are set in `mask`, as TensorRT writes sets of axes."""
+    """Return the axes whose bits are set in `mask`, as TensorRT writes sets of axes."""
     return tuple(axis for axis in range(max(rank, int(mask).bit_length())) if mask >> axis & 1)
 
 
 def int64(values: Sequence[int]) -> NDArray[np.int64]:
-    """Sizes, axes or pads as ONNX takes them."""
+    """Return sizes, axes or pads as ONNX takes them."""
     return np.asarray(list(values), np.int64)
 
 
 def rank_of(tensor: ITensor | None, default: int = 0) -> int:
-    """Number of axes of `tensor`; `default` where there is none."""
+    """Return the number of axes of `tensor`; `default` where there is none."""
     return len(tensor.shape) if tensor is not None else default

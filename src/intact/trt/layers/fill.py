@@ -8,8 +8,8 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import FillOperation, LayerType
-from intact.trt.base.tensors import Sizes
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import FillOperation, LayerType
 from intact.trt.layers.base import ILayer, Nodes, sizes_in
 
 DEFAULTS = {
@@ -19,7 +19,7 @@ DEFAULTS = {
 
 
 class IFillLayer(ILayer):
-    """A tensor of `shape` (or of input 0's values): a line, or noise.
+    """Makes a tensor of `shape` (or of input 0's values): a line, or noise.
 
     Attributes:
         operation: LINSPACE: ``alpha + beta * index``, with a number of input 2 for each axis;
@@ -42,25 +42,25 @@ class IFillLayer(ILayer):
 
     def check(self) -> list[str]:
         """A line through several axes needs a step for each of them."""
-        one = self.get_input(2) is None
-        if self.operation is FillOperation.LINSPACE and one and self.get_input(0) is None:
+        has_one_step = self.get_input(2) is None
+        if self.operation is FillOperation.LINSPACE and has_one_step and self.get_input(0) is None:
             return [] if len(self.shape) == 1 else ["a line through several axes needs its steps as input 2"]
         return []
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        n, given = Nodes(c, self.name), [*x, "", "", ""][:3]
-        if given[0]:
+        n, inputs = Nodes(c, self.name), [*x, "", "", ""][:3]
+        if inputs[0]:
             sizes, rank = self._vector(n, 0), self._rank()
         else:
             sizes, rank = n.ints(*self.shape), len(self.shape)
-        alpha, beta = (self._number(n, given[i + 1], i) for i in (0, 1))
+        alpha, beta = (self._number(n, inputs[i + 1], i) for i in (0, 1))
         if self.operation is FillOperation.LINSPACE:
-            made = self._line(n, sizes, rank, alpha, beta)
+            values = self._line(n, sizes, rank, alpha, beta)
         else:
-            made = self._noise(n, sizes, alpha, beta)
-        n("Identity", made, to=y[0])
+            values = self._noise(n, sizes, alpha, beta)
+        n("Identity", values, to=y[0])
 
-    def _told(self, index: int) -> Sizes | None:
+    def _output_sizes(self, index: int) -> Sizes | None:
         return sizes_in(self.get_input(0))
 
     def _rank(self) -> int:
@@ -70,12 +70,12 @@ class IFillLayer(ILayer):
     def _number(self, n: Nodes, wired: str, index: int) -> str:
         if wired:
             return n.cast(wired, self.to_type.numpy.name)
-        given = (self.alpha, self.beta)[index]
-        value = DEFAULTS[self.operation][index] if given is None else float(np.ravel(given)[0])
+        number = (self.alpha, self.beta)[index]
+        value = DEFAULTS[self.operation][index] if number is None else float(np.ravel(number)[0])
         return n.array(np.asarray(value, self.to_type.numpy))
 
     def _line(self, n: Nodes, sizes: str, rank: int, start: str, steps: str) -> str:
-        made = n("Reshape", start, n.ints(*[1] * rank)) if rank else n.scalar(start)
+        line = n("Reshape", start, n.ints(*[1] * rank)) if rank else n.scalar(start)
         steps = n("Reshape", steps, n.ints(-1))
         for axis in range(rank):
             size = n.scalar(n("Slice", sizes, n.ints(axis), n.ints(axis + 1)))
@@ -85,8 +85,8 @@ class IFillLayer(ILayer):
             step = n("Slice", steps, n.ints(axis), n.ints(axis + 1))
             shape = [1] * rank
             shape[axis] = -1
-            made = n("Add", made, n("Reshape", n("Mul", places, step), n.ints(*shape)))
-        return n("Reshape", made, sizes) if rank and self.get_input(0) is None else made
+            line = n("Add", line, n("Reshape", n("Mul", places, step), n.ints(*shape)))
+        return n("Reshape", line, sizes) if rank and self.get_input(0) is None else line
 
     def _noise(self, n: Nodes, sizes: str, alpha: str, beta: str) -> str:
         blank = n("ConstantOfShape", sizes)

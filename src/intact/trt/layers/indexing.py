@@ -1,4 +1,4 @@
-"""Layers that take or put elements by their places: slices, gathers, scatters, NonZero, boxes."""
+"""Layers that read or write elements by index: slices, gathers, scatters, NonZero, NMS."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
-from intact.trt.base.tensors import Sizes
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
 from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
-from intact.trt.layers.moves import IConstantLayer
+from intact.trt.layers.data_movement import IConstantLayer
 
 FARTHEST = np.iinfo(np.int64).min
 """Where a slice that runs backwards ends, so that it takes the first element too."""
@@ -23,7 +23,7 @@ Parts = tuple[tuple[str, NDArray | None], tuple[str, NDArray | None], tuple[str,
 
 
 class ISliceLayer(ILayer):
-    """`shape` elements of each axis from `start` on, every `stride`-th.
+    """Selects `shape` elements of each axis from `start` on, every `stride`-th.
 
     Attributes:
         start, shape, stride: One number for each axis; inputs 1 to 3 take their places.
@@ -42,26 +42,26 @@ class ISliceLayer(ILayer):
     def check(self) -> list[str]:
         """In strict bounds, nothing may lie outside, as far as it is known."""
         data = self.get_input(0)
-        if self.mode != SampleMode.STRICT_BOUNDS or data is None or self._wired(5):
+        if self.mode != SampleMode.STRICT_BOUNDS or data is None or self._has_input(5):
             return []
         parts = [getattr(self, name) for name in ("start", "shape", "stride")]
-        if any(self._wired(i) for i in (1, 2, 3)) or len({len(part) for part in parts}) != 1:
+        if any(self._has_input(i) for i in (1, 2, 3)) or len({len(part) for part in parts}) != 1:
             return []
-        found = []
+        errors = []
         for axis, start, size, step in zip(self._axes(len(data.shape)), *parts, strict=False):
             last, there = start + (size - 1) * step, data.shape[axis]
             if there >= 0 and size > 0 and not (0 <= start < there and 0 <= last < there):
-                found.append(f"ISliceLayer has out of bounds access on axis {axis}")
-        return found
+                errors.append(f"ISliceLayer has out of bounds access on axis {axis}")
+        return errors
 
-    def _wired(self, index: int) -> bool:
+    def _has_input(self, index: int) -> bool:
         return self.get_input(index) is not None
 
     def _axes(self, rank: int) -> list[int]:
-        given = range(rank) if self.axes is None else self.axes
-        return [int(axis) % rank for axis in given]
+        axes = range(rank) if self.axes is None else self.axes
+        return [int(axis) % rank for axis in axes]
 
-    def _known_values(self, index: int) -> NDArray | None:
+    def _constant_values(self, index: int) -> NDArray | None:
         tensor = self.get_input(index)
         layer = tensor._producer if tensor is not None else None
         if isinstance(layer, IConstantLayer):
@@ -71,8 +71,8 @@ class ISliceLayer(ILayer):
     def _part(self, n: Nodes, x: list[str], index: int, value: Sizes) -> tuple[str, NDArray | None]:
         """Start, shape or stride: its name, and its values where they are known."""
         if index < len(x) and x[index]:
-            known = self._known_values(index)
-            return self._vector(n, index), known
+            values = self._constant_values(index)
+            return self._vector(n, index), values
         return n.ints(*value), np.asarray(value, np.int64)
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
@@ -80,17 +80,17 @@ class ISliceLayer(ILayer):
         start, size, stride = (
             self._part(n, x, i + 1, value) for i, value in enumerate((self.start, self.shape, self.stride))
         )
-        axes = self._vector(n, 5) if self._wired(5) else n.ints(*self._axes(rank))
+        axes = self._vector(n, 5) if self._has_input(5) else n.ints(*self._axes(rank))
         if self.mode == SampleMode.STRICT_BOUNDS and (stride[1] is None or not stride[1].all()):
-            self._repeated(n, x[0], y[0], (start, size, stride), axes)
+            self._emit_repeated(n, x[0], y[0], (start, size, stride), axes)
         elif self.mode == SampleMode.STRICT_BOUNDS:
-            self._sliced(n, x[0], y[0], (start, size, stride), axes)
-        elif self._wired(5):
+            self._emit_slice(n, x[0], y[0], (start, size, stride), axes)
+        elif self._has_input(5):
             raise ValueError(f"axes from a tensor are not supported with {self.mode}")
         else:
-            self._sampled(n, x, y[0], (start, size, stride))
+            self._emit_sampled(n, x, y[0], (start, size, stride))
 
-    def _sliced(self, n: Nodes, x: str, y: str | None, parts: Parts, axes: str) -> str:
+    def _emit_slice(self, n: Nodes, x: str, y: str | None, parts: Parts, axes: str) -> str:
         """The elements by ONNX's Slice, which has no steps of 0."""
         start, size, stride = parts
         if start[1] is not None and size[1] is not None and stride[1] is not None:
@@ -102,8 +102,8 @@ class ISliceLayer(ILayer):
             ends = n("Where", n("Less", plain, n.ints(0)), n.ints(FARTHEST), plain)
         return n("Slice", x, start[0], ends, axes, stride[0], to=y)
 
-    def _repeated(self, n: Nodes, x: str, y: str, parts: Parts, axes: str) -> None:
-        """As `_sliced`, where a stride is, or may be, 0: one element, as often as `shape` says."""
+    def _emit_repeated(self, n: Nodes, x: str, y: str, parts: Parts, axes: str) -> None:
+        """As `_emit_slice`, where a stride is, or may be, 0: one element, as often as `shape` says."""
         start, size, stride = parts
         still = n("Equal", stride[0], n.ints(0)) if stride[1] is None else n.array(stride[1] == 0)
 
@@ -113,26 +113,30 @@ class ISliceLayer(ILayer):
             values = np.where(stride[1] == 0, 1, part[1])
             return n.array(values), values
 
-        taken = self._sliced(n, x, None, (start, one_where_still(size), one_where_still(stride)), axes)
+        selection = self._emit_slice(
+            n, x, None, (start, one_where_still(size), one_where_still(stride)), axes
+        )
         rank = rank_of(self.get_input(0))
         whole = size[0]
-        if self.axes is not None or self._wired(5):
+        if self.axes is not None or self._has_input(5):
             whole = n("ScatterElements", n.ints(*[1] * rank), axes, size[0])
-        n("Expand", taken, whole, to=y)
+        n("Expand", selection, whole, to=y)
 
-    def _told(self, index: int) -> Sizes | None:
-        if self.get_input(2) is None or self.axes is not None or self._wired(5):
+    def _output_sizes(self, index: int) -> Sizes | None:
+        if self.get_input(2) is None or self.axes is not None or self._has_input(5):
             return None
         return sizes_in(self.get_input(2))
 
     def _numbers(self) -> Sizes | None:
         whole, parts = sizes_in(self.get_input(0)), (self.start, self.shape, self.stride)
-        if whole is None or any(map(self._wired, (1, 2, 3, 5))) or any(len(part) != 1 for part in parts):
+        if whole is None or any(map(self._has_input, (1, 2, 3, 5))) or any(len(part) != 1 for part in parts):
             return None
         places = [self.start[0] + i * self.stride[0] for i in range(self.shape[0])]
         return tuple(whole[i] for i in places) if all(0 <= i < len(whole) for i in places) else None
 
-    def _sampled(self, n: Nodes, x: list[str], y: str, parts: tuple[tuple[str, NDArray | None], ...]) -> None:
+    def _emit_sampled(
+        self, n: Nodes, x: list[str], y: str, parts: tuple[tuple[str, NDArray | None], ...]
+    ) -> None:
         """Axis by axis, the elements at places that `mode` moves inside; then, with FILL, what is outside."""
         tensor = self.get_input(0)
         shape = tensor.shape if tensor is not None else ()
@@ -150,7 +154,7 @@ class ISliceLayer(ILayer):
             n("Identity", current, to=y)
 
     def _filling(self, n: Nodes, x: list[str]) -> str:
-        if self._wired(4):
+        if self._has_input(4):
             return n("Reshape", x[4], n.ints(1))
         tensor = self.get_input(0)
         dtype = tensor.dtype if tensor is not None else DataType.FLOAT
@@ -161,21 +165,21 @@ class ISliceLayer(ILayer):
         if there >= 0 and all(v is not None for _, v, _ in parts):
             first, count, step = (int(v[i]) for _, v, i in parts)
             places = first + step * np.arange(count, dtype=np.int64)
-            return n.array(self._moved(places, there)), n.array((places >= 0) & (places < there))
+            return n.array(self._move_inside(places, there)), n.array((places >= 0) & (places < there))
         start, size, stride = (n("Slice", p, n.ints(i), n.ints(i + 1)) for p, _, i in parts)
         turns = n("Range", n.ints(0, shape=()), n.scalar(size), n.ints(1, shape=()))
-        wanted, length = n("Add", start, n("Mul", turns, stride)), n.size(x, axis)
-        within = n("And", n("GreaterOrEqual", wanted, n.ints(0)), n("Less", wanted, length))
+        indices, length = n("Add", start, n("Mul", turns, stride)), n.size(x, axis)
+        within = n("And", n("GreaterOrEqual", indices, n.ints(0)), n("Less", indices, length))
         last = n("Sub", length, n.ints(1))
         if self.mode == SampleMode.WRAP:
-            return n("Mod", wanted, length), within
+            return n("Mod", indices, length), within
         if self.mode == SampleMode.REFLECT:
             period = n("Max", n("Mul", last, n.ints(2)), n.ints(1))
-            there_and_back = n("Mod", wanted, period)
+            there_and_back = n("Mod", indices, period)
             return n("Min", there_and_back, n("Sub", n("Mul", last, n.ints(2)), there_and_back)), within
-        return n("Max", n("Min", wanted, last), n.ints(0)), within
+        return n("Max", n("Min", indices, last), n.ints(0)), within
 
-    def _moved(self, places: NDArray, there: int) -> NDArray:
+    def _move_inside(self, places: NDArray, there: int) -> NDArray:
         """`places` moved inside [0, there)."""
         last = there - 1
         if self.mode == SampleMode.WRAP:
@@ -188,7 +192,7 @@ class ISliceLayer(ILayer):
 
 
 class IGatherLayer(ILayer):
-    """Elements, slices or N-D indices out of a tensor.
+    """Selects elements, slices or N-D indices of a tensor.
 
     Attributes:
         num_elementwise_dims: As many first axes of both inputs belong together: a gather for each of them.
@@ -213,24 +217,24 @@ class IGatherLayer(ILayer):
 
     def _elementwise(self, n: Nodes, x: str, places: str, y: str) -> None:
         """By GatherND, which gathers along the first axis behind the shared ones: axes are moved there."""
-        rank, taken = rank_of(self.get_input(0)), rank_of(self.get_input(1))
+        rank, index_rank = rank_of(self.get_input(0)), rank_of(self.get_input(1))
         shared = int(self.num_elementwise_dims)
         axis = int(self.axis) % rank
         if axis < shared:
             raise ValueError(f"axis {axis} is one of the {shared} elementwise dimensions")
         before = list(range(shared, axis))
-        moved = n("Transpose", x, perm=[*range(shared), axis, *before, *range(axis + 1, rank)])
-        made = n("GatherND", moved, n("Unsqueeze", places, n.ints(-1)), batch_dims=shared)
-        new = taken - shared
+        gather_axis_first = n("Transpose", x, perm=[*range(shared), axis, *before, *range(axis + 1, rank)])
+        gathered = n("GatherND", gather_axis_first, n("Unsqueeze", places, n.ints(-1)), batch_dims=shared)
+        new = index_rank - shared
         perm = [
             *range(shared), *range(shared + new, shared + new + len(before)), *range(shared, shared + new),
             *range(shared + new + len(before), rank - 1 + new),
         ]  # fmt: skip
-        n("Transpose", made, to=y, perm=perm)
+        n("Transpose", gathered, to=y, perm=perm)
 
 
 class IScatterLayer(ILayer):
-    """The data with the updates put where the indices say."""
+    """Writes updates into the data at the indices."""
 
     TYPE = LayerType.SCATTER
     axis: int = 0
@@ -246,7 +250,7 @@ class IScatterLayer(ILayer):
 
 
 class INonZeroLayer(ILayer):
-    """The places of all elements that are not zero: [rank, as many as there are].
+    """Returns the indices of all elements that are not zero: [rank, as many as there are].
 
     Attributes:
         indices_type: Type of the indices: int32 or int64.
@@ -278,7 +282,7 @@ class IOneHotLayer(ILayer):
 
 
 class INMSLayer(ILayer):
-    """Boxes that remain where of two that overlap the one with the lower score goes.
+    """Suppresses boxes: of two that overlap, the one with the lower score goes.
 
     Inputs: boxes [N, boxes, 4], scores [N, boxes, classes], how many of a class; then the overlap and the
     score to exceed, 0 where they are not given. Outputs: [kept, 3] of batch, class, box, the best of a batch
@@ -298,7 +302,7 @@ class INMSLayer(ILayer):
     indices_type = DataType.INT32
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        n, given = Nodes(c, self.name), [*x, "", ""][:5]
+        n, inputs = Nodes(c, self.name), [*x, "", ""][:5]
         scores = n("Transpose", x[1], perm=[0, 2, 1])
         none = n.array(np.zeros(1, np.float32))
         if self.topk_box_limit > 0:
@@ -308,22 +312,22 @@ class INMSLayer(ILayer):
             worst = n("ReduceMin", best, n.ints(2), keepdims=1)
             scores = n("Where", n("Less", scores, worst), n.array(np.float32(-np.inf)), scores)
         most = self._vector(n, 2)
-        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else none
-        least = n("Reshape", given[4], n.ints(1)) if given[4] else none
+        overlap = n("Reshape", inputs[3], n.ints(1)) if inputs[3] else none
+        least = n("Reshape", inputs[4], n.ints(1)) if inputs[4] else none
         centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)
-        kept = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)
+        selected = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)
         to = 7 if self.indices_type == DataType.INT64 else 6
-        c.node("Cast", [self._sorted(n, kept, scores)], [y[0]], name=self.name, to=to)
-        c.node("Cast", [n.scalar(n.size(kept, 0))], [y[1]], name=f"{self.name}.count", to=6)
+        c.node("Cast", [self._sort_by_batch_and_score(n, selected, scores)], [y[0]], name=self.name, to=to)
+        c.node("Cast", [n.scalar(n.size(selected, 0))], [y[1]], name=f"{self.name}.count", to=6)
 
-    def _sorted(self, n: Nodes, kept: str, scores: str) -> str:
+    def _sort_by_batch_and_score(self, n: Nodes, selected: str, scores: str) -> str:
         """Batch by batch, the highest score first: ONNX goes class by class."""
-        count = n.size(kept, 0)
-        by_score = self._order(n, n("GatherND", scores, kept), count, largest=1)
-        batches = n("Gather", n("Gather", kept, by_score), n.ints(0, shape=()), axis=1)
+        count = n.size(selected, 0)
+        by_score = self._order(n, n("GatherND", scores, selected), count, largest=1)
+        batches = n("Gather", n("Gather", selected, by_score), n.ints(0, shape=()), axis=1)
         places = n("Range", n.ints(0, shape=()), n.scalar(count), n.ints(1, shape=()))
         by_batch = self._order(n, n("Add", n("Mul", batches, count), places), count, largest=0)
-        return n("Gather", kept, n("Gather", by_score, by_batch))
+        return n("Gather", selected, n("Gather", by_score, by_batch))
 
     def _order(self, n: Nodes, keys: str, count: str, largest: int) -> str:
         values, places = (n.c.fresh(f"{self.name}.{part}") for part in ("values", "order"))

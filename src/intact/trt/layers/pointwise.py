@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import DTYPES, Composer
-from intact.trt.base.enums import DataType, stored
-from intact.trt.base.operations import (
+from intact.trt.base.enums import DataType, storage_type
+from intact.trt.base.itensor import ITensor, Sizes, Weights, array_of
+from intact.trt.base.operation_enums import (
     UNARY_NODES,
     ActivationType,
     ElementWiseOperation,
@@ -18,7 +19,6 @@ from intact.trt.base.operations import (
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.base.tensors import ITensor, Sizes, Weights, array_of
 from intact.trt.layers.base import ILayer, Nodes, sizes_in
 
 ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
@@ -45,7 +45,7 @@ FLOATS = (DataType.FLOAT, DataType.HALF)
 
 def onnx_type(dtype: DataType) -> int:
     """The ONNX number of an element type."""
-    return DTYPES[stored(dtype)]
+    return DTYPES[storage_type(dtype)]
 
 
 class IActivationLayer(ILayer):
@@ -83,7 +83,7 @@ class IActivationLayer(ILayer):
             "Mul", [x, c.constant(f"{self.name}.{part}", np.float32(factor))], [y], name=f"{self.name}.{part}"
         )
 
-    def _scaled(self, c: Composer, x: str, y: str, op_type: str) -> None:
+    def _emit_scaled(self, c: Composer, x: str, y: str, op_type: str) -> None:
         """``alpha * op(beta * x)``."""
         inner, outer = c.fresh(f"{self.name}.inner"), c.fresh(f"{self.name}.outer")
         self._times(c, x, self.beta, inner, "beta")
@@ -92,8 +92,8 @@ class IActivationLayer(ILayer):
 
 
 _COMPOSED: dict[str, Callable[[IActivationLayer, Composer, str, str], None]] = {
-    "ScaledTanh": lambda layer, c, x, y: layer._scaled(c, x, y, "Tanh"),
-    "Softplus": lambda layer, c, x, y: layer._scaled(c, x, y, "Softplus"),
+    "ScaledTanh": lambda layer, c, x, y: layer._emit_scaled(c, x, y, "Tanh"),
+    "Softplus": lambda layer, c, x, y: layer._emit_scaled(c, x, y, "Softplus"),
     "GeluTanh": lambda layer, c, x, y: c.node("Gelu", [x], [y], name=layer.name, approximate="tanh"),
 }
 
@@ -112,7 +112,7 @@ class IElementWiseLayer(ILayer):
             return []
         message = f"operation {self.op.name} has incompatible input types {a.dtype.name} and {b.dtype.name}"
         if a.dtype in INTEGERS and b.dtype in INTEGERS:  # of 8.x, where shapes are int32 as constants are
-            return self._refused_in("10.x", message)
+            return self._refuse_in("10.x", message)
         return [message] if {a.dtype, b.dtype} - {DataType.FLOAT, DataType.HALF, DataType.BF16} else []
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
@@ -148,17 +148,17 @@ class IScaleLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         parts = [("Mul", "scale", self.scale), ("Add", "shift", self.shift), ("Pow", "power", self.power)]
-        given = [(op, n, array) for op, n, weights in parts if (array := array_of(weights)) is not None]
+        operations = [(op, n, array) for op, n, weights in parts if (array := array_of(weights)) is not None]
         current = x[0]
-        for i, (op_type, name, array) in enumerate(given):
-            target = y[0] if i == len(given) - 1 else c.fresh(f"{self.name}.{name}")
-            values = c.constant(f"{self.name}.{name}.values", self._laid_out(array))
+        for i, (op_type, name, array) in enumerate(operations):
+            target = y[0] if i == len(operations) - 1 else c.fresh(f"{self.name}.{name}")
+            values = c.constant(f"{self.name}.{name}.values", self._to_broadcast_shape(array))
             c.node(op_type, [current, values], [target], name=f"{self.name}.{name}" if i else self.name)
             current = target
-        if not given:
+        if not operations:
             c.node("Identity", x[:1], y, name=self.name)
 
-    def _laid_out(self, array: NDArray) -> NDArray:
+    def _to_broadcast_shape(self, array: NDArray) -> NDArray:
         if self.mode == ScaleMode.UNIFORM:
             return array.reshape(())
         tensor = self.get_input(0)
@@ -209,8 +209,8 @@ class IIdentityLayer(ILayer):
     TYPE = LayerType.IDENTITY
 
     def _cast_to(self, index: int) -> int | None:
-        asked = self._types.get(index) or self._outputs[index]._dtype
-        return None if asked is None else onnx_type(asked)
+        output_type = self._types.get(index) or self._outputs[index]._dtype
+        return None if output_type is None else onnx_type(output_type)
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)

@@ -1,4 +1,4 @@
-"""Quantize and Dequantize layers: TensorRT's rules and its words when one is broken.
+"""Quantize and Dequantize layers, with TensorRT's rules and its messages where one is broken.
 
 Source of the rules: the operator pages of TensorRT 10 (IQuantizeLayer), the messages of its ONNX parser, and
 for the dialect 8.x the listings of its cookbook. Codes are those of `numerics`, but for one thing: data that
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import LayerType
-from intact.trt.base.tensors import ITensor
+from intact.trt.base.itensor import ITensor
+from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.layers.dynamic import dequantized, dynamic_behind
-from intact.trt.layers.moves import IConstantLayer
+from intact.trt.layers.data_movement import IConstantLayer
+from intact.trt.layers.dynamic_quantize import dequantize_blocks, dynamic_behind
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 
 MAX_VOLUME = 2**31 - 1
@@ -58,9 +58,9 @@ class _Grid(ILayer):
         data, scale = self.get_input(0), self._scale
         if data is None or scale is None:
             return ["the scale must be a build-time constant"]
-        found = [*self._scale_errors(scale), *self._zero_point_errors(scale)]
+        errors = [*self._scale_errors(scale), *self._zero_point_errors(scale)]
         shape = data.shape
-        return [*found, *self._shape_errors(shape, scale, data)]
+        return [*errors, *self._shape_errors(shape, scale, data)]
 
     def _scale_errors(self, scale: NDArray) -> list[str]:
         if not scale.size:
@@ -79,8 +79,8 @@ class _Grid(ILayer):
             return ["The scale and zero point must have the same volume"]
         if not (points != 0).any():
             return []
-        said = "TensorRT only supports symmetric quantization. The zero point must be all zeros."
-        return self._refused_in("10.x", said)
+        message = "TensorRT only supports symmetric quantization. The zero point must be all zeros."
+        return self._refuse_in("10.x", message)
 
     def _shape_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
         if np.prod([abs(n) for n in shape], dtype=float) > MAX_VOLUME:
@@ -100,7 +100,7 @@ class _Grid(ILayer):
             return ["unexpected negative axis"]
         if isinstance(data._producer, IConstantLayer):  # TensorRT 8 takes codes of a constant so
             return []
-        return self._refused_in("8.x", "unexpected negative axis")
+        return self._refuse_in("8.x", "unexpected negative axis")
 
     def _channel_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
         if self.axis >= len(shape):
@@ -108,11 +108,11 @@ class _Grid(ILayer):
         if shape[self.axis] not in (-1, scale.size):
             return ["The number of scales is not equal to the number of output channels"]
         if self._data_of(data) is None:
-            said = (
+            message = (
                 "Activations cannot be quantized per-channel: per-channel quantization is supported only "
                 "for weight inputs, rooted at an IConstantLayer"
             )
-            return self._refused_in("10.x", said)
+            return self._refuse_in("10.x", message)
         return []
 
     def _data_of(self, data: ITensor) -> NDArray | None:
@@ -133,20 +133,20 @@ class _Grid(ILayer):
 
     def _parameters(self, c: Composer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
         """Names of scale and zero point, and the attributes axis and block_size."""
-        data, given = self.get_input(0), dict[str, Any]()
+        data, attributes = self.get_input(0), dict[str, Any]()
         assert data is not None  # checked before
         if scale.size == 1:
             scale = scale.reshape(())
         elif scale.ndim == 1:
-            given["axis"] = self.axis
+            attributes["axis"] = self.axis
         else:
             shape = data.shape
             blocked = [i for i, (n, s) in enumerate(zip(shape, scale.shape, strict=True)) if n != s]
             axis = blocked[0] if blocked else len(shape) - 1
-            given = {"axis": axis, "block_size": shape[axis] // scale.shape[axis]}
+            attributes = {"axis": axis, "block_size": shape[axis] // scale.shape[axis]}
         points = np.zeros(scale.shape, self._codes_type().numpy)
         names = [c.constant(f"{self.name}.scale", scale), c.constant(f"{self.name}.zero_point", points)]
-        return names, given
+        return names, attributes
 
 
 class IQuantizeLayer(_Grid):
@@ -173,8 +173,8 @@ class IQuantizeLayer(_Grid):
             factor = c.constant(f"{self.name}.reciprocal", factors if scale.size > 1 else factors.reshape(()))
             c.node("Mul", [x[0], factor], [floats], name=f"{self.name}.multiply")
             x, scale = [floats], np.ones((), np.float32)
-        names, given = self._parameters(c, scale)
-        c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **given)
+        names, attributes = self._parameters(c, scale)
+        c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **attributes)
 
     def _warn(self) -> None:
         points = self._zero_point
@@ -228,8 +228,8 @@ class IDequantizeLayer(_Grid):
         if layer is not None and self._is_scales():
             return c.node("Mul", [x[0], Nodes(c, self.name).scalar(x[1])], y, name=self.name)
         if layer is not None:
-            return dequantized(Nodes(c, self.name), layer, x[0], x[1], y[0])
+            return dequantize_blocks(Nodes(c, self.name), layer, x[0], x[1], y[0])
         assert scale is not None  # checked before
-        names, given = self._parameters(c, scale.astype(np.float32))
-        c.node("DequantizeLinear", [x[0], *names], y, name=self.name, **given)
+        names, attributes = self._parameters(c, scale.astype(np.float32))
+        c.node("DequantizeLinear", [x[0], *names], y, name=self.name, **attributes)
         return None

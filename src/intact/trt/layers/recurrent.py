@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.base.operations import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
-from intact.trt.base.tensors import ITensor, Weights, array_of
+from intact.trt.base.itensor import ITensor, Weights, array_of
+from intact.trt.base.operation_enums import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
 from intact.trt.layers.base import ILayer, Nodes
 
 GATES = {
@@ -20,7 +20,7 @@ GATES = {
 """In the order of ONNX's operators."""
 
 
-def _wired(index: int) -> Any:
+def _input_property(index: int) -> Any:
     """Input `index` as an attribute."""
 
     def give(self: ILayer, tensor: ITensor) -> None:
@@ -47,9 +47,9 @@ class IRNNv2Layer(ILayer):
     _op = RNNOperation.RELU
     direction = RNNDirection.UNIDIRECTION
     input_mode = RNNInputMode.LINEAR
-    seq_lengths = _wired(1)
-    hidden_state = _wired(2)
-    cell_state = _wired(3)
+    seq_lengths = _input_property(1)
+    hidden_state = _input_property(2)
+    cell_state = _input_property(3)
     num_layers = property(lambda self: self._layers)
     hidden_size = property(lambda self: self._hidden)
     max_seq_length = property(lambda self: self._length)
@@ -91,30 +91,30 @@ class IRNNv2Layer(ILayer):
         return self._weights().get((int(layer_index), RNNGateType(gate), bool(is_w), "bias"))
 
     def _weights(self) -> dict[Any, Any]:
-        found: dict[Any, Any] = self.__dict__.setdefault("_given", {})
-        return found
+        weights: dict[Any, Any] = self.__dict__.setdefault("_gate_weights", {})
+        return weights
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        n, given = Nodes(c, self.name), [*x, "", "", ""][:4]
+        n, inputs = Nodes(c, self.name), [*x, "", "", ""][:4]
         shape = n.sizes(x[0])
         outer = n("Slice", shape, n.ints(0), n.ints(-2))
         data = n("Reshape", x[0], n.ints(-1, self._length, self.data_length))
         ways = 1 + (self.direction is RNNDirection.BIDIRECTION)
-        lengths = n.cast(n("Reshape", given[1], n.ints(-1)), "int32") if given[1] else ""
-        states = [self._states(n, name, ways) for name in given[2:4]]
+        lengths = n.cast(n("Reshape", inputs[1], n.ints(-1)), "int32") if inputs[1] else ""
+        states = [self._states(n, name, ways) for name in inputs[2:4]]
         last: list[list[str]] = [[], []]
         for layer in range(self._layers):
             data, ends = self._layer(n, data, layer, ways, lengths, [s[layer] if s else "" for s in states])
-            for kept, end in zip(last, ends, strict=True):
-                kept.append(end)
+            for states_of_kind, end in zip(last, ends, strict=True):
+                states_of_kind.append(end)
         hidden = n("Concat", outer, n.ints(self._length, ways * self._hidden), axis=0)
         n("Reshape", data, hidden, to=y[0])
         ended = n("Concat", outer, n.ints(self._layers * ways, self._hidden), axis=0)
         for name, ends, target in zip(("hidden", "cell"), last, y[1:], strict=True):
             ends = ends if self._op is RNNOperation.LSTM or name == "hidden" else last[0]
             whole = n("Transpose", n("Concat", *ends, axis=0), perm=[1, 0, 2])
-            made = n("Reshape", whole, ended)
-            c.node("Identity", [made], [target], name=f"{self.name}.{name}")
+            last_states = n("Reshape", whole, ended)
+            c.node("Identity", [last_states], [target], name=f"{self.name}.{name}")
 
     def _states(self, n: Nodes, name: str, ways: int) -> list[str]:
         """First states of each layer: [ways, batch, hidden]."""
@@ -135,35 +135,37 @@ class IRNNv2Layer(ILayer):
         w, r = (n.array(np.stack([self._matrix(i, is_w, layer) for i in index])) for is_w in (True, False))
         b = n.array(np.stack([np.concatenate([self._bias(i, w) for w in (True, False)]) for i in index]))
         lstm = self._op is RNNOperation.LSTM
-        moved = n("Transpose", data, perm=[1, 0, 2])
-        made = [n.c.fresh(f"{self.name}.{part}{layer}") for part in ("states", "hidden", "cell")[: 2 + lstm]]
+        steps_first = n("Transpose", data, perm=[1, 0, 2])
+        outputs = [
+            n.c.fresh(f"{self.name}.{part}{layer}") for part in ("states", "hidden", "cell")[: 2 + lstm]
+        ]
         kind = {RNNOperation.LSTM: "LSTM", RNNOperation.GRU: "GRU"}.get(self._op, "RNN")
         names = {RNNOperation.RELU: "Relu", RNNOperation.TANH: "Tanh"}
         n.c.node(
-            kind, [moved, w, r, b, lengths, *states[: 1 + lstm]], made, name=made[0],
+            kind, [steps_first, w, r, b, lengths, *states[: 1 + lstm]], outputs, name=outputs[0],
             hidden_size=self._hidden, direction="bidirectional" if ways == 2 else "forward",
             activations=[names[self._op]] * ways if self._op in names else None,
             linear_before_reset=1 if kind == "GRU" else None,
         )  # fmt: skip
-        flat = n("Transpose", made[0], perm=[2, 0, 1, 3])  # [length, ways, batch, hidden]
+        flat = n("Transpose", outputs[0], perm=[2, 0, 1, 3])  # [length, ways, batch, hidden]
         together = n("Reshape", flat, n.ints(0, 0, -1))
-        return together, [made[1], made[2] if lstm else made[1]]
+        return together, [outputs[1], outputs[2] if lstm else outputs[1]]
 
     def _matrix(self, index: int, is_w: bool, layer: int) -> NDArray:
         skip = is_w and layer == 0 and self.input_mode is RNNInputMode.SKIP
         parts = []
         for gate in GATES[self._op]:
-            found = self.get_weights_for_gate(index, gate, is_w)
+            weights = self.get_weights_for_gate(index, gate, is_w)
             if skip:
-                found = np.eye(self._hidden, self.data_length, dtype=np.float32)
-            if found is None:
+                weights = np.eye(self._hidden, self.data_length, dtype=np.float32)
+            if weights is None:
                 raise ValueError(
                     f"layer {index}, gate {gate.name}: no {'input' if is_w else 'state'} weights"
                 )
-            parts.append(np.asarray(found, np.float32).reshape(self._hidden, -1))
+            parts.append(np.asarray(weights, np.float32).reshape(self._hidden, -1))
         return np.concatenate(parts)
 
     def _bias(self, index: int, is_w: bool) -> NDArray:
         zeros = np.zeros(self._hidden, np.float32)
-        found = [self.get_bias_for_gate(index, gate, is_w) for gate in GATES[self._op]]
-        return np.concatenate([zeros if b is None else np.asarray(b, np.float32).reshape(-1) for b in found])
+        biases = [self.get_bias_for_gate(index, gate, is_w) for gate in GATES[self._op]]
+        return np.concatenate([zeros if b is None else np.asarray(b, np.float32).reshape(-1) for b in biases])

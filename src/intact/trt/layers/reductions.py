@@ -6,14 +6,14 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
-from intact.trt.base.operations import (
+from intact.trt.base.itensor import Sizes
+from intact.trt.base.operation_enums import (
     REDUCE_NODES,
     CumulativeOperation,
     LayerType,
     ReduceOperation,
     TopKOperation,
 )
-from intact.trt.base.tensors import Sizes
 from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
 
 
@@ -43,8 +43,8 @@ class IRaggedSoftMaxLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
-        zero, one = n.ints(0, shape=()), n.ints(1, shape=())
-        places = n("Range", zero, n.scalar(n.size(x[0], rank_of(self.get_input(0)) - 1)), one)
+        zero, unit = n.ints(0, shape=()), n.ints(1, shape=())
+        places = n("Range", zero, n.scalar(n.size(x[0], rank_of(self.get_input(0)) - 1)), unit)
         inside = n("Less", places, n.cast(x[1], "int64"))
         lowest = n.array(np.float32(np.finfo(np.float32).min))
         soft = n("Softmax", n("Where", inside, x[0], lowest), axis=-1)
@@ -107,7 +107,7 @@ class ITopKLayer(ILayer):
         to = 6 if self.indices_type == DataType.INT32 else 7
         c.node("Cast", [wide], [y[1]], name=f"{self.name}.indices", to=to)
 
-    def _told(self, index: int) -> Sizes | None:
+    def _output_sizes(self, index: int) -> Sizes | None:
         data, counts = self.get_input(0), sizes_in(self.get_input(1))
         if data is None or counts is None:
             return None
@@ -169,8 +169,8 @@ class INormalizationLayer(ILayer):
         """Whether scale and bias vary along the normalized axes alone, and along all of them."""
         data = self.get_input(0)
         sizes = data.shape[axes[0] :] if data is not None else ()
-        given = [t.shape for i in (1, 2) if (t := self.get_input(i)) is not None]
-        return all(s[-len(axes) :] == sizes and all(d == 1 for d in s[: -len(axes)]) for s in given)
+        shapes = [t.shape for i in (1, 2) if (t := self.get_input(i)) is not None]
+        return all(s[-len(axes) :] == sizes and all(d == 1 for d in s[: -len(axes)]) for s in shapes)
 
     def _trailing(self, n: Nodes, name: str, index: int, rank: int) -> str:
         """Scale or bias without its leading axes of size one."""

@@ -1,5 +1,5 @@
 """INetworkDefinition: the network, the table of its ``add_*`` calls, the order and loops of its layers."""
 
-from intact.trt.network.definition import INetworkDefinition
+from intact.trt.network.network_definition import INetworkDefinition
 
 __all__ = ["INetworkDefinition"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt.base.enums import DataType, PluginFieldType
-from intact.trt.base.tensors import at_address
-from intact.trt.plugins.registry import (
+from intact.trt.base.itensor import at_address
+from intact.trt.plugins.plugin_registry import (
     IPluginCreator,
     IPluginV2DynamicExt,
     PluginField,
@@ -58,12 +58,12 @@ class EfficientNMS(IPluginV2DynamicExt):
 
     def get_output_dimensions(self, index: int, inputs: list[Any], builder: Any) -> list[Any]:
         """The batch, then the count, or as many rows as `max_output_boxes` says."""
-        batch, kept = inputs[0][0], builder.constant(self.parameters["max_output_boxes"])
+        batch, rows = inputs[0][0], builder.constant(self.parameters["max_output_boxes"])
         shapes = [
             [batch, builder.constant(1)],
-            [batch, kept, builder.constant(4)],
-            [batch, kept],
-            [batch, kept],
+            [batch, rows, builder.constant(4)],
+            [batch, rows],
+            [batch, rows],
         ]
         return shapes[index]
 
@@ -85,20 +85,24 @@ class EfficientNMS(IPluginV2DynamicExt):
         workspace: int, stream: int,
     ) -> int:  # fmt: skip
         """Suppress boxes, image by image."""
-        given = [at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(inputs, input_desc, strict=True)]
-        made = [at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(outputs, output_desc, strict=True)]
-        boxes, scores = given[0], given[1]
-        boxes = self._corners(boxes, given[2] if len(given) > 2 else None)
+        arrays_in = [
+            at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(inputs, input_desc, strict=True)
+        ]
+        arrays_out = [
+            at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(outputs, output_desc, strict=True)
+        ]
+        boxes, scores = arrays_in[0], arrays_in[1]
+        boxes = self._corners(boxes, arrays_in[2] if len(arrays_in) > 2 else None)
         if self.parameters["score_activation"]:
             scores = np.float32(1) / (np.float32(1) + np.exp(-scores))
-        for one in made:
-            one[...] = 0
+        for array in arrays_out:
+            array[...] = 0
         for image in range(len(scores)):
-            self._suppress(boxes[image], scores[image], [one[image] for one in made])
+            self._suppress(boxes[image], scores[image], [array[image] for array in arrays_out])
         return 0
 
     def _corners(self, boxes: NDArray, anchors: NDArray | None) -> NDArray:
-        """Boxes [N, B, 1 or C, 4] by their corners."""
+        """Convert boxes [N, B, 1 or C, 4] to their corners."""
         boxes = boxes.astype(np.float32)
         boxes = boxes if boxes.ndim == 4 else boxes[:, :, None, :]
         centered = self.parameters["box_coding"] == 1
@@ -115,8 +119,8 @@ class EfficientNMS(IPluginV2DynamicExt):
             boxes = np.concatenate([boxes[..., :2] - half, boxes[..., :2] + half], axis=-1)
         return boxes
 
-    def _suppress(self, boxes: NDArray, scores: NDArray, made: list[NDArray]) -> None:
-        """One image's boxes [B, 1 or C, 4] and scores [B, C], best first, into its outputs."""
+    def _suppress(self, boxes: NDArray, scores: NDArray, outputs: list[NDArray]) -> None:
+        """Write one image's boxes [B, 1 or C, 4] and scores [B, C], best first, into its outputs."""
         wanted = scores >= self.parameters["score_threshold"]
         if 0 <= self.parameters["background_class"] < scores.shape[1]:
             wanted[:, self.parameters["background_class"]] = False
@@ -125,22 +129,24 @@ class EfficientNMS(IPluginV2DynamicExt):
         rows, classes = rows[best], classes[best]
         corners = boxes[rows, classes if boxes.shape[1] > 1 else np.zeros_like(classes)]
         areas = np.prod(np.maximum(corners[:, 2:] - corners[:, :2], 0), axis=1)
-        alive, kept = np.ones(len(rows), bool), []
+        alive, chosen = np.ones(len(rows), bool), []
         for i in range(len(rows)):
             if not alive[i]:
                 continue
-            kept.append(i)
-            if len(kept) == self.parameters["max_output_boxes"]:
+            chosen.append(i)
+            if len(chosen) == self.parameters["max_output_boxes"]:
                 break
-            alive &= ~self._overlapping(i, corners, areas, classes)
-        count, kept_boxes, kept_scores, kept_classes = made
-        count[0] = len(kept)
-        kept_boxes[: len(kept)] = corners[kept]
-        kept_scores[: len(kept)] = scores[rows[kept], classes[kept]]
-        kept_classes[: len(kept)] = classes[kept]
+            alive &= ~self._find_overlaps(i, corners, areas, classes)
+        count, kept_boxes, kept_scores, kept_classes = outputs
+        count[0] = len(chosen)
+        kept_boxes[: len(chosen)] = corners[chosen]
+        kept_scores[: len(chosen)] = scores[rows[chosen], classes[chosen]]
+        kept_classes[: len(chosen)] = classes[chosen]
 
-    def _overlapping(self, i: int, corners: NDArray, areas: NDArray, classes: NDArray) -> NDArray:
-        """Which boxes overlap box `i` by more than is allowed: of its class, unless classes do not count."""
+    def _find_overlaps(self, i: int, corners: NDArray, areas: NDArray, classes: NDArray) -> NDArray:
+        """Mark the boxes that overlap box `i` by more than is allowed: of its class, unless classes do not
+        count.
+        """
         low, high = np.maximum(corners[:, :2], corners[i, :2]), np.minimum(corners[:, 2:], corners[i, 2:])
         shared = np.prod(np.maximum(high - low, 0), axis=1)
         union = areas + areas[i] - shared
@@ -159,8 +165,8 @@ class EfficientNMSCreator(IPluginCreator):
 
     def create_plugin(self, name: str, field_collection: Any, *_: Any) -> EfficientNMS:
         """The plugin that `field_collection` describes; fields that it has no use for are left alone."""
-        known = (field for field in field_collection if field.name in FIELDS)
-        return EfficientNMS({field.name: np.asarray(field.data).reshape(-1)[0] for field in known})
+        fields = (field for field in field_collection if field.name in FIELDS)
+        return EfficientNMS({field.name: np.asarray(field.data).reshape(-1)[0] for field in fields})
 
     def deserialize_plugin(self, name: str, data: bytes) -> EfficientNMS:
         """The plugin from what `serialize` gave."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact.errors import UnsupportedError
 from intact.graph import ForeignNode
 from intact.trt.base.enums import PluginFieldType, TensorRTPhase, dtype_of
-from intact.trt.plugins.registry import (
+from intact.trt.plugins.plugin_registry import (
     IPluginCreatorV3One,
     PluginField,
     PluginFieldCollection,
@@ -29,12 +29,12 @@ class OnnxPlugins:
     """Makes the plugins of one file.
 
     Attributes:
-        made: By operator ("domain::Name"): the plugin that it is.
+        by_operator: The plugin of each operator, which is "domain::Name".
         missing: Nodes of ONNX's own domain that neither ONNX nor a creator knows.
     """
 
     def __init__(self) -> None:
-        self.made: dict[str, Any] = {}
+        self.by_operator: dict[str, Any] = {}
         self.missing: list[ForeignNode] = []
 
     def rename(self, node: ForeignNode) -> str | None:
@@ -66,7 +66,7 @@ class OnnxPlugins:
         phase = (TensorRTPhase.BUILD,) if isinstance(creator, IPluginCreatorV3One) else ()
         plugin = creator.create_plugin(node.name, fields, *phase)
         operator = adopt(plugin, [dtype_of(name) for name in node.input_types])
-        self.made[operator] = plugin
+        self.by_operator[operator] = plugin
         return operator
 
 

@@ -10,7 +10,7 @@ from intact.engine.custom import OutputGrid as Grid
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.logger import ILogger
-from intact.trt.base.operations import LayerType
+from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers import ILayer
 from intact.trt.plugins.nms_plugin import install
 
@@ -75,7 +75,7 @@ class IPluginV2Layer(ILayer):
         return "PluginV2"
 
     def _count(self) -> int:
-        return registered(self.operator).outputs
+        return require_operator(self.operator).outputs
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         domain, _, op_type = self.operator.partition("::")
@@ -91,15 +91,14 @@ class IPluginV3Layer(IPluginV2Layer):
         return "PluginV3"
 
 
-def registered(name: str) -> Operator:
-    """The operator called `name`.
-
+def require_operator(name: str) -> Operator:
+    """Return the operator called `name`.
     Raises:
-        QuantValueError: There is none.
+        QuantValueError: No operator of that name is registered.
     """
-    found = find(name)
-    if found is None:
+    operator = find(name)
+    if operator is None:
         raise QuantValueError(
             "plugin", f"'{name}'", "a registered operator", "register it with @plugin first"
         )
-    return found
+    return operator

@@ -26,14 +26,14 @@ from intact.trt.base.enums import (
     dtype_of,
 )
 from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.itensor import Sizes
 from intact.trt.base.logger import ILogger
-from intact.trt.base.objects import Reporting
-from intact.trt.base.removed import hide_removed
-from intact.trt.base.tensors import Sizes
-from intact.trt.building.record import BuildRecord
-from intact.trt.building.values import WholeEngine, engine_of
-from intact.trt.running.context import IExecutionContext
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
+from intact.trt.building.data_dependent_shapes import WholeEngine, engine_of
 from intact.trt.running.engine_configs import IRuntimeConfig, ISerializationConfig
+from intact.trt.running.execution_context import IExecutionContext
 from intact.trt.running.inspector import EngineInspector
 
 
@@ -72,7 +72,7 @@ class ICudaEngine(Reporting):
     @property
     def _ports(self) -> dict[str, Any]:
         ports = (*self._engine.inputs, *self._engine.outputs)
-        return {port.name: port for port in ports if port.name not in self._record.hidden}
+        return {port.name: port for port in ports if port.name not in self._record.extra_outputs}
 
     name = property(lambda self: self._record.name)
     num_io_tensors = property(lambda self: len(self._ports))
@@ -107,8 +107,8 @@ class ICudaEngine(Reporting):
     def get_tensor_shape(self, name: str) -> Sizes:
         """Sizes; -1 where a run fixes them."""
         shape = self._port(name).shape
-        known = self._record.sizes.get(name, (-1,) * len(shape))
-        return tuple(n if isinstance(n, int) else told for n, told in zip(shape, known, strict=True))
+        sizes = self._record.sizes.get(name, (-1,) * len(shape))
+        return tuple(n if isinstance(n, int) else size for n, size in zip(shape, sizes, strict=True))
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """Element type."""
@@ -149,7 +149,7 @@ class ICudaEngine(Reporting):
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:
         """(min, opt, max) of the values of an input that holds sizes; its name and the profile's number."""
-        index, name = sorted(which, key=lambda one: isinstance(one, str))
+        index, name = sorted(which, key=lambda argument: isinstance(argument, str))
         profiles = self._record.profiles
         return profiles[int(index)].get_shape_input(str(name)) if int(index) < len(profiles) else []
 
@@ -219,44 +219,44 @@ class ICudaEngine(Reporting):
         names = list(self)
         return names.index(name) if name in names else -1
 
-    def _bound(self, which: int | str) -> str:
-        """The tensor of a binding."""
+    def _tensor_of_binding(self, which: int | str) -> str:
+        """Return the name of the tensor that a binding stands for."""
         name = which if isinstance(which, str) else self.get_binding_name(which)
         return name.partition(" [profile ")[0] if name not in self._ports else name
 
     def binding_is_input(self, which: int | str) -> bool:
         """Whether a binding is an input."""
-        return self.get_tensor_mode(self._bound(which)) == TensorIOMode.INPUT
+        return self.get_tensor_mode(self._tensor_of_binding(which)) == TensorIOMode.INPUT
 
     def get_binding_shape(self, which: int | str) -> Sizes:
         """Sizes of a binding; -1 where a run fixes them."""
-        return self.get_tensor_shape(self._bound(which))
+        return self.get_tensor_shape(self._tensor_of_binding(which))
 
     def get_binding_dtype(self, which: int | str) -> DataType:
         """Element type of a binding."""
-        return self.get_tensor_dtype(self._bound(which))
+        return self.get_tensor_dtype(self._tensor_of_binding(which))
 
     def get_binding_format(self, which: int | str) -> TensorFormat:
         """Dense, in the order of the axes."""
-        return self.get_tensor_format(self._bound(which))
+        return self.get_tensor_format(self._tensor_of_binding(which))
 
     def get_binding_format_desc(self, which: int | str) -> str:
         """The format in words."""
-        return self.get_tensor_format_desc(self._bound(which))
+        return self.get_tensor_format_desc(self._tensor_of_binding(which))
 
     def get_location(self, which: int | str) -> TensorLocation:
         """Where TensorRT would want a binding."""
-        return self.get_tensor_location(self._bound(which))
+        return self.get_tensor_location(self._tensor_of_binding(which))
 
     def get_binding_bytes_per_component(self, which: int | str) -> int:
         """-1: tensors are not made of vectors."""
-        return self.get_tensor_bytes_per_component(self._bound(which))
+        return self.get_tensor_bytes_per_component(self._tensor_of_binding(which))
 
     get_binding_components_per_element = get_binding_vectorized_dim = get_binding_bytes_per_component
 
     def is_shape_binding(self, which: int | str) -> bool:
         """Whether it is an input whose values say sizes."""
-        return self.is_shape_inference_io(self._bound(which))
+        return self.is_shape_inference_io(self._tensor_of_binding(which))
 
     def is_execution_binding(self, which: int | str) -> bool:
         """Whether it holds data."""
@@ -264,11 +264,11 @@ class ICudaEngine(Reporting):
 
     def get_profile_shape(self, profile_index: int, binding: int | str) -> list[Sizes]:
         """(min, opt, max) of an input in a profile."""
-        return self.get_tensor_profile_shape(self._bound(binding), profile_index)
+        return self.get_tensor_profile_shape(self._tensor_of_binding(binding), profile_index)
 
     def get_profile_shape_input(self, profile_index: int, binding: int | str) -> list[Sizes]:
         """(min, opt, max) of the values of an input that holds sizes."""
-        return self.get_tensor_profile_values(self._bound(binding), profile_index)
+        return self.get_tensor_profile_values(self._tensor_of_binding(binding), profile_index)
 
     # What it is for.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.trt.base.enums import ExecutionContextAllocationStrategy, SerializationFlag
 from intact.trt.base.logger import ILogger
-from intact.trt.base.objects import Interface
+from intact.trt.base.trt_object import Interface
 
 
 class ISerializationConfig(Interface):

@@ -8,8 +8,8 @@ from typing import Any
 from intact.engine import Plan
 from intact.placement import Layer
 from intact.trt.base.enums import LayerInformationFormat
-from intact.trt.base.objects import Reporting
-from intact.trt.building.record import BuildRecord
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
 
 
 class EngineInspector(Reporting):
@@ -27,13 +27,13 @@ class EngineInspector(Reporting):
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """One layer: a line, or JSON with its nodes, its precision, and both times where known."""
         entry = self._entry(self._plan.layers[layer_index])
-        return _shown(entry, format)
+        return _format_entry(entry, format)
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
         """All layers, and names of inputs and outputs."""
         layers = [self._entry(layer) for layer in self._plan.layers]
         if format == LayerInformationFormat.ONELINE:
-            return "\n".join(_shown(entry, format) for entry in layers)
+            return "\n".join(_format_entry(entry, format) for entry in layers)
         bindings = [*self._plan.inputs, *self._plan.outputs]
         return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
 
@@ -51,7 +51,7 @@ class EngineInspector(Reporting):
         return entry
 
 
-def _shown(entry: dict[str, Any], format: LayerInformationFormat) -> str:
+def _format_entry(entry: dict[str, Any], format: LayerInformationFormat) -> str:
     if format == LayerInformationFormat.JSON:
         return json.dumps(entry, indent=1)
     return (

@@ -16,12 +16,12 @@ from intact.errors import IntactError, QuantValueError
 from intact.graph import Composer, load, weights_in, with_weights
 from intact.reading import read_bytes
 from intact.trt.base.enums import ErrorCode, TensorLocation, WeightsRole
+from intact.trt.base.itensor import Weights, array_of
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.objects import Interface, Reporting
-from intact.trt.base.tensors import Weights, array_of
+from intact.trt.base.trt_object import Interface, Reporting
+from intact.trt.building.data_dependent_shapes import WholeEngine
 from intact.trt.building.onnx_parser import KeepsErrors, ParserError
-from intact.trt.building.stored_model import StoredModel
-from intact.trt.building.values import WholeEngine
+from intact.trt.building.split_model import StoredModel
 from intact.trt.layers import IConstantLayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.running.cuda_engine import ICudaEngine
@@ -37,7 +37,7 @@ SUFFIXES = {
 def weights_of(
     network: INetworkDefinition, composed: Composer, only: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """What a refit needs: the model, and for each weight its layer, its role and its name in the model.
+    """Return what a refit needs: the model, and for each weight its layer, role and name in the model.
 
     Args:
         network: Its layers have the weights.
@@ -45,15 +45,15 @@ def weights_of(
         only: The names of the weights that may change; None: all.
     """
     model = bytes(composed.model().SerializeToString())
-    held = weights_in(model).keys()
+    constants = weights_in(model).keys()
     rows = []
     for layer in network.layers:
         if isinstance(layer, IConstantLayer):
             name = layer._outputs[0].name
-            rows += [(layer.name, int(WeightsRole.CONSTANT), name)] if name in held else []
+            rows += [(layer.name, int(WeightsRole.CONSTANT), name)] if name in constants else []
         for suffix, role in SUFFIXES.items():
             name = f"{layer.name}.{suffix}"
-            rows += [(layer.name, int(role), name)] if name in held else []
+            rows += [(layer.name, int(role), name)] if name in constants else []
     if only is not None:
         rows = [row for row in rows if row[2] in only]
     return {"model": base64.b64encode(model).decode(), "weights": rows}
@@ -82,11 +82,11 @@ class Refitter(Reporting):
 
     def set_weights(self, layer_name: str, role: WeightsRole, weights: Any) -> bool:
         """Other weights for a layer's role; False, with an error in the log, where it has none."""
-        found = [name for layer, kind, name in self._rows if layer == layer_name and kind == int(role)]
-        if not found:
+        names = [name for layer, kind, name in self._rows if layer == layer_name and kind == int(role)]
+        if not names:
             self._report(f"Refitter: layer '{layer_name}' has no weights of role {WeightsRole(role)}")
             return False
-        return self.set_named_weights(found[0], weights)
+        return self.set_named_weights(names[0], weights)
 
     def set_named_weights(
         self, name: str, weights: Any, location: TensorLocation = TensorLocation.HOST
@@ -96,7 +96,7 @@ class Refitter(Reporting):
         if array is None or name not in self.get_all_weights():
             self._report(f"Refitter: there are no weights '{name}'" if array is not None else "no weights")
             return False
-        count = self._held[name].size
+        count = self._current_weights[name].size
         if array.size != count:
             self._report(
                 f"Refitter: weights '{name}': got {array.size} values, want {count}. Fix: give that many"
@@ -110,13 +110,17 @@ class Refitter(Reporting):
         return self._given.get(name)
 
     @cached_property
-    def _held(self) -> dict[str, np.ndarray]:
+    def _current_weights(self) -> dict[str, np.ndarray]:
         return weights_in(base64.b64decode(self._engine._record.refit.get("model", "")))
 
     def get_weights_prototype(self, name: str) -> Weights:
         """Weights without values, as many and of the type as those of that name; else none."""
-        found = self._held.get(name)
-        return Weights() if found is None else Weights(np.broadcast_to(np.zeros((), found.dtype), found.size))
+        current = self._current_weights.get(name)
+        return (
+            Weights()
+            if current is None
+            else Weights(np.broadcast_to(np.zeros((), current.dtype), current.size))
+        )
 
     def get_weights_location(self, name: str) -> TensorLocation:
         """Where the weights lie that `set_named_weights` was given."""
@@ -157,8 +161,8 @@ class Refitter(Reporting):
                     "build the network again",
                 )  # fmt: skip
             model = with_weights(base64.b64decode(engine._record.refit["model"]), self._given)
-            kept = dict(engine._record.refit, model=base64.b64encode(model).decode())
-            engine._adopt(replace(engine._record, refit=kept).added_to(lower(load(model))))
+            refit = dict(engine._record.refit, model=base64.b64encode(model).decode())
+            engine._adopt(replace(engine._record, refit=refit).add_to(lower(load(model))))
         except (IntactError, ValueError) as error:
             self._report(f"Refitter::refitCudaEngine: {error}")
             return False
@@ -206,11 +210,11 @@ class OnnxParserRefitter(KeepsErrors, Interface):
     def _refit(self, model: bytes) -> bool:
         names = set(self._refitter.get_all_weights())
         try:
-            found = {n: array for n, array in weights_in(model).items() if n in names}
+            arrays = {n: array for n, array in weights_in(model).items() if n in names}
         except IntactError as error:
             return self._refuse(str(error))
-        refused = [n for n, array in found.items() if not self._refitter.set_named_weights(n, array)]
-        if refused or not found:
+        refused = [n for n, array in arrays.items() if not self._refitter.set_named_weights(n, array)]
+        if refused or not arrays:
             return self._refuse(f"weights {', '.join(refused)} do not fit" if refused else NO_WEIGHTS)
         return True
 

@@ -12,9 +12,9 @@ from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT, TempfileControlFlag
 from intact.trt.base.logger import ILogger
-from intact.trt.base.objects import Reporting
-from intact.trt.building.record import BuildRecord
-from intact.trt.plugins.registry import IPluginRegistry, get_plugin_registry, remake
+from intact.trt.base.trt_object import Reporting
+from intact.trt.building.build_record import BuildRecord
+from intact.trt.plugins.plugin_registry import IPluginRegistry, get_plugin_registry, remake
 from intact.trt.running.cuda_engine import ICudaEngine
 
 
@@ -53,10 +53,10 @@ class Runtime(Reporting):
             with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                 path = Path(folder) / "engine.intact"
                 path.write_bytes(data)
-                found = files.load(path)
-            remake(BuildRecord.of(found.plan).plugins)
+                content = files.load(path)
+            remake(BuildRecord.of(content.plan).plugins)
             self._choice = self._choice.look()
-            return ICudaEngine(found.plan, found.packed, self._logger, self.max_threads, self._choice)
+            return ICudaEngine(content.plan, content.packed, self._logger, self.max_threads, self._choice)
         except IntactError as error:
             self._report(f"IRuntime::deserializeCudaEngine: {error}", ErrorCodeTRT.FAILED_INITIALIZATION)
             return None

@@ -1,7 +1,7 @@
 """The export switch of `TensorQuantizer`: one state under the two names that scripts know.
 
 It says nothing that an export has to know: a model with quantizers is written with pairs whether it is on or
-off (`intact.torch.qdq.onnx_export`).
+off (`intact.torch.qdq.patch_torch_onnx`).
 """
 
 from __future__ import annotations

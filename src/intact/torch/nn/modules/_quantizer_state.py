@@ -94,7 +94,9 @@ def check_learnable(quantizer: TensorQuantizer, kind: str) -> None:
         UnsupportedError: The grid of `quantizer` cannot be learned as `kind` says.
     """
     try:
-        QuantDescriptor(name=quantizer._name, **_described(config_of(quantizer)) | {"learn_amax": kind})
+        QuantDescriptor(
+            name=quantizer._name, **_descriptor_arguments(config_of(quantizer)) | {"learn_amax": kind}
+        )
     except IntactError as error:
         raise error.at(f"quantizer '{quantizer._where()}'") from None
 
@@ -131,8 +133,8 @@ def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
     ends = learned_ranges.start(inputs, spec, quantizer._learn_amax, is_weight)
     if ends is None:
         return
-    kept = ops.kept_axes(quantizer._axis, inputs.dim())
-    shape = [n if a in kept else 1 for a, n in enumerate(inputs.shape)] if kept else []
+    kept_axes = ops.positive_axes(quantizer._axis, inputs.dim())
+    shape = [n if a in kept_axes else 1 for a, n in enumerate(inputs.shape)] if kept_axes else []
     shape = list(quantizer._amax.shape) if hasattr(quantizer, "_amax") else shape
     low, high = (torch.tensor(end, device=inputs.device).reshape(shape) for end in ends)
     if not quantizer._symmetric:
@@ -141,13 +143,13 @@ def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
 
 
 def complete(quantizer: TensorQuantizer) -> None:
-    """Give a quantizer that the old library pickled what ours has besides, in place."""
-    kept = dict(quantizer.__dict__)
-    calibrator = kept.get("_calibrator")
+    """Add the attributes that a quantizer pickled by the old library lacks, in place."""
+    attributes = dict(quantizer.__dict__)
+    calibrator = attributes.get("_calibrator")
     method = {"HistogramCalibrator": "histogram", "MergeableCalibrator": "mergeable"}
     fresh = {"_name": None, "_symmetric": True, "_calib_method": method.get(type(calibrator).__name__, "max")}
-    quantizer.__dict__.update({key: value for key, value in fresh.items() if key not in kept})
-    scale = kept.get("_scale")
+    quantizer.__dict__.update({key: value for key, value in fresh.items() if key not in attributes})
+    scale = attributes.get("_scale")
     quantizer.__dict__["_scale"] = scale if isinstance(scale, torch.Tensor) else None
 
 
@@ -164,7 +166,7 @@ def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
 def configure(quantizer: TensorQuantizer, config: dict[str, Any], stored: dict[str, torch.Tensor]) -> None:
     """Make `quantizer` what `config_of` described, with the buffers that are in `stored` and no others."""
     switches = {key: bool(config[key]) for key in _SWITCHES}
-    fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **_described(config)))
+    fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **_descriptor_arguments(config)))
     for key in (*_CONFIGURATION, "calibrator"):
         setattr(quantizer, f"_{key}", getattr(fresh, f"_{key}"))
     for key, value in switches.items():
@@ -182,8 +184,8 @@ def configure(quantizer: TensorQuantizer, config: dict[str, Any], stored: dict[s
         quantizer.clip.requires_grad_(quantizer._if_clip)
 
 
-def _described(config: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a `QuantDescriptor` that are in `config`."""
+def _descriptor_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a `QuantDescriptor` that are in `config`."""
     values = {key: value for key, value in config.items() if key not in _SWITCHES}
     for key in ("num_bits", "axis"):
         values[key] = tuple(values[key]) if isinstance(values[key], list) else values[key]

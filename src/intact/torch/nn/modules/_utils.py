@@ -30,7 +30,7 @@ def engine_functions(layer: nn.Module) -> AbstractContextManager[None]:
     if layer.training:  # a step does not look for quantizers
         return nullcontext()
     quantizers = (module for module in layer.modules() if isinstance(module, TensorQuantizer))
-    active = any(not one._disabled and one._if_quant for one in quantizers)
+    active = any(not quantizer._disabled and quantizer._if_quant for quantizer in quantizers)
     return exact_functions(layer) if active else nullcontext()
 
 
@@ -47,7 +47,9 @@ class QuantizedModule:
     @classmethod
     def set_default_quant_desc_input(cls, value: QuantDescriptor) -> None:
         """Quantize the inputs of modules of this class, built from now on, as `value` says."""
-        cls.default_quant_desc_input = _checked(value, f"{cls.__name__}.set_default_quant_desc_input")
+        cls.default_quant_desc_input = _check_descriptor(
+            value, f"{cls.__name__}.set_default_quant_desc_input"
+        )
 
     @property
     def input_quantizer(self) -> TensorQuantizer:
@@ -78,7 +80,9 @@ class QuantMixin(QuantizedModule):
     @classmethod
     def set_default_quant_desc_weight(cls, value: QuantDescriptor) -> None:
         """Quantize the weights of modules of this class, built from now on, as `value` says."""
-        cls.default_quant_desc_weight = _checked(value, f"{cls.__name__}.set_default_quant_desc_weight")
+        cls.default_quant_desc_weight = _check_descriptor(
+            value, f"{cls.__name__}.set_default_quant_desc_weight"
+        )
 
     def init_quantizer(
         self,
@@ -135,19 +139,19 @@ def pop_quant_desc_in_kwargs(
     Raises:
         UnsupportedError: (a TypeError) Another key is left.
     """
-    found: Any = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
+    descriptors: Any = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
     if not input_only:
         default = quant_cls.default_quant_desc_weight  # type: ignore[attr-defined]
-        found = found, kwargs.pop("quant_desc_weight", default)
+        descriptors = descriptors, kwargs.pop("quant_desc_weight", default)
     if kwargs:
-        known = "quant_desc_input" if input_only else "quant_desc_input, quant_desc_weight"
+        key_names = "quant_desc_input" if input_only else "quant_desc_input, quant_desc_weight"
         raise UnsupportedError(
             quant_cls.__name__,
             f"Unused keys: {sorted(kwargs)}",
-            f"the float module's arguments, {known}",
+            f"the float module's arguments, {key_names}",
             "correct the spelling, or drop them",
         )
-    return found  # type: ignore[no-any-return]
+    return descriptors  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -161,8 +165,8 @@ def _float_parameters(cls: type, mixin: type) -> Mapping[str, inspect.Parameter]
     return {}
 
 
-def _copied(init: Callable[..., None]) -> Callable[..., None]:
-    """A function of its own that does what `init` does."""
+def _copy_function(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a function object of its own that does what `init` does."""
 
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
@@ -184,7 +188,7 @@ class _FloatSignature:
         if parameters and "__init__" not in vars(cls):
             shown = [parameter for name, parameter in parameters.items() if name not in _NOT_SHOWN]
             rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-            cls.__init__ = _copied(mixin.__init__)  # type: ignore[misc, method-assign]
+            cls.__init__ = _copy_function(mixin.__init__)  # type: ignore[misc, method-assign]
             cls.__init__.__signature__ = inspect.Signature([*shown, rest])  # type: ignore[attr-defined]
 
 
@@ -219,7 +223,7 @@ def _pop_float_kwargs(cls: type, mixin: type, kwargs: dict[str, Any]) -> dict[st
 
 
 def _quantizer(owner: object, desc: QuantDescriptor) -> TensorQuantizer:
-    if not _checked(desc, type(owner).__name__).fake_quant:
+    if not _check_descriptor(desc, type(owner).__name__).fake_quant:
         raise QuantValueError(
             type(owner).__name__,
             f"{desc} in a quantized module. Only fake quantization is supported!",
@@ -229,7 +233,7 @@ def _quantizer(owner: object, desc: QuantDescriptor) -> TensorQuantizer:
     return TensorQuantizer(desc)
 
 
-def _checked(value: object, where: str) -> QuantDescriptor:
+def _check_descriptor(value: object, where: str) -> QuantDescriptor:
     if not isinstance(value, QuantDescriptor):
         raise QuantValueError(
             where, f"{value!r} is not an instance of QuantDescriptor", "a QuantDescriptor", "build one"

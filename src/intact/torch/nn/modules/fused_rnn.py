@@ -34,9 +34,9 @@ class _Fused(RecurrentLayers):
         names = [[f"weight_ih{suffix}" for suffix in self._layer(i)] for i in range(self.num_layers)]
         return {
             name: weight
-            for layer, one in enumerate(names)
+            for layer, layer_names in enumerate(names)
             if not self._weight_quantizers[layer]._disabled
-            for name, weight in zip(one, self._input_weights(layer), strict=True)
+            for name, weight in zip(layer_names, self._input_weights(layer), strict=True)
         }
 
     def _layer(self: Any, layer: int) -> list[str]:
@@ -53,13 +53,13 @@ class _Fused(RecurrentLayers):
         return tuple(quantizer(torch.stack(weights)).unbind(0))
 
     def _parameters_of(self: Any, layer: int) -> list[Tensor]:
-        """What the fused function takes: of each direction the weights, and the biases."""
-        found = []
+        """Return what the fused function takes: for each direction the weights, and the biases."""
+        parameters = []
         for suffix, weight in zip(self._layer(layer), self._input_weights(layer), strict=True):
-            found += [weight, getattr(self, f"weight_hh{suffix}")]
+            parameters += [weight, getattr(self, f"weight_hh{suffix}")]
             if self.bias:
-                found += [getattr(self, f"bias_{part}{suffix}") for part in ("ih", "hh")]
-        return found
+                parameters += [getattr(self, f"bias_{part}{suffix}") for part in ("ih", "hh")]
+        return parameters
 
     def _run(self: Any, x: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         fused = getattr(torch, self.mode.lower())
@@ -76,7 +76,7 @@ class _Fused(RecurrentLayers):
             if layer < self.num_layers - 1 and self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
         parts = zip(*last, strict=True)
-        return x, tuple(one[0] if len(one) == 1 else torch.cat(one) for one in parts)
+        return x, tuple(states[0] if len(states) == 1 else torch.cat(states) for states in parts)
 
 
 class FusedQuantLSTM(_Fused, TwoStates, nn.LSTM):  # type: ignore[misc]

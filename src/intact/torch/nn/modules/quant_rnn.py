@@ -80,7 +80,7 @@ class RecurrentLayers(QuantizedLayer):
         num_layers: int | None = None,
     ) -> None:
         """As many pairs of quantizers as `quantizers_needed`, unless `num_layers` says otherwise."""
-        if reason := self.unsupported():
+        if reason := self.why_unsupported():
             raise UnsupportedError(
                 type(self).__name__, reason, "proj_size=0", "project with a Linear behind it"
             )
@@ -90,8 +90,8 @@ class RecurrentLayers(QuantizedLayer):
         """How many pairs of quantizers all layers have."""
         raise NotImplementedError
 
-    def unsupported(self: Any) -> str:
-        """Why this module cannot be quantized; empty where it can."""
+    def why_unsupported(self: Any) -> str:
+        """Return why this module cannot be quantized; "" where it can."""
         return f"proj_size={self.proj_size}" if self.proj_size else ""
 
     def _suffixes(self: Any) -> list[str]:
@@ -115,7 +115,7 @@ class RecurrentLayers(QuantizedLayer):
         self._check(data, state, batch_sizes)
         data, state = self._run(data, batch_sizes, state)
         out = PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices)
-        return out, _permuted(state, unsorted_indices)
+        return out, _permute_batch(state, unsorted_indices)
 
     def _forward_dense(self: Any, input: Tensor, hx: State | None) -> tuple[Tensor, State]:
         rank = input.dim()
@@ -143,7 +143,7 @@ class RecurrentLayers(QuantizedLayer):
 
     def _start(self: Any, input: Tensor, batch: int, hx: State | None, order: Tensor | None) -> State:
         if hx is not None:
-            return _permuted(hx, order)
+            return _permute_batch(hx, order)
         zeros = input.new_zeros(len(self._suffixes()), batch, self.hidden_size)
         return (zeros, zeros) if self.mode == "LSTM" else (zeros,)
 
@@ -199,10 +199,10 @@ class _QuantizedRecurrent(RecurrentLayers):
         return len(self._suffixes())
 
     def quantized_weights(self: Any) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] = {}
         for suffix, quantizer in zip(self._suffixes(), self._weight_quantizers, strict=True):
-            found |= _split_quantized(self, quantizer, suffix)
-        return found
+            weights |= _split_quantized(self, quantizer, suffix)
+        return weights
 
     def _gates(self: Any) -> list[_Gates]:
         pairs = zip(self._suffixes(), self._input_quantizers, self._weight_quantizers, strict=True)
@@ -219,14 +219,14 @@ class _QuantizedRecurrent(RecurrentLayers):
                 index = layer * directions + direction
                 step = getattr(gates[index], self.mode.lower())
                 run = _run_backward if direction else _run_forward
-                found, final = run(step, steps, tuple(part[index] for part in state))
-                outputs.append(found)
+                direction_output, final = run(step, steps, tuple(part[index] for part in state))
+                outputs.append(direction_output)
                 last.append(final)
             steps = [torch.cat(parts, 1) for parts in zip(*outputs, strict=True)]
             if layer < self.num_layers - 1 and self.dropout:
                 steps = [F.dropout(step, self.dropout, self.training) for step in steps]
-        made = torch.cat(steps) if packed else torch.stack(steps)
-        return made, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+        output = torch.cat(steps) if packed else torch.stack(steps)
+        return output, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
 class QuantLSTM(_QuantizedRecurrent, TwoStates, nn.LSTM):  # type: ignore[misc]
@@ -285,19 +285,19 @@ class QuantGRUCell(_QuantizedCell, nn.GRUCell):
 
 
 def _gates_of(owner: nn.Module, quant_x: TensorQuantizer, quant_w: TensorQuantizer, suffix: str) -> _Gates:
-    weight = quant_w(_joined_weight(owner, suffix))
+    weight = quant_w(_join_weights(owner, suffix))
     b_ih, b_hh = (getattr(owner, f"bias_{part}{suffix}", None) for part in ("ih", "hh"))
     return _Gates(quant_x, weight, b_ih, b_hh)
 
 
-def _joined_weight(owner: nn.Module, suffix: str) -> Tensor:
+def _join_weights(owner: nn.Module, suffix: str) -> Tensor:
     return torch.cat([getattr(owner, f"weight_{part}{suffix}") for part in ("ih", "hh")], 1)
 
 
 def _split_quantized(owner: Any, quantizer: TensorQuantizer, suffix: str) -> dict[str, Tensor]:
     names = [f"weight_{part}{suffix}" for part in ("ih", "hh")]
     widths = [getattr(owner, name).shape[1] for name in names]
-    return dict(zip(names, quantizer(_joined_weight(owner, suffix)).split(widths, 1), strict=True))
+    return dict(zip(names, quantizer(_join_weights(owner, suffix)).split(widths, 1), strict=True))
 
 
 def _run_forward(step: Any, inputs: list[Tensor], state: State) -> tuple[list[Tensor], State]:
@@ -325,7 +325,7 @@ def _run_backward(step: Any, inputs: list[Tensor], start: State) -> tuple[list[T
     return outputs[::-1], state
 
 
-def _permuted(state: State, order: Tensor | None) -> State:
+def _permute_batch(state: State, order: Tensor | None) -> State:
     return state if order is None else tuple(part.index_select(1, order) for part in state)
 
 

@@ -227,10 +227,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             args, kwargs = (), {}
         compute = self._calibrator.compute_amax if self._symmetric else self._calibrator.compute_range
         try:
-            found = compute(*args, **kwargs)
+            bounds = compute(*args, **kwargs)
         except IntactError as error:
             raise error.at(self._where()) from None
-        if found is None:
+        if bounds is None:
             if strict:
                 raise CalibrationError(
                     self._where(),
@@ -239,8 +239,8 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                     "run data through the model after enable_calib, or pass strict=False",
                 )
             LOGGER.warning("%s: no statistics were collected; set amax to NaN!", self._where())
-            found = torch.tensor(math.nan)
-        low, high = (None, found) if isinstance(found, Tensor) else found
+            bounds = torch.tensor(math.nan)
+        low, high = (None, bounds) if isinstance(bounds, Tensor) else bounds
         self._load_range(low, high)
 
     def _load_range(self, low: Tensor | None, high: Tensor) -> None:
@@ -286,10 +286,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             inputs = inputs * self._pre_quant_scale.to(inputs.dtype)
         if self._disabled:
             return inputs
-        given: Any = inputs
-        if isinstance(given, fx.Proxy):  # torch.fx.symbolic_trace: its graph calls the quantizer
-            path = given.tracer.path_of_module(self)  # type: ignore[attr-defined]
-            return given.tracer.create_proxy("call_module", path, (given,), {})  # type: ignore[return-value]
+        untyped: Any = inputs
+        if isinstance(untyped, fx.Proxy):  # torch.fx.symbolic_trace: its graph calls the quantizer
+            path = untyped.tracer.path_of_module(self)  # type: ignore[attr-defined]
+            return untyped.tracer.create_proxy("call_module", path, (untyped,), {})  # type: ignore[return-value]
         if torch.compiler.is_compiling():
             return self._steps(inputs)
         try:
@@ -323,7 +323,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                 high = high.reshape([n if a in axes else 1 for a, n in enumerate(inputs.shape)])
             codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
-        lost = ops.not_finite(low, high) if self._is_dynamic else None
+        lost = ops.nonfinite_granules(low, high) if self._is_dynamic else None
         if lost is not None:
             low, high = None if low is None else low.masked_fill(lost, -1), high.masked_fill(lost, 1)
         grid: Any = {"format": self.format, "axis": axes, "narrow": self._narrow_range}
@@ -346,7 +346,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         elif hasattr(self, "_amax"):
             amax = self._amax
         else:
-            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
+            low, high = ops.min_max(inputs, ops.positive_axes(self._axis, inputs.dim()))
             amax = torch.maximum(low.abs(), high.abs())
         return amax if self._scale_amax is None else amax * self._scale_amax
 
@@ -355,14 +355,14 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         if hasattr(self, "_amax"):
             low, high = self._amin, self._amax
         else:
-            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
+            low, high = ops.min_max(inputs, ops.positive_axes(self._axis, inputs.dim()))
         if self._scale_amax is not None:
             low, high = low * self._scale_amax, high * self._scale_amax
         return low, high
 
     def _axes_for(self, inputs: Tensor, amax: Tensor) -> list[int] | None:
         """The kept axes: the quantizer's own, unless the user gave an amax that broadcasts along others."""
-        own, seen = ops.kept_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
+        own, seen = ops.positive_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
         if amax.dim() == 0:
             return None
         return own if set(seen) <= set(own) or amax.dim() == len(own) else seen

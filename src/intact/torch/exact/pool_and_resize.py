@@ -1,0 +1,122 @@
+"""Compute average pools and resized images in the engine's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from intact.engine.steps import Interpolate
+from intact.torch.exact.engine_steps import run_step
+from intact.torch.exact.exact_operator import exact, register
+from intact.torch.exact.tensor_grids import TensorGrids
+
+__all__ = ["average_pool", "mean_of_planes", "resize"]
+
+_POOLS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d}
+
+
+def mean_of_planes(grids: TensorGrids, x: Tensor, keepdim: bool) -> Tensor | None:
+    """Return the mean of each plane of codes (N27); None for floats."""
+    grid = grids.of(x)
+    if grid is None or grid.scale.dim() or x.dim() != 4:
+        return None
+    sums = _sum_whole_numbers(x, grid.scale, lambda n: n.sum((2, 3), keepdim=keepdim))
+    return sums / (x.shape[2] * x.shape[3])
+
+
+def _sum_whole_numbers(x: Tensor, scale: Tensor, sums: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return ``fl32(fl32(sum of whole numbers) * scale)``, with the gradient of a sum of `x`."""
+    sums_of_codes = sums((x / scale).round().double()).float() * scale
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return sums_of_codes
+    like = sums(x)
+    return like + (sums_of_codes - like).detach()
+
+
+def average_pool(
+    grids: TensorGrids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    ceil_mode: bool, count_include_pad: bool,
+) -> Tensor | None:  # fmt: skip
+    """Return sums of windows divided by their counts."""
+    rank = len(kernel)
+    pool = _POOLS[rank]
+    ones = torch.ones((1, 1, *x.shape[2:]))
+    sizes = pool(ones, list(kernel), list(stride), list(padding), ceil_mode, count_include_pad).shape[2:]
+    ends = [
+        max(pad, (out - 1) * hop + k - pad - n)
+        for pad, out, hop, k, n in zip(padding, sizes, stride, kernel, x.shape[2:], strict=True)
+    ]
+    around = [pad for pair in zip(reversed(padding), reversed(ends), strict=True) for pad in pair]
+    rim = [pad for pad_size in reversed(padding) for pad in (pad_size, pad_size)]
+    beyond = [
+        end - pad for pair in zip(reversed(ends), reversed(padding), strict=True) for end, pad in [pair]
+    ]
+    counted = F.pad(F.pad(ones, rim, value=float(count_include_pad)), [n for b in beyond for n in (0, b)])
+    window = torch.ones((1, 1, *kernel))
+    attributes: dict[str, Any] = {"stride": list(stride), "padding": [0] * rank, "dilation": [1] * rank}
+    convolution = {1: F.conv1d, 2: F.conv2d}[rank]
+    counts = convolution(counted, window, None, list(stride))
+    wide, channels = F.pad(x, around), x.shape[1]
+    each, grid = window.expand(channels, 1, *kernel).contiguous(), grids.of(x)
+    if grid is not None and not grid.scale.dim():
+        sums = _sum_whole_numbers(
+            wide, grid.scale, lambda n: convolution(n, each.to(n), None, list(stride), groups=channels)
+        )
+    else:
+        sums = exact("conv", wide, each, groups=channels, transposed=False, **attributes)
+    return sums / (prod(kernel) if bool((counts == prod(kernel)).all()) else counts)
+
+
+# ---- between elements ----
+
+
+def _like_interpolate(x: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
+    neighbours = x.movedim(axis, -1)[..., places.reshape(-1)].reshape(
+        *x.movedim(axis, -1).shape[:-1], *places.shape
+    )
+    return (neighbours * weights).sum(-1).movedim(-1, axis)
+
+
+@register("interpolate", _like_interpolate)
+def _interpolate(x: NDArray[Any], places: NDArray[Any], weights: NDArray[Any], *, axis: int) -> NDArray[Any]:
+    """Interpolate along one axis (N57)."""
+    return run_step(Interpolate, {"x": x}, {"y": x.ndim}, {"places": places, "weights": weights}, axis=axis)[
+        0
+    ]
+
+
+def resize(
+    x: Tensor, sizes: Sequence[int], scales: Sequence[float | None], mode: str, align_corners: bool,
+    antialias: bool,
+) -> Tensor:  # fmt: skip
+    """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
+    from intact.engine.lower.rules.moves.interpolate import samples  # which reads ONNX
+    from intact.graph import ops
+
+    attributes = ops.Resize(
+        mode=mode, antialias=int(antialias),
+        coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
+    )  # fmt: skip
+    axes = [
+        (axis, n, size, size / n if scale is None else scale)
+        for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)
+    ]
+    for axis, n, size, scale in sorted(axes, key=lambda entry: entry[3]):
+        if scale == 1 or (n == size and scale is None):
+            continue
+        places, weights = samples(attributes, n, size, scale)
+        x = exact(
+            "interpolate",
+            x,
+            torch.from_numpy(places),
+            torch.from_numpy(np.ascontiguousarray(weights)),
+            axis=axis,
+        )
+    return x

@@ -1,0 +1,141 @@
+"""Members that TensorRT 10 removed: they exist for scripts of TensorRT 8 only.
+
+Scripts ask ``hasattr(engine, "num_bindings")`` to know which version they run with. `hide_removed` makes such
+members answer as TensorRT's do. A script that uses one without asking is of TensorRT 8.
+"""
+
+from __future__ import annotations
+
+import sys
+from inspect import getattr_static
+from types import FrameType
+from typing import Any
+
+from intact.errors import IntactError
+from intact.trt.base.dialects import DialectChoice
+from intact.trt.base.script_dialect import has_newer_way, is_internal, is_probe
+
+REMOVED: dict[str, dict[str, str]] = {
+    "Builder": {
+        "max_batch_size": "explicit batches", "build_engine": "build_serialized_network",
+        "build_cuda_engine": "build_serialized_network",
+        "build_engine_with_config": "build_serialized_network",
+        "max_workspace_size": "config.set_memory_pool_limit", "fp16_mode": "config.set_flag",
+        "int8_mode": "config.set_flag", "strict_type_constraints": "config.set_flag",
+        "int8_calibrator": "config.int8_calibrator",
+    },
+    "IBuilderConfig": {
+        "max_workspace_size": "set_memory_pool_limit", "min_timing_iterations": "avg_timing_iterations",
+    },
+    "INetworkDefinition": {
+        "add_convolution": "add_convolution_nd", "add_deconvolution": "add_deconvolution_nd",
+        "add_fully_connected": "add_matrix_multiply", "add_padding": "add_padding_nd",
+        "add_pooling": "add_pooling_nd", "add_rnn_v2": "add_loop", "has_explicit_precision": "Q/DQ layers",
+    },
+    "IConvolutionLayer": {name: f"{name}_nd" for name in ("dilation", "kernel_size", "padding", "stride")},
+    "IDeconvolutionLayer": {name: f"{name}_nd" for name in ("kernel_size", "padding", "stride")},
+    "IPoolingLayer": {name: f"{name}_nd" for name in ("padding", "stride", "window_size")},
+    "IPaddingLayer": {name: f"{name}_nd" for name in ("pre_padding", "post_padding")},
+    "ICudaEngine": {
+        "num_bindings": "num_io_tensors",
+        "max_batch_size": "explicit batches", "binding_is_input": "get_tensor_mode",
+        "get_binding_bytes_per_component": "get_tensor_bytes_per_component",
+        "get_binding_components_per_element": "get_tensor_components_per_element",
+        "get_binding_dtype": "get_tensor_dtype", "get_binding_format": "get_tensor_format",
+        "get_binding_format_desc": "get_tensor_format_desc", "get_binding_index": "get_tensor_name",
+        "get_binding_name": "get_tensor_name", "get_binding_shape": "get_tensor_shape",
+        "get_binding_vectorized_dim": "get_tensor_vectorized_dim", "get_location": "get_tensor_location",
+        "get_profile_shape": "get_tensor_profile_shape",
+        "get_profile_shape_input": "get_tensor_profile_values", "is_execution_binding": "get_tensor_location",
+        "is_shape_binding": "is_shape_inference_io",
+    },
+    "IExecutionContext": {
+        "execute": "execute_v2", "execute_async": "execute_async_v3", "execute_async_v2": "execute_async_v3",
+        "get_binding_shape": "get_tensor_shape", "get_shape": "get_tensor_shape",
+        "get_strides": "get_tensor_strides", "set_binding_shape": "set_input_shape",
+        "set_shape_input": "set_tensor_address",
+    },
+}  # fmt: skip
+"""By class: each member that TensorRT 10.9 does not have and 8.6 or 7 had, and what took its place."""
+
+
+class RemovedMemberError(IntactError, AttributeError):
+    """Code asked for a member that TensorRT 10 does not have."""
+
+
+class _ByDialect:
+    """What stands in a class for a member of TensorRT 8."""
+
+    owner: str
+    name: str
+    successor: str
+
+    def check(self, instance: Any, frame: FrameType, *, sets: bool = False) -> None:
+        """Answer as TensorRT 10 does where a script of it asks whether the member exists.
+
+        A script that uses the member all the same is taken for one of TensorRT 8.
+
+        Raises:
+            RemovedMemberError: The member does not exist in the dialect of `instance`.
+        """
+        if is_internal(frame) or (instance is None and self.name not in frame.f_code.co_consts):
+            return
+        choice: DialectChoice = (getattr(instance, "_choice", None) or DialectChoice()).look(frame)
+        if choice.dialect == "8.x":
+            return
+        if is_probe(frame, sets):
+            raise RemovedMemberError(
+                f"{self.owner}.{self.name}", "a member that TensorRT 10 removed",
+                f"what took its place: {self.successor}",
+                "or choose the older rules: trt.set_dialect('8.x')",
+            )  # fmt: skip
+        if not (choice.is_explicit or has_newer_way(frame)):
+            choice.use_removed_member()
+
+
+class RemovedProperty(property, _ByDialect):
+    """A property that TensorRT 10 removed."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        self.check(instance, sys._getframe(1))
+        return super().__get__(instance, owner)
+
+
+class RemovedMember(_ByDialect):
+    """A method or a plain value that TensorRT 10 removed."""
+
+    def __init__(self, member: Any) -> None:
+        self.member, self.__doc__ = member, getattr(member, "__doc__", None)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        self.check(instance, sys._getframe(1))
+        if callable(self.member):
+            return self.member.__get__(instance, owner)
+        return self.member if instance is None else instance.__dict__.get(self.name, self.member)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
+def hide_removed(kind: type) -> None:
+    """Put a stand-in in the place of each member of a class that is in `REMOVED`."""
+    for name, successor in REMOVED[kind.__name__].items():
+        member = getattr_static(kind, name)
+        replacement: Any
+        if isinstance(member, property):
+            replacement = RemovedProperty(member.fget, member.fset, doc=member.__doc__)
+        else:
+            replacement = RemovedMember(member)
+        replacement.owner, replacement.name, replacement.successor = kind.__name__, name, successor
+        setattr(kind, name, replacement)
+
+
+def check_setting(instance: Any, name: str) -> None:
+    """Refuse to set a removed member in code that catches AttributeError to find out what there is."""
+    member = getattr_static(type(instance), name, None)
+    if not isinstance(member, _ByDialect):
+        return
+    frame: FrameType = sys._getframe(1)
+    while frame.f_code.co_name == "__setattr__" and frame.f_back is not None:
+        frame = frame.f_back
+    member.check(instance, frame, sets=True)

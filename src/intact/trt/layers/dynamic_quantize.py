@@ -1,0 +1,163 @@
+"""Quantization by scales that each run computes: one for each block of elements.
+
+Source: TensorRT 10's operator pages and header (IDynamicQuantizeLayer). Block formats are those of the OCP
+Microscaling specification. Codes leave the layer as float32 numbers on their grid, because CPUs compute with
+these. A Dequantize layer behind it multiplies.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intact.graph import Composer
+from intact.trt.base.enums import DataType
+from intact.trt.base.itensor import ITensor, Sizes
+from intact.trt.base.operation_enums import LayerType
+from intact.trt.layers.base import ILayer, Nodes
+
+LARGEST = {DataType.FP8: 448.0, DataType.FP4: 6.0}
+SCALES = (DataType.FP8, DataType.E8M0, DataType.FLOAT)
+
+
+class IDynamicQuantizeLayer(ILayer):
+    """Computes ``codes = round(x / scale)`` and ``scale = max |x| / largest code``, block by block.
+
+    Inputs: data; where input 1 is given, a number d: ``scale = round(max |x| / largest / d)`` is what
+    output 1 holds, and codes are of ``x / (scale * d)``. Outputs: codes, like the data; scales, one for each
+    block.
+
+    Attributes:
+        axis, block_size: As many elements of one axis share a scale.
+        block_shape: The same for every axis; -1: as many as there are. Empty: `axis` and `block_size` count.
+        to_type: FP8 or FP4.
+        scale_type: FP8, FLOAT, or E8M0: the next power of two that is not smaller.
+    """
+
+    TYPE = LayerType.DYNAMIC_QUANTIZE
+    TITLE = "DynamicQuantize"
+    OUTPUTS = 2
+    OUTPUT_NAME = "_{}"
+    axis: int = -1
+    block_size: int = 1
+    block_shape: Sizes = ()
+    to_type = DataType.FP8
+    scale_type = DataType.FLOAT
+
+    def check(self) -> list[str]:
+        """Blocks that fill the data, types that there are."""
+        data = self.get_input(0)
+        if self.to_type not in LARGEST or self.scale_type not in SCALES:
+            combination = f"codes of {self.to_type} with scales of {self.scale_type}"
+            return [f"{combination}: FP8 or FP4, with FP8, E8M0 or FLOAT"]
+        if data is None or not data.shape or (self.block_shape and len(self.block_shape) != len(data.shape)):
+            return [f"block_shape {tuple(self.block_shape)} does not fit the data"]
+        blocks = blocks_of(self)
+        if any(n >= 0 and n % b for n, b in zip(data.shape, blocks, strict=True)):
+            return [f"blocks of {blocks} do not fill a tensor of {data.shape}"]
+        if self.get_input(1) is not None and sum(b > 1 for b in blocks) > 1:
+            return ["DynamicQuantize operation with double_quant_scale must have scalar block_size"]
+        return []
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n, data = Nodes(c, self.name), self.get_input(0)
+        assert data is not None  # checked before
+        blocks = blocks_of(self)
+        cut = in_blocks(n, x[0], data.shape, blocks)
+        inner = n.ints(*range(1, 2 * len(blocks), 2))
+        amax = n("ReduceMax", n("Abs", cut), inner, keepdims=1)
+        scale_before_rounding = n("Div", amax, n.array(np.float32(LARGEST[self.to_type])))
+        if len(x) > 1 and x[1]:
+            factor = n.scalar(x[1])
+            scale = self._scale(n, n("Div", scale_before_rounding, factor))
+            total = n("Mul", scale, factor)
+        else:
+            scale = total = self._scale(n, scale_before_rounding)
+        unit = n.array(np.float32(1))  # a block of zeros: any scale gives zeros
+        safe = n("Where", n("Equal", total, n.array(np.float32(0))), unit, total)
+        codes = round_to_type(n, n("Div", cut, safe), self.to_type)
+        restore_shape(n, codes, data.shape, y[0])
+        sizes = tuple(s if s < 0 else s // b for s, b in zip(data.shape, blocks, strict=True))
+        restore_shape(n, scale, sizes, y[1])
+
+    def _scale(self, n: Nodes, scale: str) -> str:
+        if self.scale_type is DataType.FP8:
+            return round_to_type(n, scale, DataType.FP8)
+        return power_of_two(n, scale) if self.scale_type is DataType.E8M0 else scale
+
+
+def blocks_of(layer: IDynamicQuantizeLayer) -> Sizes:
+    """Return how many elements of each axis share a scale."""
+    data = layer.get_input(0)
+    shape = data.shape if data is not None else ()
+    if layer.block_shape:
+        return tuple(n if b < 0 else int(b) for n, b in zip(shape, layer.block_shape, strict=True))
+    axis = int(layer.axis) % max(len(shape), 1)
+    return tuple(int(layer.block_size) if i == axis else 1 for i in range(len(shape)))
+
+
+def dynamic_behind(tensor: ITensor | None) -> IDynamicQuantizeLayer | None:
+    """Return the dynamic quantization that made `tensor`; None where it is none."""
+    producer = tensor._producer if tensor is not None else None
+    return producer if isinstance(producer, IDynamicQuantizeLayer) else None
+
+
+def dequantize_blocks(n: Nodes, layer: IDynamicQuantizeLayer, codes: str, scale: str, to: str) -> None:
+    """Write codes that `layer` made times the scales of their blocks, to `to`."""
+    data = layer.get_input(0)
+    assert data is not None  # the layer was checked
+    blocks = blocks_of(layer)
+    sizes = tuple(s if s < 0 else s // b for s, b in zip(data.shape, blocks, strict=True))
+    cut = in_blocks(n, codes, data.shape, blocks)
+    products = n("Mul", cut, in_blocks(n, scale, sizes, (1,) * len(sizes)))
+    restore_shape(n, products, data.shape, to)
+
+
+def in_blocks(n: Nodes, x: str, shape: Sizes, blocks: Sizes) -> str:
+    """Return `x` with two axes for each: the block, and the place in it."""
+    sizes = [s for size, b in zip(shape, blocks, strict=True) for s in (size if size < 0 else size // b, b)]
+    return n("Reshape", x, n.ints(*_one_unknown(sizes)))
+
+
+def restore_shape(n: Nodes, x: str, shape: Sizes, to: str) -> None:
+    """Write `x` in its shape without blocks, to `to`."""
+    n("Reshape", x, n.ints(*_one_unknown(list(shape))), to=to)
+
+
+def _one_unknown(sizes: list[int]) -> list[int]:
+    if sum(size < 0 for size in sizes) > 1:
+        raise ValueError("blocks of a tensor with several sizes that only a run fixes")
+    return sizes
+
+
+def round_to_type(n: Nodes, x: str, dtype: DataType) -> str:
+    """Round to the nearest numbers of `dtype`, as float32; ties to even, clamped to the largest."""
+    if dtype is DataType.FP8:
+        unit, zero = n.array(np.float32(1)), n.array(np.zeros((), dtype.numpy))
+        return n("DequantizeLinear", n("QuantizeLinear", x, unit, zero), unit, zero)
+    magnitude, size = n.array(np.float32(0)), n("Abs", x)
+    for bound, ties, step in _FP4_STEPS:
+        above = n("GreaterOrEqual" if ties else "Greater", size, n.array(np.float32(bound)))
+        magnitude = n("Add", magnitude, n("Mul", n.cast(above, "float32"), n.array(np.float32(step))))
+    return n("Mul", magnitude, n("Sign", x))
+
+
+_FP4_STEPS = (
+    (0.25, False, 0.5), (0.75, True, 0.5), (1.25, False, 0.5), (1.75, True, 0.5), (2.5, False, 1.0),
+    (3.5, True, 1.0), (5.0, False, 2.0),
+)  # fmt: skip
+"""Lower bounds of 0.5, 1, 1.5, 2, 3, 4, 6; whether the bound itself rounds up; and the step to that
+number.
+"""
+
+
+def power_of_two(n: Nodes, x: str) -> str:
+    """Return the smallest power of two that is not below `x`.
+
+    The logarithm may be off by one, which is corrected.
+    """
+    two, least = n.array(np.float32(2)), n.array(np.float32(2.0**-127))
+    x = n("Max", x, least)
+    power = n("Pow", two, n("Ceil", n("Div", n("Log", x), n.array(np.float32(np.log(2))))))
+    half = n("Div", power, two)
+    power = n("Where", n("GreaterOrEqual", half, x), half, power)
+    return n("Where", n("Less", power, x), n("Mul", power, two), power)

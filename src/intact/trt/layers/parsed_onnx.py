@@ -1,0 +1,65 @@
+"""Layers that a parser reads from an ONNX file: one node each, written back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from intact.graph import Composer
+from intact.trt.base.operation_enums import LayerType, layer_type_of
+from intact.trt.layers.base import ILayer
+
+SIZES: dict[str, tuple[int, ...]] = {
+    "AffineGrid": (1,), "CenterCropPad": (1,), "ConstantOfShape": (0,), "Expand": (1,), "MaxUnpool": (2,),
+    "OneHot": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (2, 3), "Slice": (1, 2, 3, 4),
+    "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Unsqueeze": (1,), "Upsample": (1,),
+}  # fmt: skip
+"""ONNX's operators with inputs whose values say what shapes the outputs have, and which those are."""
+COUNTED = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose data say how large the outputs are."""
+
+
+class IOnnxLayer(ILayer):
+    """A node of an ONNX file.
+
+    Attributes:
+        node: The node (an ``onnx.NodeProto``).
+    """
+
+    node: Any = None
+
+    def _is(self, kinds: Container[str]) -> bool:
+        return self.node is not None and not self.node.domain and self.node.op_type in kinds
+
+    @property
+    def VALUES(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Inputs whose values say what shape the output has."""
+        return SIZES[self.node.op_type] if self._is(SIZES) else ()
+
+    @property
+    def DATA_DEPENDENT(self) -> bool:  # type: ignore[override]
+        """Whether the data, and not only shapes, say how large the outputs are."""
+        return self._is(COUNTED)
+
+    @property
+    def OF_SHAPES(self) -> bool:  # type: ignore[override]
+        """Whether the output follows from the shapes of the inputs."""
+        return self._is(("Shape", "Size"))
+
+    def _title(self) -> str:
+        return str(self.node.op_type) if self.node is not None else "Onnx"
+
+    def _count(self) -> int:
+        return len(self.node.output)
+
+    def layer_type(self) -> LayerType:
+        """What TensorRT calls such a layer."""
+        return layer_type_of(self.node.op_type) if not self.node.domain else LayerType.PLUGIN_V2
+
+    def emit(self, c: Composer) -> None:
+        """The node, with inputs and outputs under the tensors' names; outputs that nobody names stay open."""
+        inputs = [t.name if t is not None else "" for t in self._inputs]
+        outputs = [
+            t.name if wanted else "" for t, wanted in zip(self._outputs, self.node.output, strict=True)
+        ]
+        c.copy(self.node, inputs, outputs, self.name)

@@ -1,0 +1,227 @@
+"""The contents of a network, and its ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower import fold_sizes
+from intact.errors import IntactError
+from intact.graph import Composer, Session
+from intact.trt import layers as kinds
+from intact.trt.base.enums import DataType, dtype_of, storage_type
+from intact.trt.base.itensor import ITensor, Sizes
+from intact.trt.base.trt_object import Reporting
+from intact.trt.layers import ILayer
+from intact.trt.network.loop_bodies import topological_order, write
+
+OPSET = 21
+
+
+class NetworkModel(Reporting):
+    """Holds inputs, outputs and layers, and derives types, shapes, nodes and errors."""
+
+    def __init__(self) -> None:
+        self._inputs: list[ITensor] = []
+        self._outputs: list[ITensor] = []
+        self._layers: list[ILayer] = []
+        self._names: dict[str, ITensor | None] = {}
+        self._domains: dict[str, int] = {"": OPSET}
+        self._types_and_shapes: dict[str, Any] | None = None
+        self._writing: Composer | None = None
+        self._constant_sizes: dict[str, Sizes] = {}
+
+    # What it consists of.
+
+    @property
+    def inputs(self) -> tuple[ITensor, ...]:
+        """Its inputs, in order."""
+        return tuple(self._inputs)
+
+    @property
+    def outputs(self) -> tuple[ITensor, ...]:
+        """Its outputs, in order."""
+        return tuple(self._outputs)
+
+    @property
+    def layers(self) -> tuple[ILayer, ...]:
+        """Its layers, in order."""
+        return tuple(self._layers)
+
+    num_inputs = property(lambda self: len(self._inputs))
+    num_outputs = property(lambda self: len(self._outputs))
+    num_layers = property(lambda self: len(self._layers))
+
+    def get_input(self, index: int) -> ITensor | None:
+        """Input `index`; None where there is none."""
+        return self._inputs[index] if 0 <= index < len(self._inputs) else None
+
+    def get_output(self, index: int) -> ITensor | None:
+        """Output `index`; None where there is none."""
+        return self._outputs[index] if 0 <= index < len(self._outputs) else None
+
+    def get_layer(self, index: int) -> ILayer | None:
+        """Layer `index`; None where there is none."""
+        return self._layers[index].as_layer() if 0 <= index < len(self._layers) else None
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __getitem__(self, index: int) -> ILayer:
+        return self._layers[index].as_layer()
+
+    @property
+    def tensors(self) -> list[ITensor]:
+        """Return every tensor: the inputs, then each layer's outputs."""
+        return [*self._inputs, *(tensor for layer in self._layers for tensor in layer._outputs)]
+
+    # What it means.
+
+    def touch(self) -> None:
+        """Forget what was derived, after a change."""
+        self._types_and_shapes = None
+
+    def fix(self, values: dict[str, Sizes]) -> None:
+        """Set the numbers that inputs of sizes have in every profile of a build; -1 where they differ."""
+        self._constant_sizes = values
+        self.touch()
+
+    def constant_sizes(self, tensor: ITensor) -> Sizes | None:
+        """Return what `fix` set for an input."""
+        return self._constant_sizes.get(tensor.name)
+
+    def shape_of(self, tensor: ITensor) -> Sizes:
+        """Return the sizes of a tensor; -1 where they are unknown."""
+        shape = self._type_and_shape(tensor)[1]
+        return tuple(n if isinstance(n, int) else -1 for n in shape) if shape is not None else ()
+
+    def dtype_of(self, tensor: ITensor) -> DataType:
+        """Return the element type of a tensor."""
+        return dtype_of(self._type_and_shape(tensor)[0])
+
+    def _type_and_shape(self, tensor: ITensor) -> tuple[Any, Any]:
+        if self._types_and_shapes is None and self._writing is not None:  # a layer asks about one before it
+            return _infer(self._writing, [tensor.name])[tensor.name]
+        if self._types_and_shapes is None:
+            try:
+                self._types_and_shapes = _infer(self._flat(self._layers), self._names)
+            except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
+                return _infer(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
+        entry: tuple[Any, Any] = self._types_and_shapes.get(tensor.name, (None, None))
+        return entry
+
+    def compose(self, further: Sequence[ITensor] = ()) -> Composer:
+        """Return the network as ONNX nodes.
+
+        Args:
+            further: Tensors that a run must make too, behind the outputs.
+        Raises:
+            FileFormatError, ValueError: A layer cannot be written as it stands.
+        """
+        outputs = [*self._outputs, *further]
+        for tensor in outputs:
+            self._type_and_shape(tensor)
+        c = self._start_model()
+        write(c, self._layers)
+        for tensor in outputs:
+            c.output(tensor.name, *self._type_and_shape(tensor))
+        return c
+
+    def value_of(self, tensor: ITensor) -> NDArray | None:
+        """Return what `tensor` holds where it depends on no input of the network; None elsewhere."""
+        layers, stack, seen = [], [tensor], set[ITensor]()
+        while stack:
+            current = stack.pop()
+            if current._producer is None:
+                return None
+            if current not in seen:
+                seen.add(current)
+                layer = current._producer
+                assert isinstance(layer, ILayer)
+                if not isinstance(layer, kinds.IShapeLayer):
+                    stack += [t for t in layer._inputs if t is not None]
+                elif -1 in layer._inputs[0].shape:  # type: ignore[union-attr]
+                    return None
+                layers.append(layer)
+        c = self._start_model()
+        write(c, [layer for layer in self._layers if layer in layers])
+        c.output(tensor.name, *self._type_and_shape(tensor))
+        zeros = {t.name: np.zeros([max(n, 1) for n in t.shape], t.dtype.numpy) for t in self._inputs}
+        value: NDArray = Session(c.model().SerializeToString()).run(zeros)[tensor.name]
+        return value
+
+    def _flat(self, layers: Sequence[ILayer]) -> Composer:
+        """Write these layers behind the inputs as if each loop ran once, which is enough to infer types and
+        shapes.
+        """
+        c = self._start_model()
+        self._writing = c
+        try:
+            for layer in topological_order(layers):
+                layer.emit(c)
+        finally:
+            self._writing = None
+        return c
+
+    def bfloat16_names(self) -> tuple[str, ...]:
+        """Return inputs and outputs that are bfloat16 for users of the engine."""
+        tensors = [t for t in self._inputs if t.dtype is DataType.BF16]
+        for tensor in self._outputs:
+            layer = tensor._producer
+            cast_type = layer.to_type if isinstance(layer, kinds.ICastLayer) else None
+            if (tensor._dtype or cast_type) is DataType.BF16:
+                tensors.append(tensor)
+        return tuple(tensor.name for tensor in tensors)
+
+    def _start_model(self) -> Composer:
+        c = Composer(self._domains[""])
+        c.require(self._domains)
+        for tensor in self._inputs:
+            axes = [tensor.get_dimension_name(i) or f"{tensor.name}.{i}" for i in range(len(tensor.shape))]
+            shape = [n if n >= 0 else axis for n, axis in zip(tensor.shape, axes, strict=True)]
+            c.input(tensor.name, storage_type(tensor.dtype), shape)
+        return c
+
+    def _up_to(self, tensor: ITensor) -> list[ILayer]:
+        """Return the layers up to the one that makes `tensor`."""
+        makers = [i for i, layer in enumerate(self._layers) if layer is tensor._producer]
+        return self._layers[: makers[0] + 1] if makers else []
+
+    def errors(self) -> list[str]:
+        """Return what TensorRT would refuse to build, one message for each fault."""
+        messages = [f"{layer.name}: {message}" for layer in self._layers for message in layer.check()]
+        if not self._outputs:
+            messages.append("Network must have at least one output")
+        return messages
+
+
+def _infer(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
+    """Return types and shapes of values, with our own inference where ONNX's loses computed sizes."""
+    inferred = composer.types_of(names)
+    incomplete = [
+        name for name, (_, shape) in inferred.items() if shape is None or any(map(_is_unknown, shape))
+    ]
+    if not incomplete:
+        return inferred
+    try:
+        model = composer.skeleton()
+        fold_sizes(model)
+    except IntactError:  # a node that only a build can judge
+        return inferred
+    values = {v.name: v for node in model.graph for v in node.outputs}
+    for name in incomplete:
+        value = values.get(name)
+        if value is not None and value.shape is not None and value.dtype is not None:
+            sizes = tuple(n if isinstance(n, int) else n.value for n in value.shape)
+            inferred[name] = inferred[name][0] or value.dtype.numpy().name, sizes
+    return inferred
+
+
+def _is_unknown(size: int | str | None) -> bool:
+    """Return whether ONNX's inference could not tell a size, which it then leaves out or gives a name of its
+    own.
+    """
+    return size is None or (isinstance(size, str) and size.startswith("unk__"))

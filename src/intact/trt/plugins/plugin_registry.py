@@ -1,0 +1,467 @@
+"""TensorRT's plugins in Python: their classes, their registry, and the operators that they become.
+
+A plugin's ``enqueue`` gets addresses of host memory. Its creator must be registered where an engine with it
+is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.custom import find, register
+from intact.errors import QuantValueError, UnsupportedError
+from intact.trt.base.enums import (
+    DataType,
+    PluginCapabilityType,
+    PluginFieldType,
+    TensorFormat,
+    TensorRTPhase,
+    dtype_of,
+)
+from intact.trt.base.itensor import Dims, DimsExprs
+from intact.trt.base.operation_enums import DimensionOperation
+
+DOMAIN = "trt.plugin"
+
+
+class PluginField:
+    """One parameter of a plugin: a name, an array (or bytes), a type."""
+
+    def __init__(
+        self, name: str = "", data: Any = None, type: PluginFieldType = PluginFieldType.UNKNOWN
+    ) -> None:
+        self.name, self.type = name, PluginFieldType(type)
+        text = data.encode() if isinstance(data, str) else data
+        raw = isinstance(text, (bytes, bytearray))
+        self.data: NDArray = np.frombuffer(text, np.int8) if raw else np.asarray([] if text is None else text)
+        self.size = int(self.data.size)
+
+    def __repr__(self) -> str:
+        return f"PluginField({self.name!r}, {self.data!r}, {self.type})"
+
+
+class PluginFieldCollection(list[Any]):
+    """The parameters of a plugin, a list of `PluginField`."""
+
+
+class PluginTensorDesc:
+    """Sizes, type and format of a tensor of a plugin."""
+
+    def __init__(self, dims: Any = (), type: DataType = DataType.FLOAT) -> None:
+        self.dims, self.type = Dims(dims), type
+        self.format, self.scale = TensorFormat.LINEAR, 1.0
+
+
+class DynamicPluginTensorDesc:
+    """The same with the least, usual and greatest sizes."""
+
+    def __init__(self, desc: PluginTensorDesc | None = None) -> None:
+        self.desc = desc if desc is not None else PluginTensorDesc()
+        self.min = self.opt = self.max = self.desc.dims
+
+
+class IDimensionExpr:
+    """A size that a plugin computes with; None inside: it is not known yet."""
+
+    def __init__(self, value: int | None, size_tensor: bool = False) -> None:
+        self._value, self._size_tensor = value, size_tensor
+
+    def is_constant(self) -> bool:
+        """Whether it is known."""
+        return self._value is not None
+
+    def get_constant_value(self) -> int:
+        """Its value."""
+        if self._value is None:
+            raise QuantValueError("a size", "one that is not known", "is_constant() first", "ask before")
+        return self._value
+
+    def is_size_tensor(self) -> bool:
+        """Whether an output says it."""
+        return self._size_tensor
+
+
+class IExprBuilder:
+    """Makes sizes from sizes."""
+
+    def constant(self, value: int) -> IDimensionExpr:
+        """A number."""
+        return IDimensionExpr(int(value))
+
+    def operation(self, op: DimensionOperation, first: Any, second: Any) -> IDimensionExpr:
+        """A function of two sizes."""
+        a, b = first._value, second._value
+        return IDimensionExpr(None if a is None or b is None else int(_OPERATIONS[op](a, b)))
+
+    def declare_size_tensor(self, output_index: int, opt: Any, upper: Any) -> IDimensionExpr:
+        """A size that output `output_index` says."""
+        return IDimensionExpr(upper._value, size_tensor=True)
+
+
+_OPERATIONS: dict[DimensionOperation, Any] = {
+    DimensionOperation.SUM: lambda a, b: a + b, DimensionOperation.PROD: lambda a, b: a * b,
+    DimensionOperation.MAX: max, DimensionOperation.MIN: min, DimensionOperation.SUB: lambda a, b: a - b,
+    DimensionOperation.EQUAL: lambda a, b: a == b, DimensionOperation.LESS: lambda a, b: a < b,
+    DimensionOperation.FLOOR_DIV: lambda a, b: a // b, DimensionOperation.CEIL_DIV: lambda a, b: -(-a // b),
+}  # fmt: skip
+
+
+class IPluginV2:
+    """What a plugin of TensorRT 8 subclasses, by way of `IPluginV2DynamicExt`."""
+
+    num_outputs: int = 1
+    plugin_type: str = ""
+    plugin_version: str = "1"
+    plugin_namespace: str = ""
+
+    def __init__(self, *_: Any) -> None: ...
+    def initialize(self) -> None: ...
+    def terminate(self) -> None: ...
+    def destroy(self) -> None: ...
+    def configure_plugin(self, inp: Any, out: Any) -> None: ...
+    def get_workspace_size(self, *_: Any) -> int:
+        """Bytes of scratch memory."""
+        return 0
+
+    def serialize(self) -> bytes | str:
+        """Its parameters, for ``deserialize_plugin`` of its creator."""
+        return b""
+
+
+class IPluginV2Ext(IPluginV2):
+    """A plugin with several types of outputs."""
+
+
+class IPluginV2DynamicExt(IPluginV2Ext):
+    """A plugin for sizes that a run fixes."""
+
+
+class IPluginCapability: ...
+
+
+class IPluginV3:
+    """What a plugin of TensorRT 10 subclasses, with the three parts below."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def get_capability_interface(self, type: PluginCapabilityType) -> Any:
+        """The part for a capability."""
+        return self
+
+    def clone(self) -> Any:
+        """A copy."""
+        return self
+
+
+class IPluginV3OneCore(IPluginCapability):
+    """Name and version of a plugin."""
+
+    plugin_name: str = ""
+    plugin_version: str = "1"
+    plugin_namespace: str = ""
+
+    def __init__(self, *_: Any) -> None: ...
+
+
+class IPluginV3OneBuild(IPluginCapability):
+    """Types and sizes of a plugin's outputs."""
+
+    num_outputs: int = 1
+
+    def __init__(self, *_: Any) -> None: ...
+    def configure_plugin(self, inp: Any, out: Any) -> None: ...
+    def get_workspace_size(self, *_: Any) -> int:
+        """Bytes of scratch memory."""
+        return 0
+
+    def get_valid_tactics(self) -> list[int]:
+        """None of its own."""
+        return []
+
+
+class IPluginV3OneBuildV2(IPluginV3OneBuild):
+    """The same with outputs that lie where inputs do."""
+
+
+class IPluginV3OneRuntime(IPluginCapability):
+    """Runs of a plugin."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def on_shape_change(self, inp: Any, out: Any) -> None: ...
+    def set_tactic(self, tactic: int) -> None: ...
+    def attach_to_context(self, context: Any) -> Any:
+        """The plugin for one context."""
+        return self
+
+    def get_fields_to_serialize(self) -> PluginFieldCollection:
+        """Its parameters, for ``create_plugin`` of its creator."""
+        return PluginFieldCollection()
+
+
+class IPluginResource: ...
+
+
+class IPluginResourceContext: ...
+
+
+class IPluginCreatorInterface: ...
+
+
+class IPluginCreator(IPluginCreatorInterface):
+    """Makes plugins of TensorRT 8: ``create_plugin(name, fields)``, ``deserialize_plugin(name, data)``."""
+
+    name: str = ""
+    plugin_version: str = "1"
+    plugin_namespace: str = ""
+    field_names: Any = ()
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def create_plugin(
+        self, name: str, field_collection: Any, phase: TensorRTPhase = TensorRTPhase.BUILD
+    ) -> Any:
+        """A plugin with these fields."""
+        raise NotImplementedError(f"{type(self).__name__} must define create_plugin")
+
+    def deserialize_plugin(self, name: str, data: bytes) -> Any:
+        """A plugin from what its ``serialize`` gave."""
+        raise NotImplementedError(f"{type(self).__name__} must define deserialize_plugin")
+
+
+class IPluginCreatorV3One(IPluginCreator):
+    """Makes plugins of TensorRT 10: ``create_plugin(name, fields, phase)``."""
+
+
+class IPluginRegistry:
+    """All creators of plugins.
+
+    Attributes:
+        error_recorder, parent_search_enabled: Kept.
+    """
+
+    error_recorder: Any = None
+    parent_search_enabled: bool = True
+
+    def __init__(self) -> None:
+        self._creators: dict[tuple[str, str, str], Any] = {}
+        self._resources: dict[str, Any] = {}
+
+    @property
+    def plugin_creator_list(self) -> list[Any]:
+        """The creators."""
+        return list(self._creators.values())
+
+    all_creators = all_creators_recursive = plugin_creator_list
+
+    def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
+        """Make a creator known, in place of one of that name, version and namespace."""
+        creator.plugin_namespace = plugin_namespace or getattr(creator, "plugin_namespace", "")
+        key = creator.name, str(creator.plugin_version), creator.plugin_namespace
+        self._creators[key] = creator
+        return True
+
+    def deregister_creator(self, creator: Any) -> bool:
+        """Forget a creator."""
+        keys = [key for key, candidate in self._creators.items() if candidate is creator]
+        for key in keys:
+            del self._creators[key]
+        return bool(keys)
+
+    deregister_library = deregister_creator
+
+    def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
+        """The creator of that name; None where there is none."""
+        return self._creators.get((type, str(version), plugin_namespace))
+
+    get_plugin_creator = get_creator
+
+    def load_library(self, plugin_path: str) -> Any:
+        """Refused: libraries of plugins are code for a GPU.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "load_library", plugin_path, "a plugin in Python",
+            "write its enqueue for host memory, or an operator with @trt.plugin",
+        )  # fmt: skip
+
+    def acquire_plugin_resource(self, key: str, resource: Any) -> Any:
+        """What all plugins share under `key`; `resource` is cloned for the first."""
+        if key not in self._resources:
+            self._resources[key] = resource.clone()
+        return self._resources[key]
+
+    def release_plugin_resource(self, key: str) -> bool:
+        """Forget what is shared."""
+        resource = self._resources.pop(key, None)
+        return resource is not None
+
+
+_REGISTRY = IPluginRegistry()
+
+
+def get_plugin_registry() -> IPluginRegistry:
+    """The registry of plugins."""
+    return _REGISTRY
+
+
+def get_builder_plugin_registry(*_: Any) -> IPluginRegistry:
+    """The same registry: there is one."""
+    return _REGISTRY
+
+
+def adopt(plugin: Any, input_types: Sequence[DataType]) -> str:
+    """Register the operator that `plugin` is; its name.
+
+    Args:
+        plugin: Of version 2 or 3.
+        input_types: Element types of its inputs.
+    """
+    entry = _entry(plugin, input_types)
+    text = repr(sorted(entry.items())).encode()
+    kind = re.sub(r"\W", "_", entry["name"])
+    name = f"{DOMAIN}::{kind}_{hashlib.sha256(text).hexdigest()[:12]}"
+    _register(name, plugin, input_types)
+    _ENTRIES[name] = entry
+    return name
+
+
+_ENTRIES: dict[str, dict[str, Any]] = {}
+
+
+def plugins_of(network: Any) -> dict[str, Any]:
+    """What makes the plugins of a network again, by operator."""
+    names = {getattr(layer, "operator", "") for layer in network.layers}
+    names |= {f"{n.domain}::{n.op_type}" for la in network.layers if (n := getattr(la, "node", None))}
+    return {name: _ENTRIES[name] for name in sorted(names) if name in _ENTRIES}
+
+
+def remake(entries: dict[str, Any]) -> None:
+    """Make the plugins of an engine that was read.
+
+    Raises:
+        UnsupportedError: A creator is not registered.
+    """
+    for name, entry in entries.items():
+        if find(name) is not None:
+            continue
+        creator = _REGISTRY.get_creator(entry["name"], entry["version"], entry["namespace"])
+        if creator is None:
+            raise UnsupportedError(
+                "engine", f"plugin '{entry['name']}', version {entry['version']}, without a creator",
+                "a registered creator", "call get_plugin_registry().register_creator(...) first",
+            )  # fmt: skip
+        if entry["data"] is not None:
+            plugin = creator.deserialize_plugin(entry["name"], base64.b64decode(entry["data"]))
+        else:
+            fields = PluginFieldCollection(
+                PluginField(n, np.frombuffer(base64.b64decode(d), t), PluginFieldType(k))
+                for n, d, t, k in entry["fields"]
+            )
+            plugin = creator.create_plugin(entry["name"], fields, TensorRTPhase.RUNTIME)
+        _register(name, plugin, [DataType(t) for t in entry["types"]])
+        _ENTRIES[name] = entry
+
+
+def _entry(plugin: Any, input_types: Sequence[DataType]) -> dict[str, Any]:
+    types = [int(t) for t in input_types]
+    if not isinstance(plugin, IPluginV3):
+        data = plugin.serialize()
+        raw = data.encode() if isinstance(data, str) else bytes(data)
+        return {
+            "name": plugin.plugin_type, "version": str(plugin.plugin_version),
+            "namespace": plugin.plugin_namespace, "data": base64.b64encode(raw).decode(), "fields": [],
+            "types": types,
+        }  # fmt: skip
+    core = plugin.get_capability_interface(PluginCapabilityType.CORE)
+    fields = plugin.get_capability_interface(PluginCapabilityType.RUNTIME).get_fields_to_serialize()
+    return {
+        "name": core.plugin_name, "version": str(core.plugin_version), "namespace": core.plugin_namespace,
+        "data": None, "types": types,
+        "fields": [
+            [f.name, base64.b64encode(f.data.tobytes()).decode(), f.data.dtype.str, int(f.type)]
+            for f in fields or ()
+        ],
+    }  # fmt: skip
+
+
+def _register(name: str, plugin: Any, input_types: Sequence[DataType]) -> None:
+    call = _Call(plugin, list(input_types))
+    register(
+        name, call, shapes=call.shapes, outputs=call.outputs,
+        dtypes=[t.numpy.name for t in call.types],
+    )  # fmt: skip
+
+
+class _Call:
+    """The body of a plugin's operator."""
+
+    def __init__(self, plugin: Any, input_types: list[DataType]) -> None:
+        three = isinstance(plugin, IPluginV3)
+        self.plugin, self.three = plugin, three
+        self.build = plugin.get_capability_interface(PluginCapabilityType.BUILD) if three else plugin
+        self.runtime = plugin.get_capability_interface(PluginCapabilityType.RUNTIME) if three else plugin
+        self.outputs = int(self.build.num_outputs)
+        if three:
+            self.types = list(self.build.get_output_data_types(list(input_types)))
+        else:
+            self.types = [plugin.get_output_datatype(i, list(input_types)) for i in range(self.outputs)]
+            plugin.initialize()
+        self._ready: Any = None
+        self._shapes: Any = None
+
+    def shapes(self, *inputs: Sequence[int | str]) -> Any:
+        """Return the sizes of the outputs for inputs of such shapes; unknown sizes are names."""
+        dims = [DimsExprs(IDimensionExpr(n if isinstance(n, int) else None) for n in s) for s in inputs]
+        builder = IExprBuilder()
+        if self.three:
+            output_shapes = self.build.get_output_shapes(dims, [], builder)
+        else:
+            output_shapes = [self.plugin.get_output_dimensions(i, dims, builder) for i in range(self.outputs)]
+        sizes = [
+            tuple(
+                size._value if size._value is not None else f"plugin.{i}.{j}" for j, size in enumerate(shape)
+            )
+            for i, shape in enumerate(output_shapes)
+        ]
+        return sizes[0] if self.outputs == 1 else sizes
+
+    def __call__(self, *arrays: NDArray) -> Any:
+        """Run ``enqueue`` on host memory."""
+        arrays_in = [np.ascontiguousarray(a) for a in arrays]
+        output_shapes = self.shapes(*(a.shape for a in arrays_in))
+        shapes = [output_shapes] if self.outputs == 1 else output_shapes
+        arrays_out = [np.zeros(s, t.numpy) for s, t in zip(shapes, self.types, strict=True)]
+        inputs, outputs = ([PluginTensorDesc(a.shape, dtype_of(a.dtype.name)) for a in group]
+                           for group in (arrays_in, arrays_out))  # fmt: skip
+        worker = self._worker(inputs, outputs)
+        scratch = np.zeros(max(int(self.build.get_workspace_size(inputs, outputs) or 0), 1), np.uint8)
+        state = worker.enqueue(
+            inputs, outputs, [a.ctypes.data for a in arrays_in], [a.ctypes.data for a in arrays_out],
+            scratch.ctypes.data, 0,
+        )  # fmt: skip
+        if state not in (None, 0):
+            raise QuantValueError(
+                "plugin", f"status {state} from enqueue", "0", "see what the plugin printed"
+            )
+        return arrays_out[0] if self.outputs == 1 else tuple(arrays_out)
+
+    def _worker(self, inputs: list[PluginTensorDesc], outputs: list[PluginTensorDesc]) -> Any:
+        shapes = [d.dims for d in (*inputs, *outputs)]
+        if self.three:
+            if self._ready is None:
+                self._ready = self.runtime.attach_to_context(None)
+            if shapes != self._shapes:
+                self._ready.on_shape_change(inputs, outputs)
+        elif shapes != self._shapes:
+            dynamic = [[DynamicPluginTensorDesc(d) for d in group] for group in (inputs, outputs)]
+            self.plugin.configure_plugin(*dynamic)
+        self._shapes = shapes
+        return self._ready if self.three else self.plugin
