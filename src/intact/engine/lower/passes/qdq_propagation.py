@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.grids import FloatGrid, Grid, Grids
 from intact.graph import Model, Node, Note, Outcome, Rewrite, Scene, Value, is_op, ops
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.numerics import dequantize, quantize
 
 STAYS = "intact.stays"
@@ -129,7 +129,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
         if x not in quantized:
             quantized[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
-                dtype=model.dtype, shape=x.shape, **copied(first),
+                dtype=model.dtype, shape=x.shape, **copy_attributes(first),
             )  # fmt: skip
         node.replace_input_with(index, quantized[x])
     _fill_with_code(walk, node, first)
@@ -194,7 +194,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         insert = walk.scene.inserter(node, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
-            dtype=output.dtype, shape=output.shape, **copied(pair),
+            dtype=output.dtype, shape=output.shape, **copy_attributes(pair),
         )  # fmt: skip
         producer = real.producer()
         assert producer is not None
