@@ -9,7 +9,7 @@ from intact.errors import UnsupportedError
 from intact.graph import Rewrite, load, pipelines, run_stages, silent
 from intact.graph.rewrites.rewrite import Ensures, Pass, Requires, Stays
 
-PIPELINES = ("IMPORT", "KNOWN_FORMS", "PTQ", "FLOAT", "EXPLAIN", "CACHE", "TORCH")
+PIPELINES = ("IMPORT", "NORMALIZE", "KNOWN_FORMS", "PTQ", "FLOAT", "EXPLAIN", "CACHE", "TORCH")
 TEXT = """
 <ir_version: 8, opset_import: ["" : {opset}]>
 net (float[4] x) => (float[4] y) {{

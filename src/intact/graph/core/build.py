@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from intact.errors import FileFormatError
 from intact.graph.core.proto import INFERRED, values_of, with_subgraphs
-from intact.graph.ops.attributes import FIX, copied
+from intact.graph.ops.attributes import FIX, copy_attributes
 
 
 class Namer:
@@ -102,7 +102,7 @@ class Inserter:
             for value in node.outputs
         ]
         name = self.names(f"{node.name}.copy")
-        attributes = copied(node)
+        attributes = copy_attributes(node)
         self._insert(
             ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name)
         )

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from intact.graph.core.without_weights import SMALL
 from intact.graph.ops import DRAWING
-from intact.graph.ops.attributes import copied, subgraphs
+from intact.graph.ops.attributes import copy_attributes, subgraphs
 
 _DRAWING = DRAWING | {"Dropout"}
 
@@ -40,7 +40,9 @@ def _is_apart(node: ir.Node) -> bool:
 
 
 def _key(node: ir.Node) -> Hashable:
-    attributes = tuple(sorted((name, _attribute(attribute)) for name, attribute in copied(node).items()))
+    attributes = tuple(
+        sorted((name, _attribute(attribute)) for name, attribute in copy_attributes(node).items())
+    )
     return node.op_type, len(node.outputs), tuple(map(_input, node.inputs)), attributes
 
 

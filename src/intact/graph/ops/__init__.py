@@ -6,7 +6,7 @@ codes pass through it. A record stands in the file of its kind: adding one there
 # ruff: noqa: F403
 
 from intact.graph.ops.arithmetic import *
-from intact.graph.ops.attributes import copied as copied
+from intact.graph.ops.attributes import copy_attributes as copy_attributes
 from intact.graph.ops.attributes import plain as plain
 from intact.graph.ops.attributes import subgraphs as subgraphs
 from intact.graph.ops.compounds import *

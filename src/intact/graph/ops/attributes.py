@@ -66,7 +66,7 @@ def has_graphs(node: ir.Node) -> bool:
     return any(attribute.type in _GRAPHS for attribute in node.attributes.values())
 
 
-def copied(node: ir.Node, *without: str) -> dict[str, Any]:
+def copy_attributes(node: ir.Node, *without: str) -> dict[str, Any]:
     """Copy all attributes but those `without`, for a similar node."""
     return {name: attribute for name, attribute in node.attributes.items() if name not in without}
 

@@ -13,7 +13,7 @@ from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.graph.qdq.packed_weights import unpack_weight
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 
@@ -152,7 +152,9 @@ class _Floats:
     def swap(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], domain: str) -> None:
         """Let another operator make all outputs of `node`."""
         new_outputs = [ir.Value(name=v.name, type=v.type, shape=v.shape) for v in node.outputs]
-        new = ir.node(op_type, inputs, copied(node), domain=domain, outputs=new_outputs, name=node.name)
+        new = ir.node(
+            op_type, inputs, copy_attributes(node), domain=domain, outputs=new_outputs, name=node.name
+        )
         self.scene.graph.insert_before(node, new)
         for old, new_output in zip(node.outputs, new_outputs, strict=True):
             old.name = None
@@ -222,7 +224,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
         values.append(_integer_weight(floats, node, factor))
     elif factors:
         raise _Obstacle("its sum is multiplied by more than the two scales")
-    floats.replace_layer(node, op_type, values, last=last, **copied(node))
+    floats.replace_layer(node, op_type, values, last=last, **copy_attributes(node))
     return op_type
 
 

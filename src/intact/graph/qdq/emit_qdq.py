@@ -185,7 +185,7 @@ class _Emitter:
         if constant is None:
             codes = insert.quantize(insert.clip(insert.to_float32(x)))
         elif as_it_is and not self._fold:
-            codes = insert.named_after(x).quantize(x)
+            codes = insert.with_names_of(x).quantize(x)
         else:
             base = x.name if x.is_initializer() else marker.quantizer
             codes = insert.weight(constant, perm, base or marker.quantizer, self._fold)
@@ -218,7 +218,7 @@ class _PairInserter:
             return x
         return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
 
-    def named_after(self, x: ir.Value) -> _PairInserter:
+    def with_names_of(self, x: ir.Value) -> _PairInserter:
         """The same, for nodes and constants that are called after `x`."""
         self._base = x.name or self._base
         return self

@@ -12,7 +12,7 @@ from intact.graph.core.build import drop_unused
 from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
 
 _FLOAT = ir.DataType.FLOAT
@@ -58,7 +58,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     ]
     real_type = op_type.removesuffix("Integer")
     name = f"{node.name or op_type}.real"
-    y = insert.node(real_type, floats, name, dtype=_FLOAT, shape=output.shape, **copied(node))
+    y = insert.node(real_type, floats, name, dtype=_FLOAT, shape=output.shape, **copy_attributes(node))
     cast = next(iter(node.outputs[0].consumers()))
     scene.replace(last, y)
     for spent in (cast, node):

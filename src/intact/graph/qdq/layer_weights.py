@@ -19,7 +19,7 @@ from intact.graph.core.build import Inserter, drop_unused, is_read
 from intact.graph.core.constants import Constants, evaluate_node
 from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.graph.qdq.markers import Marker, is_marker, read_marker
 from intact.spec import QuantSpec
 
@@ -150,7 +150,7 @@ class _Settler:
                 for n, e in zip(("_amax", "_amin"), range_ends, strict=False)
             ),
         ]
-        attributes = copied(old, "axis")
+        attributes = copy_attributes(old, "axis")
         if axis is not None:
             attributes["axis"] = ir.AttrInt64s("axis", [axis])
         marker_output = insert.node(

@@ -13,7 +13,7 @@ from intact.graph.core.build import Inserter
 from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT, QOperator
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
 
 _AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis, and whose Softmax is along one
@@ -65,7 +65,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
 def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], insert: Inserter) -> ir.Value:
     """Return the float operator on `floats`, its channels where ONNX wants them."""
     base, shape, x = node.name or node.op_type, node.outputs[0].shape, floats[0]
-    attributes = copied(node, *_DROPPED)
+    attributes = copy_attributes(node, *_DROPPED)
     if isinstance(form, ops.QLinearSoftmax):
         attributes["axis"] = -1 if form.opset < _AXIS_OPSET or form.axis is None else form.axis
     make = partial(insert.node, dtype=ir.DataType.FLOAT)

@@ -17,7 +17,7 @@ from intact.graph.core.build import Writer, is_read, sum_of, take_place
 from intact.graph.core.edit import set_shape
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.ops.attributes import copied
+from intact.graph.ops.attributes import copy_attributes
 from intact.graph.rewrites.contrib_attention import Inputs, multi_head, self_attention
 from intact.graph.rewrites.group_query_attention import group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
@@ -131,7 +131,9 @@ def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
     if not _knows(kind, numbers):
         return None
     read = [x, weight] if bias is None else [x, weight, bias]
-    conv_output = write.names(write("Conv", *read, **copied(node, "activation", "activation_params")))
+    conv_output = write.names(
+        write("Conv", *read, **copy_attributes(node, "activation", "activation_params"))
+    )
     return [_activate(write, kind, sum_of(write, conv_output, addend), numbers)]
 
 
@@ -143,7 +145,7 @@ def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
     if not _knows(kind, numbers):
         return None
     read = inputs[:2] if inputs[2] is None else inputs[:3]
-    rest = copied(node, "activation", *(f"activation_{name}" for name in ("alpha", "beta", "gamma")))
+    rest = copy_attributes(node, "activation", *(f"activation_{name}" for name in ("alpha", "beta", "gamma")))
     return [_activate(write, kind, write.names(write("Gemm", *read, **rest)), numbers)]
 
 

@@ -128,7 +128,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
         if x not in quantized:
             quantized[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
-                dtype=model.dtype, shape=x.shape, **ops.copied(first),
+                dtype=model.dtype, shape=x.shape, **ops.copy_attributes(first),
             )  # fmt: skip
         node.replace_input_with(index, quantized[x])
     _fill_with_code(walk, node, first)
@@ -193,7 +193,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         insert = walk.scene.inserter(node, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
-            dtype=output.dtype, shape=output.shape, **ops.copied(pair),
+            dtype=output.dtype, shape=output.shape, **ops.copy_attributes(pair),
         )  # fmt: skip
         producer = real.producer()
         assert producer is not None
