@@ -361,7 +361,7 @@ def test_build_measures_where_it_is_asked_to_and_explain_says_what_decided(run, 
 
 
 @pytest.fixture
-def label_model(tmp_path: Path) -> Path:
+def model_of_labels(tmp_path: Path) -> Path:
     """A network that reads words, and says in words which class is the largest."""
     text, real, info = onnx.TensorProto.STRING, onnx.TensorProto.FLOAT, helper.make_tensor_value_info
     nodes = [
@@ -384,12 +384,12 @@ def label_model(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_words_go_in_and_come_out_of_npz_files(run, labelled: Path) -> None:
-    data, q, plan = (labelled / name for name in ("data.npz", "q.onnx", "q.plan"))
-    assert run("quantize", labelled / "words.onnx", "--data", data, "-o", q)[0] == 0
+def test_words_go_in_and_come_out_of_npz_files(run, model_of_labels: Path) -> None:
+    data, q, plan = (model_of_labels / name for name in ("data.npz", "q.onnx", "q.plan"))
+    assert run("quantize", model_of_labels / "words.onnx", "--data", data, "-o", q)[0] == 0
     assert run("build", q, "-o", plan)[0] == 0
-    assert run("run", plan, "--data", data, "-o", labelled / "out.npz", "--batch-size", 6)[0] == 0
-    with np.load(labelled / "out.npz") as out:  # nothing in it is pickled
+    assert run("run", plan, "--data", data, "-o", model_of_labels / "out.npz", "--batch-size", 6)[0] == 0
+    with np.load(model_of_labels / "out.npz") as out:  # nothing in it is pickled
         assert out["y.0"].dtype.kind == "U"
         assert out["y.0"][:6].tolist() == ["a", "b\u00e9", "", "d", "e", "f"]
         assert set(out["y.0"][6:]) <= {"cat", "dog", "cow"}
@@ -397,7 +397,7 @@ def test_words_go_in_and_come_out_of_npz_files(run, labelled: Path) -> None:
     assert status == 0 and "engine against integer reference: 0 of" in " ".join(shown.split())
 
 
-def test_objects_are_read_from_no_file(run, labelled: Path) -> None:
-    np.savez(labelled / "data.npz", x=np.zeros((1, 16), np.float32), word=np.array(["a"], object))
-    status, _, output = run("run", labelled / "words.onnx", "--data", labelled / "data.npz")
+def test_objects_are_read_from_no_file(run, model_of_labels: Path) -> None:
+    np.savez(model_of_labels / "data.npz", x=np.zeros((1, 16), np.float32), word=np.array(["a"], object))
+    status, _, output = run("run", model_of_labels / "words.onnx", "--data", model_of_labels / "data.npz")
     assert status == 2 and "array 'word'" in output and "no objects" in output

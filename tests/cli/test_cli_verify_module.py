@@ -45,7 +45,7 @@ quantized = load_module()
 
 
 @pytest.fixture(scope="module")
-def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def export_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the network as net.onnx, its parameters as net.pt, and data.npy."""
     from intact.torch import calibrate, export
 
@@ -61,14 +61,21 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def verify(run: Callable, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
+def verify(run: Callable, export_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """Verifies net.onnx against the module after a change; the status, the JSON, and what is printed."""
 
     def command(change: str = "pass", module: str = "verified.py") -> tuple[int, dict[str, Any], str]:
-        source = SOURCE.format(weights=str(exported / "net.pt"), change=change)
+        source = SOURCE.format(weights=str(export_folder / "net.pt"), change=change)
         (tmp_path / "verified.py").write_text(source)
         monkeypatch.chdir(tmp_path)
-        words = ("verify", exported / "net.onnx", "--data", exported / "data.npy", "--module", module)
+        words = (
+            "verify",
+            export_folder / "net.onnx",
+            "--data",
+            export_folder / "data.npy",
+            "--module",
+            module,
+        )
         status, shown, _ = run(*words, "--traced", 2, "--json")
         return status, json.loads(shown), run(*words)[1]
 
@@ -152,11 +159,11 @@ def test_a_module_may_be_importable(
 
 @pytest.mark.parametrize("name", ["verified:nothing", "no_such_package:net", "verified", ""])
 def test_a_module_that_cannot_be_imported_is_one_line(
-    run: Callable, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    run: Callable, export_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (tmp_path / "verified.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    words = ("verify", exported / "net.onnx", "--data", exported / "data.npy", "--module", name)
+    words = ("verify", export_folder / "net.onnx", "--data", export_folder / "data.npy", "--module", name)
     try:
         status, _, output = run(*words)
     finally:

@@ -41,7 +41,7 @@ def images() -> np.ndarray:
 
 
 @pytest.fixture
-def spoil(build: Any) -> onnx.ModelProto:
+def poor_net(build: Any) -> onnx.ModelProto:
     """Channels of sizes from 0.001 to 100 in front of a small layer that brings them to one size.
 
     Behind it a Clip with a negative bound, and two large layers.
@@ -75,9 +75,9 @@ def layers(result: QuantizedModel) -> dict[str, str]:
     }
 
 
-def test_what_spoils_an_output_stays_in_float(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
-    plain = quiet(spoiled, images, float_budget=0)
-    result = quiet(spoiled, images)
+def test_what_spoils_an_output_stays_in_float(poor_net: onnx.ModelProto, images: np.ndarray) -> None:
+    plain = quiet(poor_net, images, float_budget=0)
+    result = quiet(poor_net, images)
     assert plain.least_sqnr < POOR_DB and not plain.in_float
     assert result.least_sqnr > plain.least_sqnr + 3.0
     assert list(result.in_float) == ["wider"]
@@ -91,9 +91,9 @@ def test_what_spoils_an_output_stays_in_float(spoiled: onnx.ModelProto, images: 
 
 
 def test_the_file_runs_elsewhere_and_the_engine_runs_it_exactly(
-    spoiled: onnx.ModelProto, images: np.ndarray
+    poor_net: onnx.ModelProto, images: np.ndarray
 ) -> None:
-    result = quiet(spoiled, images)
+    result = quiet(poor_net, images)
     assert result.in_float
     feeds = {"x": images[:1]}
     got, exact = (
@@ -107,8 +107,8 @@ def test_the_file_runs_elsewhere_and_the_engine_runs_it_exactly(
     assert np.abs(got - want).max() < 0.02 * np.abs(want).max()
 
 
-def test_equal_data_give_equal_files(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
-    first, second = (quiet(spoiled, images[order]) for order in (slice(None), slice(None, None, -1)))
+def test_equal_data_give_equal_files(poor_net: onnx.ModelProto, images: np.ndarray) -> None:
+    first, second = (quiet(poor_net, images[order]) for order in (slice(None), slice(None, None, -1)))
     assert first.in_float and first.proto.SerializeToString() == second.proto.SerializeToString()
 
 
@@ -121,15 +121,15 @@ def test_good_outputs_get_the_bytes_that_they_would_have_got(build: Any, images:
     assert with_budget.proto.SerializeToString() == without.proto.SerializeToString()
 
 
-def test_no_layer_stays_that_the_budget_does_not_hold(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
-    assert not quiet(spoiled, images, float_budget=1e-6).in_float
+def test_no_layer_stays_that_the_budget_does_not_hold(poor_net: onnx.ModelProto, images: np.ndarray) -> None:
+    assert not quiet(poor_net, images, float_budget=1e-6).in_float
 
 
 def test_other_engines_and_16_bits_have_no_budget_unless_asked(
-    spoiled: onnx.ModelProto, images: np.ndarray
+    poor_net: onnx.ModelProto, images: np.ndarray
 ) -> None:
-    assert not quiet(spoiled, images, profile="onnxruntime").in_float
-    assert not quiet(spoiled, images, bits16="auto").in_float
+    assert not quiet(poor_net, images, profile="onnxruntime").in_float
+    assert not quiet(poor_net, images, bits16="auto").in_float
     assert Settings(profile="onnxruntime", float_budget=0.3).float_budget == 0.3
     assert Settings().float_budget == FLOAT_BUDGET
 
@@ -148,9 +148,9 @@ def test_a_model_is_never_left_in_float_throughout(build: Any, images: np.ndarra
 
 
 @pytest.mark.parametrize("budget", [-0.1, float("nan"), float("inf"), True, "0.2"])
-def test_a_budget_is_a_part_of_the_time(budget: Any, spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+def test_a_budget_is_a_part_of_the_time(budget: Any, poor_net: onnx.ModelProto, images: np.ndarray) -> None:
     with pytest.raises(QuantValueError, match="float_budget"):
-        quiet(spoiled, images, float_budget=budget)
+        quiet(poor_net, images, float_budget=budget)
 
 
 def test_sequences_have_no_shape_and_are_in_nobodys_way(build: Any, images: np.ndarray) -> None:
@@ -225,8 +225,8 @@ def test_a_proposal_that_leaves_three_quarters_is_not_finished(gain: float, hope
     assert is_hopeless([item], [PrecisionStep(item, "float", gain, 0.1)], error=2.0), "there are others"
 
 
-def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
-    model = load(spoiled)
+def test_time_is_told_by_products_and_elements(poor_net: onnx.ModelProto, images: np.ndarray) -> None:
+    model = load(poor_net)
     placed = place(model, "intact")
     shapes = shapes_of(model, {"x": images[:1]})
     assert shapes["a"] == (1, 64, 12, 12) and shapes["x"] == (1, 8, 12, 12)
@@ -247,9 +247,9 @@ def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images:
 
 
 def test_a_saved_file_and_its_plan_say_that_the_budget_did_it(
-    spoiled: onnx.ModelProto, images: np.ndarray, tmp_path: Path
+    poor_net: onnx.ModelProto, images: np.ndarray, tmp_path: Path
 ) -> None:
-    result = quiet(spoiled, images)
+    result = quiet(poor_net, images)
     result.save(tmp_path / "m.onnx")
     model = load(tmp_path / "m.onnx")
     name = next(node.name for node in model.graph if node.outputs[0].name == "even")

@@ -191,7 +191,13 @@ def _options(options: Mapping[str, Any]) -> MethodOptions:
 def check_method(
     stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
 ) -> tuple[Method, MethodOptions]:
-    """Return the method called `method` and its options, after a check that they fit statistic and grid."""
+    """Return the method called `method` and its options, after a check that they fit statistic and grid.
+
+    Raises:
+        CalibrationError: The method needs a Histogram, and `stats` is none.
+        UnsupportedError: The grid has no such method.
+        QuantValueError: There is no such method or option.
+    """
     chosen = _method(method, spec)
     if chosen.needs_counts and not isinstance(stats, Histogram):
         raise CalibrationError(
@@ -213,7 +219,12 @@ def _method(name: str, spec: QuantSpec) -> Method:
 
 
 def match_granularity(stats: Stats, spec: QuantSpec) -> Stats:
-    """Return `stats` with the granularity of `spec`, after a check that they hold finite values."""
+    """Return `stats` with the granularity of `spec`, after a check that they hold finite values.
+
+    Raises:
+        UnsupportedError: `spec` is per-block.
+        CalibrationError: Nothing was collected, or values that are not finite, or along another axis.
+    """
     if spec.block_size is not None:
         raise UnsupportedError(
             "spec",

@@ -51,7 +51,7 @@ class TrtCache:
         version: TensorRT's version as the file spells it: "8601", "100300".
 
     Example:
-        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\nimages: 3c010204\n")
+        >>> cache = TrtCache.parse("TRT-8601-EntropyCalibration2\\nimages: 3c010204\\n")
         >>> float(cache.scales["images"]) == float(np.float32(1 / 127))
         True
         >>> print(cache.to_text(), end="")

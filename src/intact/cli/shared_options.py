@@ -227,7 +227,16 @@ SHAPES = "Shapes by input: images:1x3x224x224,mask:1x128."
 
 
 def read_shapes(text: str, option: str = "--shapes") -> dict[str, tuple[int, ...]]:
-    """Parse an option such as `SHAPES`."""
+    """Parse an option such as `SHAPES`.
+
+    Args:
+        text: "images:1x3x224x224,mask:1x128".
+        option: Its name, for errors.
+    Returns:
+        The sizes by input name.
+    Raises:
+        QuantValueError: An entry is no name with sizes.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for entry in filter(None, text.split(",")):
         name, _, sizes = entry.rpartition(":")

@@ -156,7 +156,11 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
 
 
 def read_bits16(patterns: list[str] | None) -> str | list[str]:
-    """Return the one word of --bits16, or the patterns."""
+    """Return the one word of --bits16, or the patterns.
+
+    Raises:
+        QuantValueError: A word stands beside patterns.
+    """
     if not patterns:
         return "never"
     words = {"never", "auto"}.intersection(patterns)

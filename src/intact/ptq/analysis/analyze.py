@@ -132,7 +132,12 @@ def _check(by: str, budget: int, runs: int | None) -> None:
 
 
 def states_around_pairs(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
-    """Return the state in front of the stage that inserts Q/DQ pairs, and the final quantized state."""
+    """Return the state in front of the stage that inserts Q/DQ pairs, and the final quantized state.
+
+    Raises:
+        QuantValueError: Nothing can be quantized, or statistics came instead of data.
+        IntactError: As for `quantize`.
+    """
     state = prepare_state(source, data, settings)
     if not state.targets:
         raise nothing_to_quantize(state.model)

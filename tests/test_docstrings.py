@@ -1,0 +1,121 @@
+"""Public functions, classes and methods have docstrings, and those that raise name their errors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "intact"
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+COMPLETE = {"calib", "cli", "ptq", "report", "standins", "tuning"}
+"""Rooms in which nothing public lacks a docstring; the list only ever grows."""
+
+ELSEWHERE = ("graph/ops/", "trt/base/enums.py")
+"""Records of ONNX's operators and TensorRT's enumerations: they mean what the documentation of these says."""
+
+PRESENT = 0.95
+"""The part of all public definitions that has one, those of a base class included."""
+
+
+def is_public(node: ast.AST) -> bool:
+    return isinstance(node, Definition) and not node.name.startswith("_")
+
+
+def is_overload(node: Definition) -> bool:
+    return any(ast.unparse(decorator).endswith("overload") for decorator in node.decorator_list)
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Yield (path in the package, tree) of every module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def classes() -> dict[str, list[ast.ClassDef]]:
+    """Return the classes of the package by name."""
+    named: dict[str, list[ast.ClassDef]] = {}
+    for _, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(node)
+    return named
+
+
+def is_inherited(method: str, owner: ast.ClassDef, known: dict[str, list[ast.ClassDef]]) -> bool:
+    """Return whether a base of `owner` in this package documents `method`."""
+    waiting, visited = [owner], set[str]()
+    while waiting:
+        for base in waiting.pop().bases:
+            name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+            if name in visited:
+                continue
+            visited.add(name)
+            for candidate in known.get(name, []):
+                waiting.append(candidate)
+                for node in candidate.body:
+                    if isinstance(node, Definition) and node.name == method and ast.get_docstring(node):
+                        return True
+    return False
+
+
+def public_definitions() -> Iterator[tuple[str, Definition, ast.ClassDef | None]]:
+    """Yield (module, definition, its class) of everything public."""
+    for module, tree in modules():
+        for node in () if module.startswith(ELSEWHERE) else tree.body:
+            if not isinstance(node, Definition) or not is_public(node) or is_overload(node):
+                continue
+            yield module, node, None
+            if isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, Definition) and is_public(inner) and not is_overload(inner):
+                        yield module, inner, node
+
+
+def missing() -> tuple[list[str], int]:
+    """Return the public definitions without a docstring, and the number of all."""
+    known, names, count = classes(), list[str](), 0
+    for module, node, owner in public_definitions():
+        count += 1
+        inherited = owner is not None and is_inherited(node.name, owner, known)
+        if ast.get_docstring(node) is None and not inherited:
+            names.append(f"{module}: {owner.name + '.' if owner else ''}{node.name}")
+    return names, count
+
+
+def test_public_definitions_have_docstrings() -> None:
+    names, count = missing()
+    assert len(names) <= (1 - PRESENT) * count, names
+    assert [name for name in names if "/" not in name or name.partition("/")[0] in COMPLETE] == []
+
+
+def raises(node: Definition) -> bool:
+    return any(isinstance(inner, ast.Raise) and inner.exc is not None for inner in ast.walk(node))
+
+
+def names_errors(node: Definition) -> bool:
+    """Return whether a docstring has "Raises", says "Raise" or "Refuse", or refers to another docstring."""
+    text = ast.get_docstring(node) or ""
+    return any(word in text for word in ("Raise", "raise", "rror", "efuse", "As for", "as for"))
+
+
+def test_docstrings_of_public_functions_name_the_errors_that_they_raise() -> None:
+    """Verbs of the command line are left out: their docstrings are the help, and errors are their output."""
+    silent = [
+        f"{module}: {node.name}"
+        for module, node, _ in public_definitions()
+        if module.partition("/")[0] in COMPLETE and not module.startswith("cli/verbs/")
+        if isinstance(node, ast.FunctionDef) and raises(node) and not names_errors(node)
+    ]
+    assert silent == []
+
+
+def test_a_public_function_that_raises_silently_is_found() -> None:
+    silent, loud = (
+        ast.parse(f'def f():\n    """{text}"""\n    raise ValueError("x")').body[0]
+        for text in ("Return.", "Raises:\n        ValueError: Always.")
+    )
+    assert isinstance(silent, ast.FunctionDef) and raises(silent) and not names_errors(silent)
+    assert isinstance(loud, ast.FunctionDef) and names_errors(loud)
