@@ -1,6 +1,7 @@
 // The C interface (include/intact.h): no exception leaves it, and what went wrong is a status and a text.
 #include "intact.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <string>
@@ -98,6 +99,20 @@ void describe(const intact_plan* plan, const std::vector<int>& ports, size_t ind
   *port = found;
 }
 
+Shape shape_of(const intact_shape& given) {
+  Shape found;
+  for (int axis = 0; axis < given.rank; ++axis) found.push(given.sizes[axis]);
+  return found;
+}
+
+bool is_prepared(const intact_session& session, const intact_shape* shapes) {
+  if (!session.bound) return false;
+  for (size_t i = 0; i < session.shapes.size(); ++i) {
+    if (!(session.shapes[i] == shape_of(shapes[i]))) return false;
+  }
+  return true;
+}
+
 static_assert(static_cast<int>(intact::Type::f64) == INTACT_FLOAT64 &&
               static_cast<int>(intact::Type::b8) == INTACT_BOOL);
 static_assert(INTACT_MAX_RANK == intact::kMaxRank);
@@ -164,12 +179,12 @@ intact_status intact_prepare(intact_session* session, const intact_shape* shapes
     require(session != nullptr, "a session is wanted");
     const size_t count = session->open.plan.inputs.size();
     require(shapes != nullptr || count == 0, "sizes of all inputs are wanted");
-    std::vector<Shape> wanted(count);
     for (size_t i = 0; i < count; ++i) {
       require(shapes[i].rank >= 0 && shapes[i].rank <= INTACT_MAX_RANK, "a rank is out of range");
-      for (int axis = 0; axis < shapes[i].rank; ++axis) wanted[i].push(shapes[i].sizes[axis]);
     }
-    if (session->bound && session->shapes == wanted) return;
+    if (is_prepared(*session, shapes)) return;
+    std::vector<Shape> wanted;
+    for (size_t i = 0; i < count; ++i) wanted.push_back(shape_of(shapes[i]));
     session->bound.reset();
     session->bound = std::make_unique<Bound>(session->open, wanted);
     session->shapes = std::move(wanted);

@@ -37,11 +37,11 @@ endif()
 if(INTACT_PYTHON)
   # In a wheel there are no links, and programs link with the library's own name.
   install(TARGETS intact_shared LIBRARY DESTINATION intact/lib NAMELINK_SKIP RUNTIME DESTINATION intact/lib)
-  install(FILES include/intact.h DESTINATION intact/include)
+  install(FILES include/intact.h include/intact.hpp DESTINATION intact/include)
 else()
   include(GNUInstallDirs)
   install(TARGETS intact_shared intact_static
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES include/intact.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES include/intact.h include/intact.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()

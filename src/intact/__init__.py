@@ -279,7 +279,7 @@ def get_include() -> str:
 
 
 def get_library() -> str:
-    """The shared C library, which runs plan files without Python (docs/c.md).
+    """The shared C library, which runs plan files without Python (docs/how-to/run-in-c.md).
 
     Returns:
         A path: `libintact.so.0` on Linux.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,22 @@ from tests.fuzz.graphs import make, read
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
+from intact.engine.steps import KINDS
 from intact.errors import IntactError
 
+LATER: set[str] = set()
+"""Kinds of steps that the C library does not run yet; it only ever gets shorter."""
+
+FUSED = {"attention", "norm_and_codes"}
+"""What binders see in place of steps of a plan."""
+
 CORPUS = sorted((Path(__file__).parents[1] / "fuzz" / "corpus").glob("seed-*.onnx"))
+
+
+def test_the_library_knows_every_kind_of_step():
+    listed = (Path(__file__).parents[2] / "csrc" / "engine" / "kinds.inc").read_text(encoding="utf-8")
+    native = {kind for kind, step in KINDS.items() if step.native and kind not in FUSED}
+    assert set(re.findall(r"INTACT_KIND\((\w+)\)", listed)) == native - LATER
 
 
 def saved(plan, path, **options):
