@@ -17,6 +17,7 @@ namespace intact {
   X("abs", 1, abs) \
   X("add", 2, add) \
   X("and", 2, logical_and) \
+  X("bitwise_and", 2, bitwise_and) \
   X("cast", 1, cast) \
   X("ceil", 1, ceil) \
   X("div", 2, div) \
