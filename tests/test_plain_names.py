@@ -16,7 +16,8 @@ FILLERS = {"found", "one", "made", "said", "known", "who", "has", "between", "to
 IRREGULAR = {"told", "said", "made", "found", "kept", "known", "shown", "taken", "given", "written", "drawn"}
 
 USERS = {
-    "Calibration.merge: others", "added", "described", "expected_error", "expected_sqnr", "ranked", "streamed",
+    "Calibration.merge: others", "added", "described", "expected_error", "expected_sqnr", "ranked",
+    "streamed",
 }  # fmt: skip
 """Names that users write, and that therefore stay."""
 
