@@ -97,7 +97,6 @@ PARTICIPLES_LEFT: set[str] = {
     "tests/recipes",
     "tests/report",
     "tests/torch",
-    "tests/trt",
     "tests/tuning",
 }
 FILLERS_LEFT: set[str] = {
@@ -138,7 +137,6 @@ FILLERS_LEFT: set[str] = {
     "tests/recipes",
     "tests/report",
     "tests/torch",
-    "tests/trt",
     "tests/tuning",
 }
 """Rooms where functions and variables still have such names; both lists only ever get shorter."""

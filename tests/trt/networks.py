@@ -7,13 +7,13 @@ import numpy as np
 import intact.trt as trt
 
 
-def built(network: trt.INetworkDefinition, said: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
-    """The outputs of `network`, in order."""
-    builder = trt.Builder(said)
+def outputs_of(network: trt.INetworkDefinition, log: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
+    """Build and run `network`; return its outputs, in order."""
+    builder = trt.Builder(log)
     engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, said.messages
-    made = engine.engine.run(feeds)
-    return [made[tensor.name] for tensor in network.outputs]
+    assert engine is not None, log.messages
+    outputs = engine.engine.run(feeds)
+    return [outputs[tensor.name] for tensor in network.outputs]
 
 
 def constant(network: trt.INetworkDefinition, value: object) -> trt.ITensor:
