@@ -30,15 +30,17 @@ View dense_view(uint32_t block, size_t offset, Type type, const Shape& shape) {
   return v;
 }
 
-Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads_, const KnownDims& known_,
+Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
                  const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
                  int64_t arena, Program& program, Owners& owners)
     : plan(plan_),
       kernels(kernels_),
-      threads(threads_),
       known(known_),
-      shapes_(shapes),
+      threads_(threads),
+      whole_sizes_(shapes),
       layout_(layout),
+      whole_places_(places),
+      sizes_(shapes),
       places_(places),
       program_(program),
       owners_(owners),
@@ -56,7 +58,7 @@ View Binding::view(int value) {
   v.block = places_[at].block;
   v.offset = places_[at].offset;
   v.type = tensor(value).type;
-  set_axes(v, shapes_[at], layout_.frames[at].strides);
+  set_axes(v, sizes_[at], layout_.frames[at].strides);
   set_bounds(v, tensor(value));
   return v;
 }
@@ -68,7 +70,7 @@ View Binding::image(int value) const {
   v.block = places_[at].block;
   v.offset = places_[at].offset;
   v.type = tensor(value).type;
-  set_axes(v, channels_last(shapes_[at]), channels_last(frame.strides));
+  set_axes(v, channels_last(sizes_[at]), channels_last(frame.strides));
   v.halo = frame.halo;
   set_bounds(v, tensor(value));
   return v;
@@ -100,7 +102,21 @@ RealOut Binding::real_out(int value) {
   return {view(value), codes->scale32(), {codes->zero(), codes->byte_low(), codes->byte_high()}};
 }
 
+void Binding::cut(std::vector<Shape> sizes, std::vector<Place> places) {
+  sizes_ = std::move(sizes);
+  places_ = std::move(places);
+  is_cut_ = true;
+}
+
+void Binding::end_cut() {
+  if (!is_cut_) return;
+  sizes_ = whole_sizes_;
+  places_ = whole_places_;
+  is_cut_ = false;
+}
+
 View Binding::temporary(Type type, const Shape& shape) {
+  if (is_cut_) fail(INTACT_INTERNAL, "a step about parts of tensors", "temporary memory", "none");
   const int64_t offset = top_, nbytes = product(elements(shape), static_cast<int64_t>(bytes_of(type)));
   if (nbytes > kMostEngineBytes) fail(INTACT_BAD_SHAPE, "a step's memory", text_of(shape), "less");
   program_.tensor(static_cast<size_t>(offset), static_cast<size_t>(nbytes));
@@ -123,7 +139,11 @@ void Binding::add_halo(int value) {
 
 void Binding::add_step(const PlanStep& step) {
   top_ = planned_;  // steps of one plan share their temporary memory
-  for (const int value : step.writes) add_halo(value);
+  for (const int value : step.writes) {
+    // Of what lies whole, and is written image by image, halos are written before: neighbours share them.
+    const bool part = is_cut_ && places_[static_cast<size_t>(value)].is_window;
+    if (!part) add_halo(value);
+  }
   step.bind(*this);
 }
 

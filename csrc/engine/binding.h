@@ -20,7 +20,8 @@ constexpr int64_t kMostEngineBytes = int64_t{1} << 33;
 // Where a tensor lies.
 struct Place {
   uint32_t block = 0;
-  size_t offset = 0;  // of element 0
+  size_t offset = 0;       // of element 0
+  bool is_window = false;  // a part of a tensor that lies whole, another one each time
 };
 
 // What a program needs to live: it refers to these arrays.
@@ -28,15 +29,16 @@ using Owners = std::vector<std::shared_ptr<const void>>;
 
 class Binding {
  public:
-  Binding(Plan& plan_, const Kernels& kernels_, int threads_, const KnownDims& known_,
+  Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
           const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
           int64_t arena, Program& program, Owners& owners);
 
   const TensorRecord& tensor(int value) const { return plan.tensor(value); }
   const Codes& codes(int value) const { return *plan.tensor(value).codes; }
   const Codes* grid(int value) const { return plan.grid(value); }
+  // Sizes, in ONNX's order: of what the step that is bound is about.
   const Shape& shape(int value) const {
-    return plan.is_tensor(value) ? shapes_[static_cast<size_t>(value)] : plan.constant(value).shape;
+    return plan.is_tensor(value) ? sizes_[static_cast<size_t>(value)] : plan.constant(value).shape;
   }
 
   // A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes lie;
@@ -62,6 +64,13 @@ class Binding {
   // A tensor or a constant as floats.
   RealIn real_in(int value);
   RealOut real_out(int value);
+  // Lets the steps that are bound from now on be about parts of tensors, each on one thread: their sizes and
+  // places.
+  void cut(std::vector<Shape> sizes, std::vector<Place> places);
+  void end_cut();
+  // Whether steps may ask for temporary memory: those about parts of tensors may not.
+  bool has_temporary() const { return !is_cut_; }
+  int threads() const { return is_cut_ ? 1 : threads_; }
   // Memory between the native steps of one step of the plan: threads share it.
   View temporary(Type type, const Shape& shape);
   // Whether two views of one shape are the same bytes: there is nothing to copy then.
@@ -77,13 +86,16 @@ class Binding {
 
   Plan& plan;
   const Kernels& kernels;
-  const int threads;
   const KnownDims& known;  // what free sizes are
 
  private:
-  const std::vector<Shape>& shapes_;
+  const int threads_;
+  const std::vector<Shape>& whole_sizes_;
   const Layout& layout_;
-  const std::vector<Place>& places_;
+  const std::vector<Place>& whole_places_;
+  std::vector<Shape> sizes_;
+  std::vector<Place> places_;
+  bool is_cut_ = false;
   Program& program_;
   Owners& owners_;
   std::vector<View> constants_;  // by number; of rank -1: not held yet

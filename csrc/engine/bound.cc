@@ -1,6 +1,8 @@
 #include "engine/bound.h"
 
 #include <array>
+#include <map>
+#include <thread>
 
 #include "engine/failure.h"
 #include "steps/copy.h"
@@ -29,7 +31,10 @@ std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bo
 }  // namespace
 
 OpenPlan::OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa)
-    : plan(std::move(file), where), layout(plan), kernels(max_isa), pool(threads, true) {}
+    : plan(std::move(file), where),
+      layout(plan),
+      kernels(max_isa),
+      pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
 size_t Bound::nbytes(int tensor) const {
   return static_cast<size_t>(product(elements(shape(tensor)), open_.plan.tensor(tensor).itemsize()));
@@ -57,16 +62,80 @@ void Bound::place_tensors(const ArenaPlan& arena) {
     const uint32_t block = outputs_.emplace_back(program_.output(nbytes(v)));
     if (std::count(plan.inputs.begin(), plan.inputs.end(), v) == 0) blocks[static_cast<size_t>(v)] = block;
   }
+  std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
+  const auto threads = static_cast<size_t>(open_.pool.threads());
+  for (size_t i = 0; i < repeated_.size(); ++i) {
+    const auto offset = static_cast<size_t>(arena.threads[i].first),
+               bytes = static_cast<size_t>(arena.threads[i].second);
+    const uint32_t block = program_.window(Window::Of::thread, 0, offset, bytes * threads, bytes, threads);
+    for (size_t v = 0; v < private_blocks.size(); ++v) {
+      if (repeated_[i].inner[v]) private_blocks[v] = block;
+    }
+  }
   places_.resize(plan.tensors.size());
   for (size_t i = 0; i < places_.size(); ++i) {
     const auto root = static_cast<size_t>(layout_.roots[i]);
     const int64_t offset = arena.offsets[root];
-    places_[i] = {offset < 0 ? blocks[root] : 0,
+    places_[i] = {offset < 0 ? blocks[root] : private_blocks[root],
                   static_cast<size_t>(std::max<int64_t>(offset, 0) + layout_.frames[i].first)};
   }
   for (const auto& [offset, bytes] : arena.taken) {
     program_.tensor(static_cast<size_t>(offset), static_cast<size_t>(bytes));
   }
+}
+
+// What runs a few images at a time, and where everything lies then.
+void Bound::choose_layout() {
+  const Plan& plan = open_.plan;
+  repeated_ = find_micro_batches(plan, shapes_, open_.pool.threads());
+  for (bool fits = false; !fits;) {
+    std::vector<Shape> sizes = shapes_;
+    for (const MicroBatches& steps : repeated_) {
+      for (size_t v = 0; v < sizes.size(); ++v) {
+        if (steps.inner[v]) sizes[v] = steps.sizes(sizes[v]);
+      }
+    }
+    layout_ = lay_out(plan, open_.layout, sizes);
+    const auto all = repeated_.size();
+    std::erase_if(repeated_, [&](const MicroBatches& steps) { return !can_cut(plan, layout_, steps); });
+    fits = repeated_.size() == all;
+  }
+}
+
+// A place that moves on each time.
+Place Bound::window(const MicroBatches& steps, int tensor) {
+  const auto at = static_cast<size_t>(tensor), root = static_cast<size_t>(layout_.roots[at]);
+  const Frame& frame = layout_.frames[at];
+  const Place& place = places_[at];
+  const size_t start = place.block == 0 ? place.offset - static_cast<size_t>(frame.first) : 0;
+  const uint32_t block =
+      program_.window(Window::Of::time, place.block, start, static_cast<size_t>(layout_.frames[root].nbytes),
+                      static_cast<size_t>(steps.images * frame.strides[0]), static_cast<size_t>(steps.times));
+  return {block, place.offset - start, true};
+}
+
+// Writes the halos of whole tensors that are about to be written image by image, and lets the binding be
+// about the images of one time.
+void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
+  const Plan& plan = open_.plan;
+  std::vector<Shape> sizes = shapes_;
+  std::vector<Place> places = places_;
+  std::vector<bool> is_done(plan.tensors.size());
+  for (size_t i = steps.begin; i < steps.end; ++i) {
+    for (const auto* values : {&plan.steps[i]->reads, &plan.steps[i]->writes}) {
+      for (const int v : *values) {
+        const auto at = static_cast<size_t>(v);
+        if (!plan.is_tensor(v) || is_done[at]) continue;
+        is_done[at] = true;
+        sizes[at] = steps.sizes(sizes[at]);
+        if (!steps.has(v)) places[at] = window(steps, v);
+      }
+    }
+    for (const int v : plan.steps[i]->writes) {
+      if (!steps.has(v)) binding.add_halo(v);
+    }
+  }
+  binding.cut(std::move(sizes), std::move(places));
 }
 
 void Bound::make_steps(int64_t arena) {
@@ -87,13 +156,27 @@ void Bound::make_steps(int64_t arena) {
     binding.add(outer_copy(binding, v, inputs_[i], true));
   }
   extend(nullptr);
-  for (const auto& step : plan.steps) {
+  std::map<size_t, size_t>
+      repeats;  // how often all steps from one on run, up to the next one that is named here
+  auto next = repeated_.begin();
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = *plan.steps[i];
     try {
-      binding.add_step(*step);
+      if (next != repeated_.end() && i == next->begin) {
+        begin_times(*next, binding);
+        extend(&step);
+        repeats[made.size()] = static_cast<size_t>(next->times);
+      }
+      binding.add_step(step);
     } catch (const std::invalid_argument& error) {
-      throw Failure(INTACT_UNSUPPORTED, step->where() + ": " + error.what());
+      throw Failure(INTACT_UNSUPPORTED, step.where() + ": " + error.what());
     }
-    extend(step.get());
+    extend(&step);
+    if (next != repeated_.end() && i + 1 == next->end) {
+      repeats[made.size()] = 1;
+      binding.end_cut();
+      ++next;
+    }
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const int v = plan.outputs[i];
@@ -106,6 +189,7 @@ void Bound::make_steps(int64_t arena) {
   program_.arena(static_cast<size_t>(binding.arena()));
   for (size_t i = 0; i < made.size(); ++i) {
     try {
+      if (const auto times = repeats.find(i); times != repeats.end()) program_.repeat(times->second);
       program_.add(made[i]);
     } catch (const std::invalid_argument& error) {
       const std::string where = labels_[i] == nullptr ? "an input or output" : labels_[i]->where();
@@ -120,8 +204,8 @@ Bound::Bound(OpenPlan& open, const std::vector<Shape>& inputs)
 Bound::Bound(OpenPlan& open, Sizes sizes)
     : open_(open), known_(std::move(sizes).known()), shapes_(std::move(sizes).shapes()) {
   check_sizes();
-  layout_ = lay_out(open.plan, open.layout, shapes_);
-  const ArenaPlan arena = plan_memory(open.plan, layout_);
+  choose_layout();
+  const ArenaPlan arena = plan_memory(open.plan, layout_, repeated_, open.pool.threads());
   if (arena.nbytes > kMostEngineBytes)
     fail(INTACT_BAD_SHAPE, "the arena", std::to_string(arena.nbytes), "at most 8 GiB");
   place_tensors(arena);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/binding.h"
+#include "engine/micro_batches.h"
 #include "engine/sizes.h"
 #include "runtime/context.h"
 
@@ -36,13 +37,17 @@ class Bound {
 
  private:
   void place_tensors(const ArenaPlan& arena);
+  void choose_layout();
   void make_steps(int64_t arena);
+  void begin_times(const MicroBatches& steps, Binding& binding);
+  Place window(const MicroBatches& steps, int tensor);
   void check_sizes() const;
   size_t nbytes(int tensor) const;
 
   OpenPlan& open_;
   const KnownDims known_;
   const std::vector<Shape> shapes_;
+  std::vector<MicroBatches> repeated_;
   Layout layout_;
   std::vector<Place> places_;
   std::vector<uint32_t> inputs_, outputs_;  // blocks

@@ -20,7 +20,7 @@ struct Span {
 // Which tensor's memory a tensor has, and when that memory is taken.
 class Lifetimes {
  public:
-  Lifetimes(const Plan& plan, const Layout& layout)
+  Lifetimes(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated)
       : plan_(plan),
         layout_(layout),
         last_(static_cast<int>(plan.steps.size())),
@@ -36,6 +36,12 @@ class Lifetimes {
     for (const int v : plan.inputs) {
       // Copied in before the first step, so that nothing of that step may lie there.
       if (layout.staged[at(v)]) own(v, -1, dies_[at(v)]);
+    }
+    is_cut_.assign(plan.tensors.size(), false);
+    for (const MicroBatches& steps : repeated) {
+      for (size_t i = steps.begin; i < steps.end; ++i) {
+        for (const int v : plan.steps[i]->writes) is_cut_[at(v)] = !steps.has(v);
+      }
     }
     for (size_t i = 0; i < plan.steps.size(); ++i) add_step(static_cast<int>(i));
   }
@@ -64,7 +70,8 @@ class Lifetimes {
       // taken from the first of them on.
       if (owners[at(whole)] == kNone && whole != v) own(whole, index, end);
       if (whole == v && owners[at(v)] == kNone) {
-        const int owner = overwritten(step, v, index);
+        // Images of a tensor that is cut share halos, which the next time reads.
+        const int owner = is_cut_[at(v)] ? v : overwritten(step, v, index);
         if (owner == v) own(v, index, end);
         owners[at(v)] = owner;
       } else {
@@ -94,6 +101,7 @@ class Lifetimes {
   const Layout& layout_;
   const int last_;
   std::vector<int> dies_;  // the last step that reads a tensor's memory; outputs are read behind all steps
+  std::vector<bool> is_cut_;  // written image by image, and whole outside
 
  public:
   std::vector<int> owners;
@@ -133,18 +141,47 @@ int64_t place(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   return most;
 }
 
+// What comes or goes among repeated steps, and is not made anew each time, is there all the while.
+void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
+  const int begin = static_cast<int>(steps.begin), end = static_cast<int>(steps.end);
+  for (Span& span : spans) {
+    if (begin <= span.begin && span.begin < end) span.begin = begin;
+    if (begin <= span.end && span.end < end) span.end = end - 1;
+  }
+}
+
 }  // namespace
 
-ArenaPlan plan_memory(const Plan& plan, const Layout& layout) {
-  const Lifetimes lifetimes(plan, layout);
+ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
+                      int threads) {
+  const Lifetimes lifetimes(plan, layout, repeated);
+  const size_t count = plan.tensors.size();
   ArenaPlan found;
-  std::vector<int64_t> own(plan.tensors.size(), -1);
-  found.nbytes = place(lifetimes.spans, own);
-  found.offsets.assign(plan.tensors.size(), -1);
-  for (size_t i = 0; i < found.offsets.size(); ++i) {
-    const int owner = lifetimes.owners[i];
-    if (owner != kNone) found.offsets[i] = own[static_cast<size_t>(owner)];
-    if (lifetimes.spans[i].is_used) found.taken.emplace_back(own[i], lifetimes.spans[i].nbytes);
+  std::vector<Span> spans = lifetimes.spans;
+  std::vector<int64_t> own(count + repeated.size(), -1);
+  for (size_t i = 0; i < repeated.size(); ++i) {
+    const MicroBatches& steps = repeated[i];
+    std::vector<Span> inner(count);
+    for (size_t v = 0; v < count; ++v) {
+      if (!steps.inner[v]) continue;
+      inner[v] = spans[v];
+      spans[v].is_used = false;
+    }
+    const int64_t nbytes = place(inner, own);
+    found.threads.emplace_back(0, nbytes);
+    outlast(steps, spans);
+    spans.push_back(
+        {product(nbytes, threads), static_cast<int>(steps.begin), static_cast<int>(steps.end) - 1, true});
+  }
+  found.nbytes = place(spans, own);
+  for (size_t i = 0; i < repeated.size(); ++i) found.threads[i].first = own[count + i];
+  found.offsets.assign(count, -1);
+  for (size_t v = 0; v < count; ++v) {
+    const int owner = lifetimes.owners[v];
+    if (owner != kNone) found.offsets[v] = own[static_cast<size_t>(owner)];
+  }
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].is_used) found.taken.emplace_back(own[i], spans[i].nbytes);
   }
   return found;
 }

@@ -25,7 +25,10 @@ constexpr Halo kNoHalo{};
 struct Traits {
   bool images = false;        // it walks over pixels: its tensors of rank 4 lie channels last
   bool follows = false;       // it takes and makes any order of axes, the same for all its tensors
-  bool strided = false;       // it reads and writes any strides at no cost worth a copy
+  // Element i along the first axis of what it makes depends on elements i of what it reads alone, wherever
+  // all of these have as many.
+  bool by_image = false;
+  bool strided = false;  // it reads and writes any strides at no cost worth a copy
   bool writes_parts = false;  // what it makes may be a part of a larger tensor
 };
 

@@ -32,7 +32,8 @@ intact_status run(intact_plan* plan, intact_session* session, int64_t free, inta
     port.size = sizeof port;
     if (intact_input(plan, i, &port, error) != INTACT_OK) return error->status;
     shapes[i].rank = port.rank;
-    for (int axis = 0; axis < port.rank; ++axis) shapes[i].sizes[axis] = port.shape[axis] < 0 ? free : port.shape[axis];
+    for (int axis = 0; axis < port.rank; ++axis)
+      shapes[i].sizes[axis] = port.shape[axis] < 0 ? free : port.shape[axis];
     const size_t bytes = bytes_of(shapes[i], port.type);
     if (bytes > kMostBytes) return INTACT_OK;
     arrays.emplace_back(bytes, static_cast<unsigned char>(7 * i + 1));
@@ -44,7 +45,8 @@ intact_status run(intact_plan* plan, intact_session* session, int64_t free, inta
     intact_port port{};
     port.size = sizeof port;
     if (intact_output(plan, i, &port, error) != INTACT_OK) return error->status;
-    if (const auto status = intact_output_shape(session, i, &shape, error); status != INTACT_OK) return status;
+    if (const auto status = intact_output_shape(session, i, &shape, error); status != INTACT_OK)
+      return status;
     const size_t bytes = bytes_of(shape, port.type);
     if (bytes > kMostBytes || intact_workspace_bytes(session) > kMostBytes) return INTACT_OK;
     arrays.emplace_back(bytes);
@@ -63,7 +65,8 @@ int main(int argc, char** argv) {
     if (file == nullptr) return 2;
     std::vector<unsigned char> bytes;
     unsigned char piece[4096];
-    for (size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file)) > 0;) bytes.insert(bytes.end(), piece, piece + n);
+    for (size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file)) > 0;)
+      bytes.insert(bytes.end(), piece, piece + n);
     std::fclose(file);
     intact_error error{};
     error.size = sizeof error;
@@ -74,7 +77,8 @@ int main(int argc, char** argv) {
     intact_session* session = nullptr;
     intact_status status = intact_open_memory(bytes.data(), bytes.size(), &options, &plan, &error);
     if (status == INTACT_OK) status = intact_session_new(plan, &session, &error);
-    for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free) status = run(plan, session, free, &error);
+    for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free)
+      status = run(plan, session, free, &error);
     intact_session_free(session);
     intact_close(plan);
     ++counts[status];

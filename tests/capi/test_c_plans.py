@@ -142,3 +142,26 @@ def test_an_index_out_of_range_ends_the_run(c_library, tmp_path):
     with pytest.raises(CError, match="gather") as found:
         opened.run({"index": np.array([1, 4])})
     assert found.value.status == BAD_INDEX
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_batches_run_a_few_images_at_a_time(c_library, tmp_path, threads):
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 3, 96, 96)))
+    y = net.pair(net.node("Relu", net.conv(x, 3, 16)))
+    z = net.pair(net.node("Relu", net.conv(y, 16, 16, group=16)))
+    y = net.pair(net.node("Relu", net.node("Add", net.conv(z, 16, 16), y)))
+    pooled = net.pair(net.node("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
+    plan = lower(net.proto(net.pair(net.node("GlobalAveragePool", pooled)), pooled))
+    engine = Engine(plan, threads=threads)
+    engine.save(tmp_path / "plan")
+    opened = CPlan(c_library, tmp_path / "plan", threads)
+    for n in (16, 1, 6):
+        feeds = {"x": np.random.default_rng(n).standard_normal((n, 3, 96, 96)).astype(np.float32)}
+        want, got = engine.run(feeds), opened.run(feeds)
+        assert all(np.array_equal(got[name], want[name]) for name in plan.outputs)
+        if n == 1:
+            alone = opened.workspace
+        elif n == 16:
+            assert opened.workspace < 16 * 16 * 96 * 96, "not all images of a layer at once"
+    assert alone > 0

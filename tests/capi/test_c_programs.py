@@ -62,6 +62,47 @@ def test_the_example_in_c_classifies_as_the_engine_does(c_library, tmp_path, rng
     assert ran.stdout.splitlines() == [f"class {i}: {scores[0][i]:.6f}" for i in order]
 
 
+CPP = """
+#include <cstdio>
+#include "intact.hpp"
+int main(int, char** argv) {
+  const intact::Plan plan(argv[1], 1);
+  intact::Session session(plan);
+  session.prepare({{2, 6}});
+  std::vector<float> x(12, 0.5f), y(session.output_size(0));
+  session.run({x.data()}, {y.data()});
+  std::printf("%s %zu %.6f\\n", plan.output(0).name, y.size(), static_cast<double>(y[7]));
+  try {
+    session.prepare({{2, 7}});
+  } catch (const intact::Error& error) {
+    std::printf("%d\\n", static_cast<int>(error.status()));
+  }
+}
+"""
+
+
+@needs_compiler
+def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 6)))
+    engine = saved(
+        lower(net.proto(net.node("MatMul", x, net.weight(6, 5, axis=None), name="y"))), tmp_path / "plan"
+    )
+    (tmp_path / "program.cc").write_text(CPP)
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("a C++ compiler is needed")
+    flags = ["-std=c++17", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
+    linked = [str(c_library), f"-Wl,-rpath,{c_library.parent}", "-o", str(tmp_path / "program")]
+    built = subprocess.run(
+        [compiler, *flags, str(tmp_path / "program.cc"), *linked], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([str(tmp_path / "program"), str(tmp_path / "plan")], capture_output=True, text=True)
+    (y,) = engine.run({"x": np.full((2, 6), 0.5, np.float32)}).values()
+    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "5"], ran.stderr
+
+
 @needs_compiler
 def test_a_prepared_session_runs_without_an_allocation(c_library, tmp_path):
     program = compiled(ROOT / "tests" / "capi" / "allocations.c", c_library, tmp_path)

@@ -11,7 +11,7 @@ namespace {
 
 struct Add final : PlanStep {
   explicit Add(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         a(f.reads("a")),
         b(f.reads("b")),
         y(f.writes("y")),

@@ -16,7 +16,7 @@ constexpr const char* kFunctions[kBinaryKinds] = {"add", "sub", "mul", "div", "m
 }  // namespace
 
 Binary::Binary(Fields& f)
-    : PlanStep(f, {.follows = true, .writes_parts = true}),
+    : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
       function(f.text("function")),
       a(f.operand("a")),
       b(f.operand("b")),

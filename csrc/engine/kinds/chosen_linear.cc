@@ -120,7 +120,7 @@ struct ChosenLinear final : PlanStep {
     spec.conv.packed_bytes = packed.bytes.size();
     spec.conv.owner = packed.owner;
     spec.conv.epilogue = bind_epilogue(epilogue, y, binding, {w[0], 1, correction, {}});
-    spec.conv.threads = binding.threads;
+    spec.conv.threads = binding.threads();
     spec.conv.zero = binding.codes(x).zero();
     spec.index = chosen;
     binding.add(make_chosen_linear(spec));

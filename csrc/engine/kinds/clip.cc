@@ -12,7 +12,7 @@ namespace {
 
 struct Clip final : PlanStep {
   explicit Clip(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         low(f.real_or_none("low")),

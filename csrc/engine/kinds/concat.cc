@@ -9,7 +9,7 @@
 namespace intact::engine {
 
 Concat::Concat(Fields& f)
-    : PlanStep(f, {.follows = true}),
+    : PlanStep(f, {.follows = true, .by_image = true}),
       xs(f.many("xs", Role::operand)),
       y(f.writes("y")),
       axis(f.integer("axis")) {}

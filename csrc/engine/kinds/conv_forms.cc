@@ -47,7 +47,7 @@ bool tiles_possible(const PartialConv& part) {
 
 bool tiles_pay(const PartialConv& part, const GemmOps& direct, const Binding& binding) {
   const auto& [n, h, w, out, unused5, unused6] = part.y.sizes;
-  const WinogradWork work{n, h, w, part.weight.in, out, binding.threads};
+  const WinogradWork work{n, h, w, part.weight.in, out, binding.threads()};
   return winograd_pays(*binding.kernels.winograd, direct, work);
 }
 
@@ -72,7 +72,7 @@ ConvSpec spec_of(const PartialConv& part, const Bytes& packed, EpilogueSpec epil
   spec.dilations = part.dilations;
   spec.origin = part.origin;
   spec.epilogue = std::move(epilogue);
-  spec.threads = binding.threads;
+  spec.threads = binding.threads();
   return spec;
 }
 
@@ -98,7 +98,7 @@ std::unique_ptr<Step> winograd_step(const PartialConv& part, const ConvLayer& la
                              high_of(part), weights_of(part, bytes).data(), kernel);
       });
   return make_winograd(
-      {spec_of(part, packed, epilogue_of(part, layer, binding), binding), &kernel, binding.threads});
+      {spec_of(part, packed, epilogue_of(part, layer, binding), binding), &kernel, binding.threads()});
 }
 
 std::unique_ptr<Step> direct_step(const GemmOps& kernel, const PartialConv& part, const ConvLayer& layer,

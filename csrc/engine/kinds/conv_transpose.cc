@@ -10,7 +10,7 @@ namespace {
 
 struct ConvTranspose final : PlanStep {
   explicit ConvTranspose(Fields& f)
-      : PlanStep(f, {.images = true}),
+      : PlanStep(f, {.images = true, .by_image = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         weight(f.constant("weight", Type::i8, 4)),

@@ -10,7 +10,9 @@ namespace {
 
 struct Dequantize final : PlanStep {
   explicit Dequantize(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}), x(f.reads("x")), y(f.writes("y")) {}
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
+        x(f.reads("x")),
+        y(f.writes("y")) {}
   void check(const Checker& checker) const override {
     checker.codes(x);
     checker.floats(y);

@@ -11,7 +11,7 @@ namespace {
 
 struct Elementwise final : PlanStep {
   explicit Elementwise(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         operation(f.text("operation")),
         xs(f.many("xs", Role::operand)),
         y(f.writes("y")) {}

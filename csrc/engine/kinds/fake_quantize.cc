@@ -23,7 +23,7 @@ int innermost(const View& v) {
 
 struct FakeQuantize final : PlanStep {
   explicit FakeQuantize(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         format(format_named(f.text("format"))),

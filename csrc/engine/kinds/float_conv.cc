@@ -11,7 +11,7 @@ namespace {
 
 struct FloatConv final : PlanStep {
   explicit FloatConv(Fields& f)
-      : PlanStep(f, {.images = true, .writes_parts = true}),
+      : PlanStep(f, {.images = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         weight(f.constant("weight", Type::f32, 4)),

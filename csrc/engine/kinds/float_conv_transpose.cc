@@ -11,7 +11,7 @@ namespace {
 
 struct FloatConvTranspose final : PlanStep {
   explicit FloatConvTranspose(Fields& f)
-      : PlanStep(f, {.images = true}),
+      : PlanStep(f, {.images = true, .by_image = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         weight(f.constant("weight", Type::f32, 4)),

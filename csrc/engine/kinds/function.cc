@@ -10,7 +10,7 @@ namespace {
 
 struct Function final : PlanStep {
   explicit Function(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         function(f.text("function")) {

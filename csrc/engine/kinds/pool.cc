@@ -45,7 +45,7 @@ bool counts_some(const Window& w, size_t axis, int64_t size, int64_t places, boo
 
 struct Pool final : PlanStep {
   explicit Pool(Fields& f)
-      : PlanStep(f, {.images = true, .writes_parts = true}),
+      : PlanStep(f, {.images = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         is_max(f.one_of("mode", {"average", "max"}) == "max"),
@@ -113,6 +113,7 @@ struct Pool final : PlanStep {
   void largest(const Window& w, Binding& binding) const {
     const View from = binding.image(x), to = binding.image(y);
     const auto [down, across] = w.kernel;
+    if (!binding.has_temporary()) return add_max(from, to, w, binding);
     const bool large = down * across >= kLarge * (down + across);
     const int64_t channels = from.sizes[3];
     const bool few = channels < kFew && (large || from.type == Type::f32 || channels < kFewBytes);

@@ -6,7 +6,9 @@
 namespace intact::engine {
 
 Quantize::Quantize(Fields& f)
-    : PlanStep(f, {.follows = true, .writes_parts = true}), x(f.reads("x")), y(f.writes("y")) {}
+    : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
+      x(f.reads("x")),
+      y(f.writes("y")) {}
 
 void Quantize::check(const Checker& checker) const {
   checker.floats(x);

@@ -134,7 +134,7 @@ struct Recurrent final : PlanStep {
     spec.y = state_out(y, kStates, binding);
     spec.last_h = state_out(last_h, kState, binding);
     spec.last_c = state_out(last_c, kState, binding);
-    spec.threads = binding.threads;
+    spec.threads = binding.threads();
     binding.add(make_recurrent(*binding.kernels.float_steps, ops, spec));
   }
 

@@ -11,7 +11,8 @@ namespace intact::engine {
 namespace {
 
 struct Reinterpret final : PlanStep {
-  explicit Reinterpret(Fields& f) : PlanStep(f, {.follows = true}), x(f.reads("x")), y(f.writes("y")) {
+  explicit Reinterpret(Fields& f)
+      : PlanStep(f, {.follows = true, .by_image = true}), x(f.reads("x")), y(f.writes("y")) {
     in_place = {x};
   }
 

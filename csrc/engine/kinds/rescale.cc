@@ -9,7 +9,9 @@ namespace {
 
 struct Rescale final : PlanStep {
   explicit Rescale(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}), x(f.reads("x")), y(f.writes("y")) {
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
+        x(f.reads("x")),
+        y(f.writes("y")) {
     in_place = {x};
   }
   void check(const Checker& checker) const override { checker.codes(x, y); }

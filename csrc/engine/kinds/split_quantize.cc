@@ -11,7 +11,7 @@ namespace {
 
 struct SplitQuantize final : PlanStep {
   explicit SplitQuantize(Fields& f)
-      : PlanStep(f, {.follows = true}),
+      : PlanStep(f, {.follows = true, .by_image = true}),
         x(f.reads("x")),
         high(f.writes("high")),
         low(f.writes("low")),

@@ -10,7 +10,7 @@ namespace {
 
 struct Table final : PlanStep {
   explicit Table(Fields& f)
-      : PlanStep(f, {.follows = true, .writes_parts = true}),
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         table(f.constant("table", Type::u8, 1)) {
