@@ -75,7 +75,7 @@ def test_a_plan_with_models_is_about_as_large_as_its_file(name: str, tmp_path: P
     engine.save(path)
     assert "onnx" in [step.kind for step in engine.plan.steps] and engine.plan.model
     native = sum(a.nbytes for a in engine.plan.constants.values() if a.dtype != np.uint8)
-    packed = sum(array.nbytes for array in engine.packed.values())
+    packed = sum(array.nbytes for array in engine.packed_weights.values())
     assert path.stat().st_size < made.ByteSize() + native + packed + 12_000
     x = RNG.standard_normal(shape).astype(np.float32)
     loaded = intact.load(path, threads=1)

@@ -15,7 +15,7 @@ from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
 from intact.errors import QuantValueError
-from intact.kernels.registry import alternatives, chosen_kernels, kernel_list
+from intact.kernels.registry import alternatives, kernel_list, kernels_in_use
 from intact.timings import Timings
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def load(
     stored = files.load(path, copy=copy)
     timings = Timings() if timings is None else timings
     timings.add(stored.timings)
-    forms, chosen = {form for _, form in stored.packed}, set(chosen_kernels().values())
-    others = {name for family in chosen_kernels() for name in alternatives(family)}
+    forms, chosen = {form for _, form in stored.packed}, set(kernels_in_use().values())
+    others = {name for family in kernels_in_use() for name in alternatives(family)}
     possible, usual = _forms_of(forms, chosen | others), _forms_of(forms, chosen)
     here = [key for key in stored.packed if key[1] in possible]
     # Which layers have another kernel than the usual one is known when they are bound: weights are compared.

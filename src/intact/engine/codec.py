@@ -55,7 +55,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:
         raise FileFormatError(where + error.where, error.got, error.want, error.fix) from error
 
 
-def unexpected(where: str, value: Any, want: str) -> FileFormatError:
+def format_error(where: str, value: Any, want: str) -> FileFormatError:
     """The error for a `value` that stands where something else should."""
     return FileFormatError(where, f"{value!r:.60}", want, _FIX)
 
@@ -96,7 +96,7 @@ def _record(kind: Any) -> Reader:
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict) or value.keys() != readers.keys():
-            raise unexpected("", value, f"an object with the fields {', '.join(readers)}")
+            raise format_error("", value, f"an object with the fields {', '.join(readers)}")
         found = {}
         for key, reader in readers.items():
             try:
@@ -118,7 +118,7 @@ def _list(reader: Reader) -> Reader:
 def _entries(readers: Sequence[Reader]) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(readers):
-            raise unexpected("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
+            raise format_error("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
         found = []
         for reader, item in zip(readers, value, strict=True):
             try:
@@ -148,7 +148,7 @@ def _literal(options: tuple[Any, ...]) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is str and value in options:
             return value
-        raise unexpected("", value, f"one of {', '.join(map(repr, options))}")
+        raise format_error("", value, f"one of {', '.join(map(repr, options))}")
 
     return read
 
@@ -159,7 +159,7 @@ def _plain(kind: type) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is kind and within(value):
             return value
-        raise unexpected("", value, want)
+        raise format_error("", value, want)
 
     return read
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.codec import unexpected
+from intact.engine.codec import format_error
 
 LEAST = 1024
 """Bytes of the smallest weight that is worth a piece."""
@@ -51,7 +51,7 @@ class Views:
 
     pieces: tuple[Bytes, ...]
 
-    def widened(self, shape: tuple[int, ...]) -> Bytes:
+    def widen(self, shape: tuple[int, ...]) -> Bytes:
         """The model's bytes: a new array, uint8 of `shape`."""
         return np.concatenate(self.pieces).reshape(shape)
 
@@ -68,7 +68,7 @@ def join_models(models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]])
     if not models:
         return {}
     known = _Known(models, arrays)
-    joined = {name: one for name, data in models.items() if len((one := known.joined(name, data)).pieces) > 1}
+    joined = {name: one for name, data in models.items() if len((one := known.split(name, data)).pieces) > 1}
     written = [array.nbytes for array in arrays.values()]
     written += [joined[name].own.nbytes if name in joined else data.nbytes for name, data in models.items()]
     return joined if sum(models[name].nbytes for name in joined) <= MOST * sum(written) else {}
@@ -87,7 +87,7 @@ class _Known:
             if array.nbytes in sizes:
                 self._places.setdefault(_digest(np.ascontiguousarray(array).data), (name, 0))
 
-    def joined(self, name: str, data: Bytes) -> Joined:
+    def split(self, name: str, data: Bytes) -> Joined:
         """The model `name` in pieces: those of its weights that are known, and what is between them."""
         whole, pieces, own = data.tobytes(), list[Piece](), list[bytes]()
         at = seen = held = 0  # what is in pieces, where the next weight is looked for, and bytes of `own`
@@ -129,7 +129,9 @@ def views_of(where: str, name: str, size: int, pieces: Sequence[Piece], arrays: 
     for piece in pieces:
         most = arrays[piece.array].size if piece.array in arrays else 0
         if not 0 <= piece.begin < piece.end <= most:
-            raise unexpected(f"{where}: '{name}'", piece, "bytes of an array of the file")
+            raise format_error(f"{where}: '{name}'", piece, "bytes of an array of the file")
     if not pieces or sum(piece.end - piece.begin for piece in pieces) != size:
-        raise unexpected(f"{where}: '{name}'", f"pieces of another size than {size}", f"{size} bytes in all")
+        raise format_error(
+            f"{where}: '{name}'", f"pieces of another size than {size}", f"{size} bytes in all"
+        )
     return Views(tuple(arrays[piece.array][piece.begin : piece.end] for piece in pieces))

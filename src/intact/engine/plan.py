@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import STRING, Step, Tensor
-from intact.engine.steps.base.wiring import Const, Reads, Writes, named
+from intact.engine.steps.base.wiring import Const, Reads, Writes, names_with_roles
 from intact.engine.stored import Stored
 from intact.errors import FileFormatError
 from intact.layer import Layer
@@ -55,7 +55,7 @@ class Plan:
     stored: Mapping[str, Stored] = field(default_factory=dict)
 
     @property
-    def unquantized(self) -> bool:
+    def is_unquantized(self) -> bool:
         """Whether the model had no Q/DQ pairs."""
         return UNQUANTIZED in self.notes
 
@@ -98,7 +98,7 @@ class Plan:
     def _check_names(self, step: Step, defined: set[str]) -> None:
         """Refuse names of a step that nothing gave; what it makes is defined then."""
         where, made = f"step '{step.name}'", list[str]()
-        for name, role in named(step):
+        for name, role in names_with_roles(step):
             if isinstance(role, Writes):
                 made.append(name)
             elif isinstance(role, Const) and name not in self.constants:

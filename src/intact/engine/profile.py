@@ -70,7 +70,7 @@ class EngineProfile:
             (
                 f"{t.seconds * 1e6:.1f}", f"{t.seconds / max(self.seconds, 1e-12):.1%}", f"{t.gmacs:.1f}",
                 f"{t.nbytes / 1024:.1f}", t.kind, "+".join(t.kernels), t.chosen_by,
-                f"{printable(t.name)}{_said(t.loops)}",
+                f"{printable(t.name)}{_describe_loops(t.loops)}",
             )
             for t in self.timings
         ]  # fmt: skip
@@ -83,7 +83,7 @@ class EngineProfile:
         return "\n".join([*lines, f"{self.seconds * 1e6:9.1f}  in all"])
 
 
-def _said(loops: dict[str, float]) -> str:
+def _describe_loops(loops: dict[str, float]) -> str:
     shares = ", ".join(f"{name} {share:.0%}" for name, share in loops.items())
     return f" [{shares}]" if shares else ""
 

@@ -37,7 +37,7 @@ def evaluate(
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
     """
-    run = _started(plan, inputs)
+    run = _start_run(plan, inputs)
     for step in plan.steps:
         if given is not None and isinstance(step, FallbackSubgraph):
             for name in step.ys:
@@ -57,7 +57,7 @@ def _of_parts(plan: Plan, found: Mapping[str, NDArray[np.generic]]) -> dict[str,
     return {name: found[name].shape for step in parts for name in step.ys}
 
 
-def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
+def _start_run(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
     run = Run(plan.tensors, plan.constants, loose_outputs(plan))
     for name in plan.inputs:
         wanted, got = plan.tensors[name].stored_dtype, inputs.get(name)
@@ -90,7 +90,7 @@ class ReferenceBackend:
 
     def __init__(self, options: Options) -> None:
         self.threads = 1
-        self.packed: Packed = options.packed
+        self.packed_weights: Packed = options.packed
 
     def check(self, plan: Plan) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
@@ -145,7 +145,7 @@ class ReferenceExecutable:
 
     def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every step's evaluation."""
-        taken = [self._timed(inputs) for _ in range(runs)]
+        taken = [self._time_steps(inputs) for _ in range(runs)]
         medians = np.median(taken, axis=0)
         return EngineProfile(
             tuple(
@@ -154,8 +154,8 @@ class ReferenceExecutable:
             )
         )
 
-    def _timed(self, inputs: Arrays) -> list[float]:
-        run, taken = _started(self.plan, inputs), []
+    def _time_steps(self, inputs: Arrays) -> list[float]:
+        run, taken = _start_run(self.plan, inputs), []
         for step in self.plan.steps:
             start = perf_counter()
             _evaluate(run, step)

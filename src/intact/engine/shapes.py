@@ -81,13 +81,13 @@ def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
     made = writes(step)
     if step.native:
         try:
-            shapes = step.made_shapes(sizes)
+            shapes = step.output_shapes(sizes)
         except QuantValueError as error:
             raise error.at(f"step '{step.name}'") from error
         for name, shape in zip(made, shapes, strict=True):
             sizes.bind(name, shape)
         return False
-    declared = sizes.declared_all(made)
+    declared = sizes.complete_shapes(made)
     found = declared or fallback(step, sizes.shapes)
     guessed = declared is None and isinstance(step, FallbackSubgraph)
     for name in made:
@@ -128,7 +128,7 @@ def fallback_shapes(
     What values have to say about sizes is seen when it runs (`SizesDiffer`).
     """
     if isinstance(step, Call):
-        return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
+        return step.operator_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
     assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
     zeros = {x: zeros_of(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs}
     try:
@@ -159,7 +159,7 @@ def checksum(plan: Plan, constant: str) -> int:
 Made = TypeVar("Made")
 
 
-def settled(
+def retry_with_sizes(
     attempt: Callable[[], Made],
     made: dict[str, Shape],
     evaluated: Callable[[], Mapping[str, Shape]],

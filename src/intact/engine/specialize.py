@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.recent import MOST_DECIDED, Recent, key_of
 from intact.engine.steps import Shape
-from intact.engine.steps.base.wiring import renamed
+from intact.engine.steps.base.wiring import rename_tensors
 from intact.errors import FileFormatError, QuantValueError
 
 _STEP_BYTES = 2048  # of a step's record with its tensors
@@ -64,10 +64,10 @@ class Plans:
         """
         if not self.plan.model:
             return self.plan
-        return self._found.get(key_of(shapes, values), lambda: self._lowered(shapes, values))
+        return self._found.get(key_of(shapes, values), lambda: self._lower(shapes, values))
 
     @contextmanager
-    def sized(self) -> Iterator[None]:
+    def explain_size_errors(self) -> Iterator[None]:
         """Of a plan for certain sizes, what does not fit was not in the file: say so.
 
         Raises:
@@ -84,7 +84,7 @@ class Plans:
             fix = "give inputs of the shapes that the model was made for"
             raise QuantValueError(error.where, error.got, "sizes that fit each other", fix) from error
 
-    def _lowered(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
+    def _lower(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         from intact.engine.lower import lower  # plans without a model run without ONNX
 
         plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values, keep_codes=False)
@@ -94,7 +94,7 @@ class Plans:
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]
             for old, new in names.items()
         }
-        steps = tuple(renamed(step, names) for step in plan.steps)
+        steps = tuple(rename_tensors(step, names) for step in plan.steps)
         return replace(plan, steps=steps, constants=constants)
 
     def _nbytes(self, plan: Plan) -> int:

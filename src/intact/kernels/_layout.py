@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.numerics import expand, granule_shape, normalized_axes
+from intact.numerics import expand, granule_shape, normalize_axes
 from intact.spec import QuantSpec
 
 Layout = tuple[int, int, int, int]
@@ -99,7 +99,7 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> ParameterLayout:
     Raises:
         QuantValueError: An axis of `spec` is out of range.
     """
-    axes = normalized_axes(x.shape, spec) if spec.axis is not None else ()
+    axes = normalize_axes(x.shape, spec) if spec.axis is not None else ()
     natural = tuple(range(x.ndim))
     order = memory_order(x) or natural
     if shared:

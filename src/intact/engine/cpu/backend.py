@@ -23,11 +23,11 @@ from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
-from intact.engine.shapes import settled
+from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
 from intact.kernels.program import Program, ThreadPool
-from intact.kernels.registry import chosen_kernels, machine
+from intact.kernels.registry import kernels_in_use, machine
 from intact.timings import Timings
 
 _STEP_BYTES = 4096
@@ -49,7 +49,7 @@ class CpuBackend:
     def __init__(self, options: Options) -> None:
         self._pool = ThreadPool(options.threads)
         self.threads = self._pool.threads
-        self.packed = options.packed
+        self.packed_weights = options.packed
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
         self._prepared: dict[bool, PreparedPlan] = {}
@@ -82,7 +82,7 @@ class CpuBackend:
             at = execute(plan, bound, self._fallback_of(plan), inputs, made, context)
             return bound, made, at
 
-        bound, made, at = settled(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
+        bound, made, at = retry_with_sizes(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
         found = {**inputs, **made}
         for name in bound.shapes.keys() - found.keys():
             codes = plan.tensors[name].codes
@@ -92,7 +92,11 @@ class CpuBackend:
     def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> CpuExecutable:
         """Time the forms of all layers of which this machine has no figures, and bind the plan by them."""
         shapes = {name: array.shape for name, array in inputs.items()}
-        fallback, known, tried = self._fallback_of(plan), self.timings.of(machine()), Overlay(self.packed, {})
+        fallback, known, tried = (
+            self._fallback_of(plan),
+            self.timings.of(machine()),
+            Overlay(self.packed_weights, {}),
+        )
 
         def runner(bound: Bound) -> Run:
             made, context = outputs_for(plan, bound.shapes), bound.program.take()
@@ -110,7 +114,9 @@ class CpuBackend:
         )  # fmt: skip
         known.update(found)
         self._measured |= found.keys()
-        return CpuExecutable(plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed)), fallback)
+        return CpuExecutable(
+            plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed_weights)), fallback
+        )
 
     def used(self) -> Timings:
         """Of this machine, the figures of all layers that were bound so far."""
@@ -131,14 +137,14 @@ class CpuBackend:
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
         bound = bind(
-            self._prepared_of(plan, whole=not reuse), shapes, Program(self._pool), kernels=chosen_kernels(),
-            packed=self.packed if packed is None else packed,
+            self._prepare(plan, whole=not reuse), shapes, Program(self._pool), kernels=kernels_in_use(),
+            packed=self.packed_weights if packed is None else packed,
             fallback=fallback, compute=outside.compute, chooser=chooser,
         )  # fmt: skip
         self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
 
-    def _prepared_of(self, plan: Plan, *, whole: bool) -> PreparedPlan:
+    def _prepare(self, plan: Plan, *, whole: bool) -> PreparedPlan:
         found = self._prepared.get(whole)
         if found is None or found.plan is not plan:
             found = self._prepared[whole] = PreparedPlan(plan, whole=whole)

@@ -190,7 +190,7 @@ class Binding:
         """Whether `packed` has this already."""
         return (constant, kernel) in self._packed
 
-    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def pack_constant(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
         key = (constant, kernel)
         if key not in self._packed:
@@ -289,7 +289,7 @@ def bytes_of(tensor: Tensor) -> tuple[int, int]:
     """Ends of the bytes in a tensor's memory, its halo included: what kernels' proofs rest on."""
     if tensor.codes is None:
         return 0, 255
-    low, high = tensor.codes.held
+    low, high = tensor.codes.stored_range
     return low + tensor.codes.offset, high + tensor.codes.offset
 
 

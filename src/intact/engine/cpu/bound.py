@@ -131,7 +131,7 @@ def _lay_out(
     plan = prepared.fused
     repeated = micro_batches(prepared, shapes, threads) if threads else ()
     while True:
-        sizes = {name: shapes[name] for name in (*plan.inputs, *_made(plan))}
+        sizes = {name: shapes[name] for name in (*plan.inputs, *_output_names(plan))}
         for steps in repeated:
             sizes.update((name, steps.sizes(shapes[name])) for name in steps.inner)
         layout = lay_out(prepared, sizes)
@@ -141,7 +141,7 @@ def _lay_out(
         repeated = fitting
 
 
-def _made(plan: Plan) -> Iterator[str]:
+def _output_names(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         yield from writes(step)
 

@@ -44,7 +44,7 @@ class Attention(Step):
         return self.product
 
     @property
-    def absorbed(self) -> tuple[str, ...]:
+    def intermediate_tensors(self) -> tuple[str, ...]:
         """What steps that it replaces make."""
         return self.scores.y, self.softmax.y
 
@@ -74,7 +74,7 @@ class NormAndCodes(Step):
         return self.norm
 
     @property
-    def absorbed(self) -> tuple[str, ...]:
+    def intermediate_tensors(self) -> tuple[str, ...]:
         """What steps that it replaces make."""
         return (self.quantize.y,)
 
@@ -83,7 +83,7 @@ def fuse(plan: Plan) -> Plan:
     """The plan with all that can run as one made one step."""
     makers = {name: step for step in plan.steps for name in writes(step)}
     instead: dict[str, Attention | NormAndCodes] = {**_attentions(plan, makers), **_norms(plan, makers)}
-    gone = {name for step in instead.values() for name in step.absorbed}
+    gone = {name for step in instead.values() for name in step.intermediate_tensors}
     steps = (instead.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
     return replace(plan, steps=tuple(steps))
 
@@ -97,7 +97,7 @@ def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
         whole = _attention(plan, step, makers) if isinstance(step, MatMul) else None
         if whole is None or whole.scores.y in found:
             continue
-        if all(readers[name] == 1 for name in whole.absorbed):
+        if all(readers[name] == 1 for name in whole.intermediate_tensors):
             found[whole.y] = whole
     return found
 
@@ -108,7 +108,7 @@ def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
     for step in plan.steps:
         if not isinstance(step, Quantize | Binary):
             continue
-        real, factors = (step.x, "") if isinstance(step, Quantize) else _scaled(plan, step)
+        real, factors = (step.x, "") if isinstance(step, Quantize) else _match_scaling(plan, step)
         norm = makers.get(real)
         if isinstance(norm, LayerNorm) and norm.y not in found and plan.tensors[real].codes is None:
             made, nodes = (norm.y, step.y), (*norm.nodes, *step.nodes)
@@ -116,7 +116,7 @@ def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
     return found
 
 
-def _scaled(plan: Plan, step: Binary) -> tuple[str, str]:
+def _match_scaling(plan: Plan, step: Binary) -> tuple[str, str]:
     """What `step` multiplies by a constant vector along its last axis to make codes, and that constant; or
     nothing."""
     for real, factors in ((step.a, step.b), (step.b, step.a)):

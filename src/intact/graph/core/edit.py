@@ -26,7 +26,7 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
     value.const_value = ir.Tensor(stored, dtype=old.dtype, name=name)
 
 
-def known_sizes(shape: ir.Shape | None) -> list[int] | None:
+def static_sizes(shape: ir.Shape | None) -> list[int] | None:
     """Return all sizes; None where one is unknown."""
     numbers = [] if shape is None else [n for n in shape if isinstance(n, int)]
     return None if shape is None or len(numbers) < len(shape) else numbers

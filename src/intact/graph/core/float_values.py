@@ -63,7 +63,7 @@ def _gelu(attributes: Attributes, x: Reals) -> Reals:
 
 def _elu(attributes: Attributes, x: Reals) -> Reals:
     alpha = attributes.get("alpha", 1.0)
-    return numerics.elu(x) if alpha == 1 else numerics.sloped(numerics.elu(x), np.float32(alpha))
+    return numerics.elu(x) if alpha == 1 else numerics.apply_slope(numerics.elu(x), np.float32(alpha))
 
 
 def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
@@ -74,7 +74,7 @@ def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
 
 
 def _leaky_relu(attributes: Attributes, x: Reals) -> Reals:
-    return numerics.sloped(x, np.float32(attributes.get("alpha", 0.01)))
+    return numerics.apply_slope(x, np.float32(attributes.get("alpha", 0.01)))
 
 
 def _swish(attributes: Attributes, x: Reals) -> Reals | None:

@@ -10,7 +10,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import is_op
 
 
-def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
+def find_guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
     """Return the output of the Softmax in front of `node`, a Where that puts 0 into its NaN rows.
 
     Two forms of ``Where(test, 0, Softmax(x))`` are known: ``IsNaN(Softmax(x))``, which torch's exporter

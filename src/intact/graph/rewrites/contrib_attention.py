@@ -126,7 +126,7 @@ class _Mask:
         is_same = isinstance(count, ir.SymbolicDim) and count.value is not None and count == samples
         return cls(value) if is_same else None
 
-    def excluded_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
+    def exclude_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
         """1 for keys that may not be attended to, else 0, as scores broadcast; None for nothing.
 
         Args:
@@ -171,7 +171,7 @@ def _attend(
     (q, k, v), (mask, addend, past) = heads, given
     form = ops.RuntimeScores.of(node)
     addends = [] if addend is None else [addend]
-    if (closed := mask.excluded_keys(write, k)) is not None:
+    if (closed := mask.exclude_keys(write, k)) is not None:
         addends.append(write("Mul", closed, write.constant(form.mask_filter_value)))
     if form.unidirectional:
         behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)

@@ -158,7 +158,7 @@ class _Product:
 
     def stays(self, operand: int) -> bool:
         """Return whether the node reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand] and not _merged_shape(self, operand)
+        return self.wanted[operand] == self.terms[operand] and not _merge_shape(self, operand)
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
@@ -273,7 +273,7 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
     term, wanted = product.terms[operand], product.wanted[operand]
     perm = [term.index(axis) for axis in wanted if axis in term]
     missing = [place for place, axis in enumerate(wanted) if axis not in term]
-    size = _merged_shape(product, operand)
+    size = _merge_shape(product, operand)
     if x.is_initializer() and x.const_value is not None:
         array = np.expand_dims(x.const_value.numpy().transpose(perm), tuple(missing))
         if size:
@@ -290,7 +290,7 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
     return x
 
 
-def _merged_shape(product: _Product, operand: int) -> list[int]:
+def _merge_shape(product: _Product, operand: int) -> list[int]:
     """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
     left, several = operand == product.order[0], product.sizes
     if not several and (left or not product.columns):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, hand_over
 from intact.graph.core.constants import Constants
-from intact.graph.core.edit import known_sizes
+from intact.graph.core.edit import static_sizes
 from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
@@ -122,7 +122,7 @@ def _reshape_constant(
             return np.expand_dims(behind, places)
         wide = any(behind.shape[axis] != 1 for axis in places)
         return None if wide else np.squeeze(behind, places)
-    last = known_sizes(ir.Shape([x.shape[-1], y.shape[-1]])) if len(x.shape) and len(y.shape) else None
+    last = static_sizes(ir.Shape([x.shape[-1], y.shape[-1]])) if len(x.shape) and len(y.shape) else None
     if last is None or last[0] != last[1] or behind.size != behind.shape[-1] or array.size != last[0]:
         return None
     return behind.reshape(-1)

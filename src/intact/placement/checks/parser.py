@@ -130,7 +130,7 @@ def channel_count(half: Half) -> Said | None:
 
 def block_dimensions(half: Half) -> Said | None:
     """One axis is cut into blocks."""
-    blocked = _blocked_axes(half)
+    blocked = _find_block_axes(half)
     if blocked is None or len(blocked) <= 1:
         return None
     return "Only a single blocking dimension is allowed", "keep a scale for each index of all axes but one"
@@ -139,7 +139,7 @@ def block_dimensions(half: Half) -> Said | None:
 def block_size(half: Half) -> Said | None:
     """Blocks are all of one size."""
     scale, shape = half.array(SCALE), half.shape
-    for axis in _blocked_axes(half) or ():
+    for axis in _find_block_axes(half) or ():
         assert scale is not None and shape is not None
         size = shape[axis]
         if size is not None and scale.shape[axis] and size % scale.shape[axis]:
@@ -178,7 +178,7 @@ def scale_type(half: Half) -> Said | None:
 _REALS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 
 
-def _blocked_axes(half: Half) -> list[int] | None:
+def _find_block_axes(half: Half) -> list[int] | None:
     """The axes that have fewer scales than entries, where the scale has the data's rank."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or shape is None or scale.ndim != len(shape) or scale.ndim < 2:

@@ -154,7 +154,7 @@ class WholeEngine:
         inputs, outputs: `Port`s, in the model's order.
     """
 
-    packed: Any = None
+    packed_weights: Any = None
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

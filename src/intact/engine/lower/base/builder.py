@@ -112,7 +112,7 @@ class PlanBuilder:
         assert found is not None
         return name, found
 
-    def wanted_codes(self, value: Value | None) -> tuple[str, Codes]:
+    def require_codes(self, value: Value | None) -> tuple[str, Codes]:
         """As `codes`.
 
         Raises:
@@ -166,7 +166,7 @@ class PlanBuilder:
             return self.hold(_name(value), array)
         return self.real(value)
 
-    def made(self, value: Value | None) -> str:
+    def variable_tensor(self, value: Value | None) -> str:
         """As `either`, of what steps make.
 
         Raises:
@@ -195,13 +195,13 @@ class PlanBuilder:
         Raises:
             NoMatch: Reals are needed, and in another dtype than float32.
         """
-        if (quantize := self.asked(value)) is not None:
+        if (quantize := self.sole_quantizer(value)) is not None:
             return Output(_name(quantize.outputs[0]), self.grids.of(quantize))
         if not is_float32(value):
             raise NoMatch(f"'{_name(value)}' is {_dtype(value)}: native steps know float32 alone")
         return Output(_name(value), None)
 
-    def asked(self, value: Value) -> Node | None:
+    def sole_quantizer(self, value: Value) -> Node | None:
         """The one QuantizeLinear that reads `value`, where nobody else does and its grid is native."""
         readers = list(value.uses())
         if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
@@ -216,7 +216,7 @@ class PlanBuilder:
             self._define(Tensor(output.name, "float32", dims_of(value)))
         else:
             self._define(Tensor(output.name, "codes", dims_of(value), output.grid.codes(low, high)))
-            quantize = self.asked(value)
+            quantize = self.sole_quantizer(value)
             assert quantize is not None
             self.done[quantize] = None
         return output.name
@@ -289,7 +289,7 @@ class PlanBuilder:
         return unique
 
     @cached_property
-    def decided(self) -> set[Node]:
+    def data_dependent_nodes(self) -> set[Node]:
         """Nodes of which values of the inputs say how large their outputs are."""
         return find_data_dependent_shapes(self.model).nodes
 

@@ -168,7 +168,7 @@ def finish(
         multiplier = np.atleast_1d(numerics.multipliers(first, second, gain=tail.alpha))
         for numbers in (tail.bias, tail.gain, tail.shift):
             if numbers is not None:
-                numerics.scaled_bias(numbers)
+                numerics.scale_bias(numbers)
     if still is not None and still.any():
         multiplier = np.where(still, np.float32(0), multiplier)
     low, high = _bounds(tail, output)

@@ -11,7 +11,7 @@ from intact.engine.lower.base.order import Ordered, Part, SizesPart, in_order, v
 from intact.engine.lower.base.shape_arithmetic import shape_arithmetic
 from intact.engine.plan import Plan
 from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
-from intact.engine.steps.base.wiring import constants, reads, renamed, writes
+from intact.engine.steps.base.wiring import constants, reads, rename_tensors, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
 
@@ -30,7 +30,7 @@ def finish(builder: PlanBuilder, notes: list[str]) -> tuple[Plan, dict[str, str]
     said = [_note(step) for step in steps if isinstance(step, FallbackSubgraph)]
     inputs = tuple(value.name or "" for value in builder.model.graph.inputs)
     outputs = tuple(value.name or "" for value in builder.model.graph.outputs)
-    steps = _named(builder, steps, inputs, outputs)
+    steps = _name_codes(builder, steps, inputs, outputs)
     used = {name for step in steps for name in (*reads(step), *writes(step))} | {*inputs, *outputs}
     held = {name for step in steps for name in (*constants(step), *reads(step))}
     plan = Plan(
@@ -102,7 +102,7 @@ def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
     )  # fmt: skip
 
 
-def _named(
+def _name_codes(
     builder: PlanBuilder, steps: list[Step], inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> list[Step]:
     """Call tensors of codes as the graph calls the floats that they stand for, where that name is free."""
@@ -125,4 +125,4 @@ def _named(
             taken.add(real.name)
     for old, new in names.items():
         builder.tensors[new] = replace(builder.tensors.pop(old), name=new)
-    return [renamed(step, names) for step in steps]
+    return [rename_tensors(step, names) for step in steps]

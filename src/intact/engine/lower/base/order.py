@@ -68,15 +68,15 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Ordered]]:
     # Every part costs a call of ONNX Runtime, row-major copies of what goes in and out, and a stop of the
     # native steps. A cheap step between two parts costs less when it runs in one part with them.
     found = _copy(builder)
-    order = _ordered(found)
+    order = _order(found)
     FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
     tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(builder.model.graph), 1)), -1)
-    while (fewer := _joined(found, order, tries)) is not None:
+    while (fewer := _join_parts(found, order, tries)) is not None:
         found, order = fewer
     return found, order
 
 
-def _joined(
+def _join_parts(
     builder: PlanBuilder, order: Sequence[Ordered], tries: Iterator[int]
 ) -> tuple[PlanBuilder, list[Ordered]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
@@ -89,7 +89,7 @@ def _joined(
             continue
         if next(tries) <= 0:
             return None
-        made = _ordered(fewer)
+        made = _order(fewer)
         # The part may depend on more than these steps: count, don't guess.
         if sum(isinstance(one, Part) for one in made) < len(places):
             return fewer, made
@@ -147,7 +147,7 @@ def _copy(builder: PlanBuilder) -> PlanBuilder:
     )  # fmt: skip
 
 
-def _ordered(builder: PlanBuilder) -> list[Ordered]:
+def _order(builder: PlanBuilder) -> list[Ordered]:
     order = _Order(builder)
     # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
     # then go into it together. Taken earlier, some of them would need a part of their own.
@@ -162,10 +162,10 @@ class _Order:
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder, self.found = builder, list[Ordered]()
         graph = builder.model.graph
-        needed = _needed_nodes(builder)
+        needed = _nodes_of_outputs(builder)
         self._left = [node for node in needed if node not in builder.of_sizes]
         self._demand_floats()
-        self._waiting = _needed_steps(builder, self._left)
+        self._waiting = _steps_of_outputs(builder, self._left)
         ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
         position = {node.name: i for i, node in enumerate(graph)}
         self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
@@ -179,8 +179,8 @@ class _Order:
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         if ys:
             self.found.append(SizesPart(nodes, ys))
-            self._steps.made(ys)
-            self._nodes.made(ys)
+            self._steps.mark_ready(ys)
+            self._nodes.mark_ready(ys)
 
     def _read_by(self, node: Node) -> list[str]:
         return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
@@ -204,8 +204,8 @@ class _Order:
             step = self._waiting[turn[1]]
             self.found.append(step)
             self._wanted.subtract(set(reads(step)))
-            self._steps.made(writes(step), turn)
-            self._nodes.made(writes(step))
+            self._steps.mark_ready(writes(step), turn)
+            self._nodes.mark_ready(writes(step))
         return len(self.found) > before
 
     def part(self) -> bool:
@@ -215,7 +215,7 @@ class _Order:
             node = self._left[turn[1]]
             taken.append(turn[1])
             self._wanted.subtract(set(self._read_by(node)))
-            self._nodes.made([v.name or "" for v in node.outputs])
+            self._nodes.mark_ready([v.name or "" for v in node.outputs])
         if not taken:
             assert not self._steps.left and not self._nodes.left, "the graph is in order"
             return False
@@ -223,7 +223,7 @@ class _Order:
         # What only this part reads is no output of it: ONNX Runtime may fuse it away, and copies it nowhere.
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         self.found.append(Part(nodes, ys))
-        self._steps.made(ys)
+        self._steps.mark_ready(ys)
         return True
 
 
@@ -267,7 +267,7 @@ class _Queue:
         self.left -= 1
         return heappop(self._heap)
 
-    def made(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
+    def mark_ready(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
         """These names are there: who waited for them runs in the same sweep where it comes later."""
         for name in names:
             for index in self._readers.pop(name, ()):
@@ -278,10 +278,10 @@ class _Queue:
 
 def values_read(node: Node) -> list[Value]:
     """What a node reads, in its subgraphs too."""
-    return [value for value in (*node.inputs, *_captured(node)) if value is not None]
+    return [value for value in (*node.inputs, *_captures(node)) if value is not None]
 
 
-def _captured(node: Node) -> list[Value]:
+def _captures(node: Node) -> list[Value]:
     """Values of the main graph that the subgraphs of `node` read."""
     graphs = ops.subgraphs(node)
     inner = {n for g in graphs for n in g.all_nodes()}
@@ -304,7 +304,7 @@ def _demand(builder: PlanBuilder, value: Value, who: str) -> None:
         ) from why
 
 
-def _needed_nodes(builder: PlanBuilder) -> list[Node]:
+def _nodes_of_outputs(builder: PlanBuilder) -> list[Node]:
     """The nodes without a step that some output needs, in the graph's order."""
     graph, makers = builder.model.graph, _makers(builder)
     wanted: list[Value | str] = list(graph.outputs)
@@ -337,7 +337,7 @@ def _makers(builder: PlanBuilder) -> dict[str, Step]:
     return {name: step for step in builder.steps for name in writes(step)}
 
 
-def _needed_steps(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
+def _steps_of_outputs(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
     makers = _makers(builder)
     wanted = [v.name or "" for v in builder.model.graph.outputs]
     wanted += [v.name or "" for node in left for v in values_read(node)]

@@ -85,7 +85,7 @@ class _Walk:
         if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
         rule = _SHAPES.get(node.op_type)
-        declared = self._declared_sizes(value)
+        declared = self._sizes_in_graph(value)
         if rule is None or (declared is not None and None not in declared):
             return
         sizes = rule(self, node)
@@ -99,7 +99,7 @@ class _Walk:
 
     def _measure_constant(self, value: Value) -> None:
         """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
-        declared = self._declared_sizes(value)
+        declared = self._sizes_in_graph(value)
         if declared is not None and None not in declared:
             return
         array = self.constants(value)
@@ -135,9 +135,9 @@ class _Walk:
 
     def shape(self, value: Value | None) -> Sizes | None:
         """Return the sizes of a tensor; None where its rank is not known."""
-        return None if value is None else self.shapes.get(value, self._declared_sizes(value))
+        return None if value is None else self.shapes.get(value, self._sizes_in_graph(value))
 
-    def _declared_sizes(self, value: Value) -> Sizes | None:
+    def _sizes_in_graph(self, value: Value) -> Sizes | None:
         sizes = _sizes(value)
         if sizes is None:
             return None

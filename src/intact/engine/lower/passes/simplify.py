@@ -15,7 +15,7 @@ from intact.graph import (
     Rewrite,
     Scene,
     Value,
-    guarded_softmax,
+    find_guarded_softmax,
     is_op,
     ops,
     replace,
@@ -90,12 +90,12 @@ BOUNDS = Rewrite("join bounds", _join_bounds, ("Clip",))
 def _drop_nan_guard(node: Node, scene: Scene) -> Outcome:
     """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
-    So `guarded_softmax` finds rows of which nothing may be attended to. A Softmax that is quantized as it is
-    made has no code below that of 0, and of a NaN makes the lowest one (N11).
+    `find_guarded_softmax` recognizes this guard of rows in which nothing may be attended to. Where the output
+    of the Softmax is quantized directly, no code lies below that of 0, and NaN becomes the lowest one (N11).
 
     Guards: one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
-    softmax = guarded_softmax(node, scene.constants)
+    softmax = find_guarded_softmax(node, scene.constants)
     if softmax is None or not _is_quantized_alone(node, softmax):
         return None
     replace(node, softmax, scene.names)

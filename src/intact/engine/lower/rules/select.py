@@ -116,7 +116,9 @@ def _single(node: Node) -> Group:
             try:
                 with builder.attempt():
                     rule(builder, node)
-                    if node in builder.decided:  # what the rule took from the graph is but declared
+                    if (
+                        node in builder.data_dependent_nodes
+                    ):  # what the rule took from the graph is but declared
                         raise NoMatch("values of the inputs decide the sizes of its output")
                 if rule is lower_alone_in_floats:
                     builder.reasons.setdefault(node, why)

@@ -133,15 +133,15 @@ def _tree(dim: Dim) -> Any:
     """(function, a, b), of which a and b are such again, names or numbers; a name where it is none."""
     if isinstance(dim, str) and dim.startswith("=[") and len(dim) <= _LONGEST:
         try:
-            return _checked(json.loads(dim[1:]))
+            return _check(json.loads(dim[1:]))
         except (ValueError, RecursionError):
             pass
     return dim
 
 
-def _checked(parsed: Any) -> Any:
+def _check(parsed: Any) -> Any:
     if isinstance(parsed, list) and len(parsed) == 3 and parsed[0] in _FUNCTIONS:
-        return parsed[0], _checked(parsed[1]), _checked(parsed[2])
+        return parsed[0], _check(parsed[1]), _check(parsed[2])
     if type(parsed) is str and parsed and not parsed.startswith("="):
         return parsed
     if type(parsed) is int and abs(parsed) < _LARGEST:

@@ -94,7 +94,7 @@ def _fields_of(kind: Any) -> tuple[Field, ...]:
     return tuple(found)
 
 
-def named(record: object) -> tuple[tuple[str, Role], ...]:
+def names_with_roles(record: object) -> tuple[tuple[str, Role], ...]:
     """All names of a record and of the records within it, with their roles."""
     return _names_of(record).all
 
@@ -135,13 +135,13 @@ def _names_of(record: object) -> _Names:
     if kept is None:
         pairs = [(name, one.role) for one in fields_of(record) for name in one.names(record) if name]
         for part in _parts_of(record):
-            pairs.extend(named(getattr(record, part)))
+            pairs.extend(names_with_roles(getattr(record, part)))
         by_role = (tuple(n for n, role in pairs if isinstance(role, kind)) for kind in (Reads, Writes, Const))
         kept = record.__dict__[_KEPT] = _Names(tuple(pairs), *by_role)
     return kept
 
 
-def renamed(record: Any, names: Mapping[str, str]) -> Any:
+def rename_tensors(record: Any, names: Mapping[str, str]) -> Any:
     """A record with its tensors and constants called by other names, where `names` has one."""
     changes: dict[str, Any] = {}
     for one in fields_of(record):
@@ -149,7 +149,7 @@ def renamed(record: Any, names: Mapping[str, str]) -> Any:
         new = tuple(names.get(v, v) for v in one.names(record))
         changes[one.name] = new if isinstance(value, tuple) else new[0]
     for part in _parts_of(record):
-        changes[part] = renamed(getattr(record, part), names)
+        changes[part] = rename_tensors(getattr(record, part), names)
     return replace(record, **changes)
 
 

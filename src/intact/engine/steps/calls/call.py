@@ -51,7 +51,7 @@ class Call(Step):
         for name, array in zip(self.ys, made, strict=True):
             run.bind(name, array)
 
-    def output_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+    def operator_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """The sizes of what it makes, as the operator was registered."""
         made = self._operator().output_shapes(inputs)
         return {y: tuple(int(d) for d in shape) for y, shape in zip(self.ys, made, strict=True)}

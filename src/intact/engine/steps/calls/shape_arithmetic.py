@@ -47,7 +47,7 @@ class ShapeArithmetic(OnnxStep, Step):
             checker.that(checker.grid(name) is None, f"codes in '{name}'", "numbers")
 
     @property
-    def modelled(self) -> tuple[str, ...]:
+    def model_outputs(self) -> tuple[str, ...]:
         return tuple(y for y in self.ys if y not in self.inputs)
 
     def evaluate(self, run: Run) -> None:

@@ -35,7 +35,7 @@ class Slice(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """As the plan says; to the end of an axis of which it does not say how much."""
-        x, shape = sizes.of(self.x), sizes.declared(self.y)
+        x, shape = sizes.of(self.x), sizes.partial_shape(self.y)
         made = []
         for axis, (size, want, start, hop) in enumerate(zip(x, shape, self.starts, self.steps, strict=True)):
             count = _rest(size, start, hop) if want is None else want
@@ -47,7 +47,7 @@ class Slice(Step):
         return tuple(made)
 
     def evaluate(self, run: Run) -> None:
-        x, shape = run.array(self.x), run.declared(self.y)
+        x, shape = run.array(self.x), run.partial_shape(self.y)
         for axis, (start, hop, want) in enumerate(zip(self.starts, self.steps, shape, strict=True)):
             size = _rest(x.shape[axis], start, hop) if want is None else want
             x = np.take(x, start + hop * np.arange(size), axis=axis)

@@ -43,7 +43,7 @@ class TopK(Step):
         checker.one_grid(self.x, self.y)
         checker.that(checker.dtype(self.places) == "int64", checker.dtype(self.places), "int64")
 
-    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         shape = sizes.of(self.x)
         if shape[self.axis] < self.k:
             raise mismatch(self.x, f"size {shape[self.axis]} in dimension {self.axis}", f"{self.k} at least")

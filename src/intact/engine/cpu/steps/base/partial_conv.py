@@ -115,7 +115,7 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
     return gemm.conv(
         part.x,
         part.y,
-        binding.packed(step.weight, _form(kernel, part, apart), pack),
+        binding.pack_constant(step.weight, _form(kernel, part, apart), pack),
         _epilogue(part, step, binding),
         strides=part.strides,
         dilations=part.dilations,
@@ -166,7 +166,7 @@ def _winograd(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep
     def pack() -> NDArray[np.uint8]:
         return gemm.pack_winograd(part.weight, high=_high(part), kernel=kernel)
 
-    packed = binding.packed(step.weight, _form(kernel, part), pack)
+    packed = binding.pack_constant(step.weight, _form(kernel, part), pack)
     epilogue = _epilogue(part, step, binding)
     return gemm.winograd(
         part.x, part.y, packed, epilogue, origin=part.origin, threads=binding.threads, kernel=kernel
@@ -180,7 +180,7 @@ def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray
         added: NDArray[np.int32] = part.weight.sum(axis=(1, 2, 3), dtype=np.int32)
         return added
 
-    return binding.packed(step.weight, f"sums{part.label}", add)
+    return binding.pack_constant(step.weight, f"sums{part.label}", add)
 
 
 def _low_of(step: Weighted) -> str:

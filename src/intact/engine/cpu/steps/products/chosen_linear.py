@@ -49,12 +49,12 @@ def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View)
         return added
 
     zero = zero_of(binding.codes(step.x))
-    correction = -zero * binding.packed(step.weight, "sums", add).astype(np.int64)
-    return gemm.chosen_linear(
+    correction = -zero * binding.pack_constant(step.weight, "sums", add).astype(np.int64)
+    return gemm.linear_by_index(
         x,
         index,
         y,
-        binding.packed(step.weight, f"{kernel}.to{high}.chosen{step.groups}", pack),
+        binding.pack_constant(step.weight, f"{kernel}.to{high}.chosen{step.groups}", pack),
         bind_epilogue(step.epilogue, step.y, binding, channels=len(weight), correction=correction),
         kernel=kernel,
         threads=binding.threads,

@@ -43,7 +43,7 @@ def bind_float_conv_transpose(step: FloatConvTranspose, binding: Binding) -> lis
                 float_gemm.conv(
                     read,
                     part,
-                    binding.packed(step.weight, f"{kernel}.filters{step.groups}.{label}", pack),
+                    binding.pack_constant(step.weight, f"{kernel}.filters{step.groups}.{label}", pack),
                     PixelWindow(window, (1, 1), (h.dilation, w.dilation), (-top, -left, 0, 0)),
                     groups=step.groups,
                     start=_starts(step.bias, number, binding),

@@ -38,7 +38,7 @@ def bind_recurrent(step: Recurrent, binding: Binding) -> list[NativeStep]:
         recurrent.recurrent(
             step.cell,
             x.view,
-            binding.hold(binding.packed(step.weight, f"{kernel}.{step.cell}", pack)),
+            binding.hold(binding.pack_constant(step.weight, f"{kernel}.{step.cell}", pack)),
             hidden=weight.shape[2],
             reverse=step.reverse,
             bias=bias,

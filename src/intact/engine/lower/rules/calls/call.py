@@ -19,7 +19,7 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch(f"no kernel for {name}, which nobody registered")
     values = [value for value in node.inputs if value is not None]
     if operator.codes:
-        xs = tuple(builder.wanted_codes(value)[0] for value in values)
+        xs = tuple(builder.require_codes(value)[0] for value in values)
     else:
         xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []

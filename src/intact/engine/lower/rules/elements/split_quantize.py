@@ -26,7 +26,7 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
     pair = builder.grids.float_pair(value.producer() if value is not None else None)
     constant = value is None or value in builder.constants
     if value is None or constant or pair is None or pair[1].format not in FORMATS:
-        return CodesRead(*builder.wanted_codes(value))
+        return CodesRead(*builder.require_codes(value))
     quantize, grid = pair
     high, low = split_codes(grid.format, grid.scale, grid.zero_point)
     if not np.isfinite(np.float32(high.scale)):

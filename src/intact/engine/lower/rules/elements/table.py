@@ -26,7 +26,7 @@ def lower_table(
     Raises:
         NoMatch: It does not stand between codes, or one of its operators is not known here.
     """
-    x, codes = builder.wanted_codes(entry)
+    x, codes = builder.require_codes(entry)
     written = builder.output(output)
     if written.grid is None:
         raise NoMatch("its output goes on in float")

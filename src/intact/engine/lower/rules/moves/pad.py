@@ -67,7 +67,7 @@ def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
         if not given.size or not given[0]:
             return "", x
         return builder.hold(f"{node.name}.fill", given[:1].astype(x.dtype)), x
-    low, high = codes.held  # the zero point occurs now, if it did not
+    low, high = codes.stored_range  # the zero point occurs now, if it did not
     code = int(given[0]) if given.size else 0  # of a file that pads codes, without a fill that is code 0
     if code == codes.zero_point:
         return "", replace(x, codes=replace(codes, low=low, high=high))

@@ -36,7 +36,7 @@ def lower_conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     weight = weight_of(builder, node.inputs[1], 0)
     said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
     if len(kernel) == 3:
-        read = CodesRead(*builder.wanted_codes(node.inputs[0]))
+        read = CodesRead(*builder.require_codes(node.inputs[0]))
     else:
         read = codes_read(builder, node.inputs[0], of_images=True)
     groups = said.group

@@ -13,7 +13,7 @@ from intact.engine.lower.base.fused import Fused
 from intact.engine.lower.base.images import Image, add_over_images, lower_over_images
 from intact.engine.lower.base.operand import CodesRead
 from intact.engine.lower.base.weighted_layer import lower_weighted
-from intact.engine.lower.base.weights import Weight, grouped, weight_of
+from intact.engine.lower.base.weights import Weight, group_filters, weight_of
 from intact.engine.lower.base.wide_weights import split_weight
 from intact.engine.lower.base.window import window
 from intact.engine.lower.rules.moves.stack_planes import as_planes, as_volumes, plane_dims, volume_window
@@ -25,7 +25,7 @@ from intact.graph import Node, ops
 def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A ConvTranspose of codes; of volumes where its windows lie side by side in depth."""
     node = fused.root
-    read = CodesRead(*builder.wanted_codes(node.inputs[0]))
+    read = CodesRead(*builder.require_codes(node.inputs[0]))
     value, said = node.inputs[1], ops.ConvTranspose.of(node)
     groups = said.group
     weight = weight_of(builder, value, 1)
@@ -37,7 +37,7 @@ def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     volumes = volume_window(node, said, kernel, rows=False) if len(kernel) == 3 else None
     shape = window(node, said, kernel) if volumes is None else volumes.over
     *deep, height, width = (0, 0, *said.output_padding)
-    weight = Weight(grouped(weight.codes, groups), weight.scale)
+    weight = Weight(group_filters(weight.codes, groups), weight.scale)
     read, weight = split_weight(builder, node, read, weight, 1, groups)
 
     def step(image: Image) -> Step:
@@ -104,7 +104,7 @@ def lower_conv_transpose_in_floats(builder: PlanBuilder, fused: Fused) -> list[N
     weight, said = float_weight(builder, node.inputs[1]), ops.ConvTranspose.of(node)
     if said.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
-    filters = grouped(np.swapaxes(weight, 0, 1), said.group)
+    filters = group_filters(np.swapaxes(weight, 0, 1), said.group)
     overlap = tuple(weight.shape[2:]) != said.strides_of(weight.ndim - 2)
     if overlap and said.group == 1 and len(filters) < _LEAST_OUTPUTS:
         raise NoMatch(

@@ -27,7 +27,7 @@ def lower_matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
         return lower_linear(builder, fused, 1)
     if node.inputs[0] in builder.constants:
         raise NoMatch("its first operand is a constant")
-    (a, first), (b, second) = (builder.wanted_codes(v) for v in node.inputs[:2])
+    (a, first), (b, second) = (builder.require_codes(v) for v in node.inputs[:2])
     if min(len(builder.tensors[a].shape), len(builder.tensors[b].shape)) < 2:
         raise NoMatch("one of its operands is a vector")
     most = _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])

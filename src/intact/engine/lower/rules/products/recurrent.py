@@ -57,7 +57,7 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
-        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths,
+        *who(node), projected, weight, layer.cell, layer.said.reverse_flags, bias, h, c, lengths,
         y, last_h, last_c, bool(layer.said.layout),
     )  # fmt: skip
     builder.add(step, node)
@@ -142,7 +142,7 @@ def _epilogue(
     one = np.float32(1)
     with in_range():
         multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, one))
-        shift = None if layer.shift is None else np.atleast_1d(numerics.scaled_bias(layer.shift, one))
+        shift = None if layer.shift is None else np.atleast_1d(numerics.scale_bias(layer.shift, one))
     bias = "" if shift is None else builder.hold(f"{node.name}.bias", shift)
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
 

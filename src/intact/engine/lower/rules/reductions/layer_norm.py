@@ -28,7 +28,7 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if any(v in builder.constants for v in add.inputs):
             raise NoMatch("the Add before it adds a constant")
         x, residual = add.inputs[0], builder.either(add.inputs[1])
-    source = builder.made(x)
+    source = builder.variable_tensor(x)
     shape, said = builder.tensors[source].shape, ops.LayerNormalization.of(node)
     before, spanned = shape[: said.axis % len(shape)], shape[said.axis % len(shape) :]
     sizes = [n for n in spanned if isinstance(n, int)]

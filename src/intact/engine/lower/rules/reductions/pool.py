@@ -137,7 +137,7 @@ def _window_pool(node: Node) -> Make:
 
 def lower_average_pool(builder: PlanBuilder, node: Node) -> None:
     """AveragePool, GlobalAveragePool, and ReduceMean over whole planes, of codes."""
-    x, codes = builder.wanted_codes(node.inputs[0])
+    x, codes = builder.require_codes(node.inputs[0])
     rank = len(builder.tensors[x].shape)
     volumes = rank == 5 and node.op_type == "AveragePool"
     if not volumes and rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):

@@ -45,7 +45,7 @@ def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if dims_of(add.outputs[0]) != (dims_of(x) if x is not None else ()):
             raise NoMatch("its mask is larger than its scores")
         mask = builder.real(other) if other not in builder.constants else builder.either(other)
-    source = builder.made(x)
+    source = builder.variable_tensor(x)
     rank = len(builder.tensors[source].shape)
     output = builder.output(node.outputs[0])
     low = high = None
