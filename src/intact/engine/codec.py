@@ -72,7 +72,7 @@ def _hints(kind: Any) -> Mapping[str, Any]:
 @cache
 def _keys(kind: Any) -> Mapping[str, str]:
     """Under which key each field of a record stands in a file."""
-    return {one.name: one.metadata.get("key", one.name) for one in fields(kind)}
+    return {entry.name: entry.metadata.get("key", entry.name) for entry in fields(kind)}
 
 
 @cache
@@ -97,13 +97,13 @@ def _record(kind: Any) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, dict) or value.keys() != readers.keys():
             raise format_error("", value, f"an object with the fields {', '.join(readers)}")
-        found = {}
+        items = {}
         for key, reader in readers.items():
             try:
-                found[names[key]] = reader(value[key])
+                items[names[key]] = reader(value[key])
             except FileFormatError as error:
                 raise _below(f".{key}", error) from error
-        return kind(**found)
+        return kind(**items)
 
     return read
 
@@ -119,13 +119,13 @@ def _entries(readers: Sequence[Reader]) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(readers):
             raise format_error("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
-        found = []
+        items = []
         for reader, item in zip(readers, value, strict=True):
             try:
-                found.append(reader(item))
+                items.append(reader(item))
             except FileFormatError as error:
-                raise _below(f"[{len(found)}]", error) from error
-        return tuple(found)
+                raise _below(f"[{len(items)}]", error) from error
+        return tuple(items)
 
     return read
 

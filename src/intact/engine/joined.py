@@ -67,8 +67,12 @@ def join_models(models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]])
     """
     if not models:
         return {}
-    known = _Known(models, arrays)
-    joined = {name: one for name, data in models.items() if len((one := known.split(name, data)).pieces) > 1}
+    weights = _Known(models, arrays)
+    joined = {
+        name: split_model
+        for name, data in models.items()
+        if len((split_model := weights.split(name, data)).pieces) > 1
+    }
     written = [array.nbytes for array in arrays.values()]
     written += [joined[name].own.nbytes if name in joined else data.nbytes for name, data in models.items()]
     return joined if sum(models[name].nbytes for name in joined) <= MOST * sum(written) else {}
@@ -90,23 +94,25 @@ class _Known:
     def split(self, name: str, data: Bytes) -> Joined:
         """The model `name` in pieces: those of its weights that are known, and what is between them."""
         whole, pieces, own = data.tobytes(), list[Piece](), list[bytes]()
-        at = seen = held = 0  # what is in pieces, where the next weight is looked for, and bytes of `own`
+        at = seen = own_bytes = (
+            0  # what is in pieces, where the next weight is looked for, and bytes of `own`
+        )
         for weight in self._weights[name]:
             begin = whole.find(weight, seen)
             if begin < 0:
                 continue  # it stands in another place than weights do: it stays between pieces
             seen = begin + len(weight)
-            array, place = self._places.setdefault(_digest(weight), (name, held + begin - at))
-            if (array, place) == (name, held + begin - at):
+            array, place = self._places.setdefault(_digest(weight), (name, own_bytes + begin - at))
+            if (array, place) == (name, own_bytes + begin - at):
                 continue
             if begin > at:
-                pieces.append(Piece(name, held, held + begin - at))
+                pieces.append(Piece(name, own_bytes, own_bytes + begin - at))
                 own.append(whole[at:begin])
-                held += begin - at
+                own_bytes += begin - at
             pieces.append(Piece(array, place, place + len(weight)))
             at = seen
         if len(whole) > at:
-            pieces.append(Piece(name, held, held + len(whole) - at))
+            pieces.append(Piece(name, own_bytes, own_bytes + len(whole) - at))
             own.append(whole[at:])
         return Joined(tuple(pieces), np.frombuffer(b"".join(own), np.uint8))
 

@@ -44,17 +44,17 @@ class Plans:
         self._found = Recent[Plan](self._nbytes)
         self._decided: set[tuple[bytes, ...]] = set()
 
-    def deciding(self, given: Arrays) -> dict[str, NDArray[Any]]:
+    def deciding(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
         """What the inputs hold that decide between branches; nothing where they take ever other values: the
         plan that leaves the branches open costs less then than one for each."""
-        if not self.plan.deciding or not all(name in given for name in self.plan.deciding):
+        if not self.plan.deciding or not all(name in arrays for name in self.plan.deciding):
             return {}
-        found = {name: np.array(given[name]) for name in self.plan.deciding}
-        key = tuple(array.tobytes() for array in found.values())
+        values = {name: np.array(arrays[name]) for name in self.plan.deciding}
+        key = tuple(array.tobytes() for array in values.values())
         if key not in self._decided and len(self._decided) == MOST_DECIDED:
             return {}
         self._decided.add(key)
-        return found
+        return values
 
     def at(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         """The plan for inputs of these shapes, of which some hold these values.
@@ -115,8 +115,8 @@ class Plans:
 
     def _name(self, name: str, array: NDArray[Any]) -> str:
         """A name under which no plan of this engine has another array: packed weights go by it."""
-        held = self.plan.constants.get(name)
-        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+        existing = self.plan.constants.get(name)
+        if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name
-        said = f"{array.dtype.name}{array.shape}".encode() + array.tobytes()
-        return f"{name}@{blake2b(said, digest_size=16).hexdigest()}"
+        content = f"{array.dtype.name}{array.shape}".encode() + array.tobytes()
+        return f"{name}@{blake2b(content, digest_size=16).hexdigest()}"

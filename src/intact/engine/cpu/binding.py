@@ -132,10 +132,10 @@ class Binding:
     def view(self, name: str) -> View:
         """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
         lie; without its halo."""
-        found = self._views.get(name)
-        if found is None:
-            found = self._views[name] = self._view(name)
-        return found
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._view(name)
+        return view
 
     def _view(self, name: str) -> View:
         if name not in self.places:

@@ -212,15 +212,15 @@ def save(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
-        tuple(_Stored(name, one.form) for name, one in stored.items()),
-        tuple(_Joined(name.removeprefix("constant/"), one.pieces) for name, one in joined.items()),
+        tuple(_Stored(name, entry.form) for name, entry in stored.items()),
+        tuple(_Joined(name.removeprefix("constant/"), entry.pieces) for name, entry in joined.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
         tuple(_timing_entries(Timings() if timings is None else timings)),
     )  # fmt: skip
     text = _dumps({**encode(body), "steps": encode(plan.steps)})
-    arrays |= {name: one.own for name, one in joined.items()}
-    arrays |= {f"scale/{name}": one.scale for name, one in stored.items() if one.scale is not None}
-    arrays |= {f"zero/{name}": one.zero for name, one in stored.items() if one.zero is not None}
+    arrays |= {name: entry.own for name, entry in joined.items()}
+    arrays |= {f"scale/{name}": entry.scale for name, entry in stored.items() if entry.scale is not None}
+    arrays |= {f"zero/{name}": entry.zero for name, entry in stored.items() if entry.zero is not None}
     arrays |= {f"packed/{kernel}/{name}": array for (name, kernel), array in pieces.items()}
     container.write(path, arrays, {_PLAN: text, _CHECKSUM: f"{zlib.crc32(text.encode()):08x}"})
 
@@ -324,8 +324,8 @@ def _split_models(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined
     """Models of the plan whose weights other arrays of the file have."""
     parts = sorted({step.model for step in plan.steps if isinstance(step, FallbackSubgraph)} - {plan.model})
     models = [f"constant/{name}" for name in (*parts, plan.model) if name]
-    others = {name: array for name, array in arrays.items() if name not in models}
-    return join_models({name: arrays[name] for name in models}, others)
+    other_arrays = {name: array for name, array in arrays.items() if name not in models}
+    return join_models({name: arrays[name] for name in models}, other_arrays)
 
 
 def _arrays(
@@ -337,12 +337,12 @@ def _arrays(
     forms = {entry.constant: entry.form for entry in body.stored}
     pieces = {entry.constant: entry.pieces for entry in body.joined}
     names = {entry.name for entry in body.constants}
-    for field, others in (
+    for field, other_names in (
         ("stored", forms.keys() - names),
         ("joined", pieces.keys() - (names - forms.keys())),
     ):
-        if others:
-            raise format_error(f"{where}.{field}", min(others), "names of constants")
+        if other_names:
+            raise format_error(f"{where}.{field}", min(other_names), "names of constants")
     _check_joined(where, body, views)
     for entry in body.constants:
         if entry.name in pieces:
@@ -361,8 +361,8 @@ def _arrays(
     }  # fmt: skip
     if rest:
         raise format_error(where, f"arrays of no constant: {', '.join(rest)}", "none")
-    held = {name: one for name, (one, *_) in stored.items() if isinstance(one, Stored)}
-    return Verified(where, plain, stored), Verified(where, packed), held
+    compact = {name: constant for name, (constant, *_) in stored.items() if isinstance(constant, Stored)}
+    return Verified(where, plain, stored), Verified(where, packed), compact
 
 
 def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes]) -> None:
@@ -404,8 +404,8 @@ def _compact_constant(where: str, entry: _Constant, form: Form, rest: dict[str, 
 def _bytes(where: str, name: str, size: int, rest: dict[str, container.Bytes]) -> NDArray[np.uint8]:
     data = rest.pop(name, None)
     if data is None or data.size != container.padded_size(size):
-        found = "no bytes" if data is None else f"{data.size} bytes"
-        raise format_error(f"{where}: '{name}'", found, f"{size} and their padding")
+        size_text = "no bytes" if data is None else f"{data.size} bytes"
+        raise format_error(f"{where}: '{name}'", size_text, f"{size} and their padding")
     return data[:size]
 
 

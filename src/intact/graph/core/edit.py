@@ -119,17 +119,17 @@ def separate_names(model: ir.Model) -> None:
         QuantValueError: An input and an output that is another value, or two of them, have one name.
     """
     faces = dict.fromkeys((*model.graph.inputs, *model.graph.outputs))
-    taken: set[str | None] = set()
+    used_names: set[str | None] = set()
     for value in faces:
-        if value.name in taken:
+        if value.name in used_names:
             raise QuantValueError(
                 f"name '{value.name}'", "two inputs or outputs that are called so", "a name for each",
                 "change input_names or output_names",
             )  # fmt: skip
-        taken.add(value.name)
+        used_names.add(value.name)
     names = Scene(model.graph).names
     for inner in with_subgraphs(model.graph):
         values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
         for value in values:
-            if value not in faces and value.name in taken:
+            if value not in faces and value.name in used_names:
                 value.name = names(value.name or "")

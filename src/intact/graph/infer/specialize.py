@@ -108,9 +108,9 @@ class _Walk:
         waiting = list(reversed(list(self._graph)))
         while waiting:
             node = waiting.pop()
-            taken = self._number(node.inputs[0]) if is_op(node, "If") else None
-            if taken is not None:
-                waiting.extend(reversed(self._inline_branch(node, bool(taken.reshape(-1)[0]))))
+            condition = self._number(node.inputs[0]) if is_op(node, "If") else None
+            if condition is not None:
+                waiting.extend(reversed(self._inline_branch(node, bool(condition.reshape(-1)[0]))))
             elif not all(value in self._constants for value in node.outputs):
                 self._visit(node)
 
@@ -210,9 +210,9 @@ class _Walk:
 
     # -- branches
 
-    def _inline_branch(self, node: ir.Node, taken: bool) -> list[ir.Node]:
+    def _inline_branch(self, node: ir.Node, condition: bool) -> list[ir.Node]:
         """Put the nodes of the branch that is always taken in place of an If; returns them."""
-        branch = ops.If.branch(node, "then_branch" if taken else "else_branch")
+        branch = ops.If.branch(node, "then_branch" if condition else "else_branch")
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
             value.name = self._scene.names(value.name or "")

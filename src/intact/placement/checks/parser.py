@@ -46,14 +46,13 @@ def code_type(half: Half) -> Said | None:
 
 def output_dtype(half: Half) -> Said | None:
     """output_dtype and the zero point name the same type."""
-    given, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
-    if not half.quantizes or not given or zero_point is None or zero_point.dtype is None:
+    declared_dtype, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
+    if not half.quantizes or not declared_dtype or zero_point is None or zero_point.dtype is None:
         return None
-    if given == int(zero_point.dtype):
+    if declared_dtype == int(zero_point.dtype):
         return None
-    message = (
-        f"Mismatch between attribute output_dtype {given} and zero-point data type {int(zero_point.dtype)}"
-    )
+    types = f"output_dtype {declared_dtype} and zero-point data type {int(zero_point.dtype)}"
+    message = f"Mismatch between attribute {types}"
     return message, "remove output_dtype"
 
 

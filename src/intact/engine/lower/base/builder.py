@@ -108,9 +108,9 @@ class PlanBuilder:
         if name not in self.tensors:
             self._define(Tensor(name, "codes", tensor.shape, grid.codes(codes.low, codes.high)))
             self.add(Reinterpret(node.name or name, (node.name or name,), tensor.name, name))
-        found = self.tensors[name].codes
-        assert found is not None
-        return name, found
+        read_codes = self.tensors[name].codes
+        assert read_codes is not None
+        return name, read_codes
 
     def require_codes(self, value: Value | None) -> tuple[str, Codes]:
         """As `codes`.
@@ -118,10 +118,10 @@ class PlanBuilder:
         Raises:
             NoMatch: It has none.
         """
-        found = self.codes(value)
-        if found is None:
+        name_and_codes = self.codes(value)
+        if name_and_codes is None:
             raise NoMatch(f"'{_name(value)}' {self._how(value)}")
-        return found
+        return name_and_codes
 
     def _how(self, value: Value | None) -> str:
         """How a value comes that has no codes."""
@@ -142,22 +142,22 @@ class PlanBuilder:
         name = _name(value)
         if name in self.tensors and self.tensors[name].codes is None:
             return name
-        found = self.codes(value)
-        if found is None or value is None:
+        name_and_codes = self.codes(value)
+        if name_and_codes is None or value is None:
             raise NoMatch(f"'{name}' is made by no native step")
         if not is_float32(value):
             raise NoMatch(f"'{name}' is {_dtype(value)}: native steps know float32 alone")
         self._define(Tensor(name, "float32", dims_of(value)))
         producer = value.producer()
         assert producer is not None
-        self.add(Dequantize(producer.name or name, (producer.name or name,), found[0], name))
+        self.add(Dequantize(producer.name or name, (producer.name or name,), name_and_codes[0], name))
         return name
 
     def either(self, value: Value | None) -> str:
         """The tensor of codes where there is one, else of floats, else a float32 constant."""
-        found = self.codes(value)
-        if found is not None:
-            return found[0]
+        name_and_codes = self.codes(value)
+        if name_and_codes is not None:
+            return name_and_codes[0]
         if value in self.constants:
             array = self.constants(value)
             assert array is not None
@@ -239,8 +239,8 @@ class PlanBuilder:
 
     def hold(self, name: str, array: NDArray[np.generic]) -> str:
         """A constant of the plan; equal ones of one name are one."""
-        held = self.arrays.get(name)
-        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+        existing = self.arrays.get(name)
+        if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name
         unique = self._free(name)
         self.arrays[unique] = np.asarray(array, order="C")  # of rank 0 too
@@ -296,8 +296,8 @@ class PlanBuilder:
     @cached_property
     def _values(self) -> set[str]:
         graph = self.model.graph
-        made = {v for node in graph for v in node.outputs if v not in self.constants}
-        return {v.name or "" for v in (*made, *graph.inputs)}
+        outputs = {v for node in graph for v in node.outputs if v not in self.constants}
+        return {v.name or "" for v in (*outputs, *graph.inputs)}
 
     def _define(self, tensor: Tensor) -> None:
         assert tensor.name not in self.tensors, tensor.name
@@ -331,9 +331,9 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
     )
 
 
-def new_sizes(made: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
+def new_sizes(output_sizes: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
     """The names of sizes that those of `read` do not tell."""
-    return [dim for dim in made if isinstance(dim, str) and dim not in read]
+    return [dim for dim in output_sizes if isinstance(dim, str) and dim not in read]
 
 
 def dtype_of(value: Value) -> str:

@@ -277,8 +277,8 @@ def _one(sizes: Sizes) -> Size:
     numbers = [n for n in large if isinstance(n, int)]
     if numbers:
         return numbers[0]
-    size, *others = dict.fromkeys(large)
-    for other in others:
+    size, *rest = dict.fromkeys(large)
+    for other in rest:
         size = compute_size("broadcast", size, other)
     return size
 
@@ -312,15 +312,15 @@ def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
     return new
 
 
-def _missing_size(sizes: Sizes, taken: Sizes) -> Size:
-    """Return what one size must be, so that `sizes` and it with `taken` have one product."""
+def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
+    """Return what one size must be, so that `sizes` and it with `targets` have one product."""
     names = [n for n in sizes if not isinstance(n, int)]
-    for name in (n for n in taken if not isinstance(n, int)):
+    for name in (n for n in targets if not isinstance(n, int)):
         if name is None or name not in names:
             return None
         names.remove(name)
     whole = int(np.prod([n for n in sizes if isinstance(n, int)], dtype=object))
-    part = int(np.prod([n for n in taken if isinstance(n, int)], dtype=object))
+    part = int(np.prod([n for n in targets if isinstance(n, int)], dtype=object))
     if not part or None in names or (not names and whole % part):
         return None
     if whole % part == 0:

@@ -26,10 +26,10 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     for node in builder.of_sizes:
         _define_outputs(builder, node)
     groups = [part for group in claim(builder, fusions) for part in _without(group, builder.of_sizes)]
-    taken = {node for group in groups for node in group.nodes}
+    claimed = {node for group in groups for node in group.nodes}
     for node in model.graph:
         if (
-            node not in taken
+            node not in claimed
             and node not in builder.of_sizes
             and not all(value in constants for value in node.outputs)
         ):

@@ -103,9 +103,9 @@ class Checker:
         (rank,) = self.rank(name)
         self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
 
-    def per_axis(self, names: tuple[str, ...], *given: tuple[Any, ...]) -> None:
+    def per_axis(self, names: tuple[str, ...], *lists: tuple[Any, ...]) -> None:
         """These tensors have one rank, and these lists an entry for each axis."""
-        ranks = (*self.rank(*names), *(len(one) for one in given))
+        ranks = (*self.rank(*names), *(len(entries) for entries in lists))
         self.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
 
 

@@ -91,12 +91,12 @@ class Epilogue:
         """Write the codes of y's grid, or floats, from the sums, whose channels lie along `axis`."""
         self.write(run, y, self.apply(run, y, acc, axis))
 
-    def write(self, run: Run, y: str, found: NDArray[Any]) -> None:
+    def write(self, run: Run, y: str, values: NDArray[Any]) -> None:
         """Write what `apply` returned, or a part of it."""
         if run.grid(y) is not None and not self.activation:
-            run.write_codes(y, found)
+            run.write_codes(y, values)
         else:
-            run.write_real(y, found)
+            run.write_real(y, values)
 
     def apply(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
         """What sums become: codes, or floats, which y quantizes where a function made them."""

@@ -39,8 +39,8 @@ class Run:
         shape = self.tensors[name].shape
         fits = len(shape) == array.ndim
         for dim, size in zip(shape, array.shape, strict=False):
-            known = resolve_size(dim, size, self.sizes) if isinstance(dim, str) else dim
-            fits &= known == size or name in self.loose
+            want = resolve_size(dim, size, self.sizes) if isinstance(dim, str) else dim
+            fits &= want == size or name in self.loose
         if not fits:
             raise QuantValueError(
                 f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",

@@ -42,13 +42,13 @@ class Sizes:
 
     def complete_shapes(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
         """Sizes of tensors, if the plan knows them all."""
-        known: dict[str, Shape] = {}
+        shapes: dict[str, Shape] = {}
         for name in names:
             shape = tuple(d for d in self.partial_shape(name) if d is not None)
             if len(shape) != len(self._tensors[name].shape):
                 return None
-            known[name] = shape
-        return known
+            shapes[name] = shape
+        return shapes
 
     def bind(self, name: str, shape: Shape) -> None:
         """Store a tensor's sizes, and learn those of its named dimensions.
@@ -62,16 +62,16 @@ class Sizes:
         for axis, (dim, size) in enumerate(zip(wanted, shape, strict=True)):
             want = resolve_size(dim, size, self.dims) if isinstance(dim, str) else dim
             if want != size and name not in self._loose:
-                said = f" ('{dim}')" if isinstance(dim, str) else ""
-                raise mismatch(name, f"size {size} in dimension {axis}{said}", f"{want}")
+                dim_text = f" ('{dim}')" if isinstance(dim, str) else ""
+                raise mismatch(name, f"size {size} in dimension {axis}{dim_text}", f"{want}")
         self.shapes[name] = shape
 
 
-def resolve_size(dim: str, size: int, known: dict[str, int]) -> int:
+def resolve_size(dim: str, size: int, sizes: dict[str, int]) -> int:
     """What a free size is: as known, or as the known ones tell, or else `size`, which is known then."""
-    want = value_of(dim, known)
+    want = value_of(dim, sizes)
     if want is None:
-        want = known[dim] = size
+        want = sizes[dim] = size
     return want
 
 

@@ -41,5 +41,5 @@ class Binary(Step):
 
     def evaluate(self, run: Run) -> None:
         with np.errstate(all="ignore"):
-            made = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
-        run.write_real(self.y, made)
+            values = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
+        run.write_real(self.y, values)

@@ -37,10 +37,10 @@ class Reshape(Step):
         No elements leave any number: then it is what x's other axes hold, so that [0, 4, 2] becomes [0, 8].
         """
         elements, unknown = prod(x), shape.count(None)
-        known = prod(d for d in shape if d is not None)
-        if unknown > 1 or (elements % known if unknown and known else elements != known):
+        product = prod(d for d in shape if d is not None)
+        if unknown > 1 or (elements % product if unknown and product else elements != product):
             raise mismatch(self.x, f"{elements} elements", f"as many as the shape {shape} of '{self.y}'")
-        if not known:
+        if not product:
             elements = prod(sorted(x)[shape.count(0) :])
-            known = prod(d for d in shape if d)
-        return tuple(elements // known if d is None else d for d in shape)
+            product = prod(d for d in shape if d)
+        return tuple(elements // product if d is None else d for d in shape)

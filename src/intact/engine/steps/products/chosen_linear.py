@@ -71,9 +71,9 @@ class ChosenLinear(Step):
         acc = numerics.linear(
             x.reshape(-1, x.shape[-1]), weight, zero_point, bias=self.epilogue.integer_addends(run)
         )
-        found = self.epilogue.apply(run, self.y, acc, axis=-1)
+        values = self.epilogue.apply(run, self.y, acc, axis=-1)
         each = index.size // len(acc) if len(acc) else 1
-        parts = found.reshape(len(acc), self.groups, len(weight) // self.groups)
+        parts = values.reshape(len(acc), self.groups, len(weight) // self.groups)
         self.epilogue.write(run, self.y, parts[np.arange(index.size) // each, index])
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:

@@ -70,8 +70,8 @@ class Recurrent(Step):
         if self.y:
             checker.that(checker.rank(self.y) == (4,), self.y, "a tensor of rank 4")
         if self.lengths:
-            one = checker.rank(self.lengths) == (1,) and checker.dtype(self.lengths) == "int32"
-            checker.that(one, self.lengths, "int32 of rank 1")
+            is_vector = checker.rank(self.lengths) == (1,) and checker.dtype(self.lengths) == "int32"
+            checker.that(is_vector, self.lengths, "int32 of rank 1")
 
     def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         directions, rows, hidden = sizes.of(self.weight)
@@ -109,10 +109,10 @@ class Recurrent(Step):
             )
             for d, start in enumerate(np.split(x, len(weight), axis=-1))
         ]  # fmt: skip
-        states, last_h, last_c = (np.stack(one) for one in zip(*every, strict=True))
-        for name, made in zip(self._outputs, (np.moveaxis(states, 0, 1), last_h, last_c), strict=True):
+        states, last_h, last_c = (np.stack(arrays) for arrays in zip(*every, strict=True))
+        for name, array in zip(self._outputs, (np.moveaxis(states, 0, 1), last_h, last_c), strict=True):
             if name:
-                run.write_real(name, np.moveaxis(made, -2, 0) if self.batch_first else made)
+                run.write_real(name, np.moveaxis(array, -2, 0) if self.batch_first else array)
 
     def _swap_batch_axis(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
         """With the batch last but one."""

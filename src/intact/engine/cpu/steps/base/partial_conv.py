@@ -71,18 +71,22 @@ def _layer(part: PartialConv, step: Weighted, binding: Binding) -> str:
     if not binding.chooser.asks:
         return ""
     x, y, epilogue = part.x, part.y, step.epilogue
-    said = [
+    words = [
         f"{_by(x.sizes)} {_by(part.weight.shape[1:3])} {_by(y.sizes)}",
         f"at {_by(x.strides[:3])} {_by(y.strides[:3])}", f"strides {_by(part.strides)}",
         f"dilations {_by(part.dilations)}", f"groups {part.groups}", f"bytes to {_high(part)}",
         "codes" if binding.tensor(step.y).codes is not None else "floats",
         *([] if part.low is None else ["of 16 bits"]),
     ]  # fmt: skip
-    has = ("residual", part.residual), ("slope", epilogue.slope), (epilogue.activation, epilogue.activation)
-    said += [name for name, there in has if there]
+    options = (
+        ("residual", part.residual),
+        ("slope", epilogue.slope),
+        (epilogue.activation, epilogue.activation),
+    )
+    words += [name for name, there in options if there]
     if gemm.is_grouped(binding.kernels[gemm.FAMILY]):  # whose speed depends on what the weights are
-        said.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
-    return ", ".join([*said, f"threads {binding.threads}"])
+        words.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
+    return ", ".join([*words, f"threads {binding.threads}"])
 
 
 def _by(sizes: Sequence[int]) -> str:
@@ -210,5 +214,5 @@ def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilo
             step.epilogue, step.y, binding, channels=channels, repeats=repeats, correction=zeros
         )
 
-    found = binding.prepared.keep(key, make)
-    return found if part.residual is None else replace(found, residual=part.residual)
+    bound = binding.prepared.keep(key, make)
+    return bound if part.residual is None else replace(bound, residual=part.residual)

@@ -27,8 +27,8 @@ def bind_recurrent(step: Recurrent, binding: Binding) -> list[NativeStep]:
     def real(name: str, order: Sequence[int]) -> Real | None:
         if not name:
             return None
-        found = operand_of(binding, name)
-        return transpose_operand(found, order) if step.batch_first else found
+        operand = operand_of(binding, name)
+        return transpose_operand(operand, order) if step.batch_first else operand
 
     x = real(step.x, (1, 0, 2))
     assert x is not None

@@ -45,7 +45,7 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
 
 
 def _output(builder: PlanBuilder, operator: Operator, value: Any) -> Output:
-    found = builder.output(value)
-    if operator.codes and found.grid is None:
-        raise NoMatch(f"its output '{found.name}' goes on in floats, and its body makes codes: quantize it")
-    return found if operator.codes else Output(value.name or "", None)
+    output = builder.output(value)
+    if operator.codes and output.grid is None:
+        raise NoMatch(f"its output '{output.name}' goes on in floats, and its body makes codes: quantize it")
+    return output if operator.codes else Output(value.name or "", None)

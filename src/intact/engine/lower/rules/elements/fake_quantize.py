@@ -18,5 +18,5 @@ def lower_fake_quantize(builder: PlanBuilder, node: Node) -> None:
     if builder.tensors[x].dtype not in ("codes", "float32"):
         raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
-    who = node.name or "", (above.name or "", node.name or "")
-    builder.add(FakeQuantize(*who, x, y, grid.format, grid.scale, grid.zero_point), node)
+    step_names = node.name or "", (above.name or "", node.name or "")
+    builder.add(FakeQuantize(*step_names, x, y, grid.format, grid.scale, grid.zero_point), node)

@@ -71,11 +71,11 @@ def lower_matmul_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floats | None, list[Node]]:
     """The constant row that the first node behind a product adds, and that node."""
-    add, made = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
-    if add is None or not is_op(add, "Add") or made.is_graph_output() or len(list(made.uses())) != 1:
+    add, product = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
+    if add is None or not is_op(add, "Add") or product.is_graph_output() or len(list(product.uses())) != 1:
         return None, []
-    others = [value for value in add.inputs if value is not made]
-    if len(others) != 1 or dims_of(add.outputs[0]) != dims_of(made):
+    other_inputs = [value for value in add.inputs if value is not product]
+    if len(other_inputs) != 1 or dims_of(add.outputs[0]) != dims_of(product):
         return None, []
-    bias = bias_row(builder, others[0], outputs)
+    bias = bias_row(builder, other_inputs[0], outputs)
     return bias, [] if bias is None else [add]
