@@ -12,10 +12,10 @@ import pytest
 from tests.engine.conftest import Qdq
 
 import intact
-from intact.engine.choices import FormChooser, FormTrial, name_of
 from intact.engine.cpu import measure
 from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
+from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from tests.loaders.seeds import plan_file, plan_parts
 
 import intact
-from intact.engine.joined import LEAST, MOST, join_models
+from intact.engine.model_pieces import LEAST, MOST, join_models
 from intact.errors import FileFormatError
 
 FLOAT = onnx.TensorProto.FLOAT

@@ -1,4 +1,4 @@
-"""From a model or a plan file to an engine."""
+"""Build an engine from a model or a plan file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen records to JSON values and back, driven by their dataclass fields: one rule for every record.
+"""Encode frozen records as JSON values and decode them, as their dataclass fields tell.
 
 A field whose name in files is another than in code says it: ``field(metadata={"key": "ending"})``.
 

@@ -1,4 +1,4 @@
-"""Running a plan.
+"""Run a plan.
 
     engine = Engine(plan, threads=2)
     y = engine(x)
@@ -22,18 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.atomic import replacing
-from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
-from intact.engine.choices import FormChoice
 from intact.engine.files.plan_files import load, save
+from intact.engine.kernel_choices import FormChoice
+from intact.engine.lru_cache import Recent, key_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.recent import Recent, key_of
 from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
+from intact.engine.user_arrays import as_input, as_output
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
 from intact.timings import Timings

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.compact_constants import Stored
 from intact.engine.steps import STRING, Step, Tensor
 from intact.engine.steps.base.wiring import Const, Reads, Writes, names_with_roles
-from intact.engine.stored import Stored
 from intact.errors import FileFormatError
 from intact.layer import Layer
 

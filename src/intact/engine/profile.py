@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""Report how long each step of a run takes."""
 
 from __future__ import annotations
 

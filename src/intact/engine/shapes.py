@@ -1,4 +1,4 @@
-"""The sizes of every tensor, from those of the inputs."""
+"""Infer the shape of every tensor of a plan from the shapes of its inputs."""
 
 from __future__ import annotations
 

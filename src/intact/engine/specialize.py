@@ -1,4 +1,4 @@
-"""The plans of one engine: one for all its inputs, or one for each set of sizes, and of branches taken.
+"""Specialize the plan of an engine for input sizes and for the branches that input values select.
 
 A model whose sizes are all known is lowered best: sizes are numbers, arithmetic with them is done, and every
 operator finds its step. A plan for free sizes that had to leave something open (`Plan.model` holds the model
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lru_cache import MOST_DECIDED, Recent, key_of
 from intact.engine.plan import Plan
-from intact.engine.recent import MOST_DECIDED, Recent, key_of
 from intact.engine.steps import Shape
 from intact.engine.steps.base.wiring import rename_tensors
 from intact.errors import FileFormatError, QuantValueError

@@ -1,4 +1,4 @@
-"""Arrays of the graph as native steps have them: codes as unsigned bytes."""
+"""Convert arrays of the graph to those of native steps, which hold codes as unsigned bytes."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, outputs_for
-from intact.engine.choices import FormChoice, FormChooser, name_of
 from intact.engine.cpu.arrays import to_codes
 from intact.engine.cpu.binding import Packed
-from intact.engine.cpu.bound import Bound, bind
+from intact.engine.cpu.bound_plan import Bound, bind
 from intact.engine.cpu.execute import Memory, Seconds, execute
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.cpu.profiler import profile_of
+from intact.engine.kernel_choices import FormChoice, FormChooser, name_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts

@@ -1,4 +1,4 @@
-"""How a plan's work divides among threads, found without running it, on machines of fewer cores, too."""
+"""Compute how a plan's work divides among threads, without running it."""
 
 from __future__ import annotations
 

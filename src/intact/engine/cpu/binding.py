@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChoice, FormChooser
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
+from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
 from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View

@@ -1,4 +1,4 @@
-"""One run of a bound plan: its native segments, and what no kernel does between them."""
+"""Run a bound plan: its native segments, and the parts between them that no kernel does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.engine.cpu.arrays import offset_of, to_bytes
 from intact.engine.cpu.binding import dtype_of
-from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.bound_plan import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (

@@ -1,4 +1,4 @@
-"""The parts of a plan that ONNX Runtime or Python runs."""
+"""Run the parts of a plan that are left to ONNX Runtime or Python."""
 
 from __future__ import annotations
 

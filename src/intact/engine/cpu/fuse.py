@@ -1,4 +1,4 @@
-"""Steps that run as one: what binders see in place of them. The plan itself, and every bit, stay as they are.
+"""Fuse neighbouring steps before binding. The plan itself, and every bit, stay as they are.
 
 attention         matmul, softmax, matmul: the scores and what becomes of them stay in the cache
 norm_and_codes    layer_norm, quantize (or a product by a constant of each channel that makes codes)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from intact.engine.cpu.binding import NO_HALO, dense_strides
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
 from intact.engine.steps.base.wiring import reads, writes

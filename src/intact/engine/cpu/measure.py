@@ -1,4 +1,4 @@
-"""Timing the forms of a plan's layers among each other, in the plan as it runs.
+"""Time the kernels that the layers of a plan can use, within runs of the whole plan.
 
 For each form one program is bound that has it wherever it can, and the programs take turns: each run
 times all layers at once, with the caches as the layers around leave them. A layer timed alone finds its
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChooser, FormTrial, name_of
 from intact.engine.cpu.binding import Packed
-from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.bound_plan import Bound
+from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 
 LEAST, MOST = 3, 25
 """Turns of each program, whatever the budget."""

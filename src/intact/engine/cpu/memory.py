@@ -1,4 +1,4 @@
-"""A place in the arena for every tensor, for as long as somebody reads it."""
+"""Plan the arena: an offset for every tensor for as long as a step reads it."""
 
 from __future__ import annotations
 

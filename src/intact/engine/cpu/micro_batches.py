@@ -1,4 +1,4 @@
-"""Which steps run a few images of a batch at a time, so that what lies between them stays near the core.
+"""Choose steps that run a few images of a batch at a time, so that intermediates stay in the cache.
 
 A batch's activations leave the cache next to the core, where those of one image would stay in it. Steps that
 treat images apart (`Traits.by_image`), one behind the other, are therefore repeated for a few images each
@@ -17,7 +17,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import Binding, Place, dtype_of
 from intact.engine.cpu.layout import Layout
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step

@@ -1,4 +1,4 @@
-"""Tensors of strings: Python's objects, which lie in no memory of native steps."""
+"""Exclude tensors of strings from memory planning: they are Python objects."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from intact._version import __version__
 from intact.engine.codec import decode, encode, format_error
+from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
-from intact.engine.joined import MOST, Joined, Piece, Views, join_models, views_of
+from intact.engine.model_pieces import MOST, Joined, Piece, Views, join_models, views_of
 from intact.engine.plan import Plan
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
-from intact.engine.stored import Form, Stored, compact_reals
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
 from intact.reading import reading

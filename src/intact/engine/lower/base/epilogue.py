@@ -1,4 +1,4 @@
-"""What happens behind a sum as an `Epilogue`: BatchNorm, scaling, offsets, a residual Add, an activation."""
+"""Build an `Epilogue` of what follows a sum: BatchNorm, scales, offsets, a residual Add, an activation."""
 
 from __future__ import annotations
 

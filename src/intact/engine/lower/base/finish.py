@@ -1,4 +1,4 @@
-"""From a builder to a plan: subgraphs for what is left, an order in which everything can run, names."""
+"""Turn a builder into a plan: order the steps, cut subgraphs for the rest, and name tensors."""
 
 from __future__ import annotations
 

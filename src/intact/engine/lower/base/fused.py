@@ -1,4 +1,4 @@
-"""Placement's fusions on the graph as it is when steps are chosen."""
+"""Find the nodes of placement's fusions in the graph when steps are chosen."""
 
 from __future__ import annotations
 

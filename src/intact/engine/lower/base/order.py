@@ -1,4 +1,4 @@
-"""An order in which everything can run, cut by as few subgraphs as possible."""
+"""Order the steps of a plan so that as few subgraphs as possible run in ONNX Runtime."""
 
 from __future__ import annotations
 

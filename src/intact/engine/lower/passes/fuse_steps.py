@@ -1,4 +1,4 @@
-"""Small rewrites of the finished list of steps: neighbours that one step does, exactly.
+"""Fuse neighbouring steps of the finished list where one step gives exactly the same.
 
 Two that move data as one, padding as a convolution's own, factors and offsets in a layer's epilogue, bounds
 as a grid's.

@@ -1,4 +1,4 @@
-"""The layers of a plan: what placement said, as far as the steps do it, and what they do instead.
+"""List the layers of a plan, and where they differ from what placement said.
 
 A layer of a plan is what one step does, with the small ones that only serve it. Nodes that ONNX Runtime runs
 keep the layers of placement, in float.

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.compact_constants import LEAST, Stored, compact_codes
 from intact.engine.plan import Plan
-from intact.engine.stored import LEAST, Stored, compact_codes
 from intact.graph import Constants, Model, Node, is_op
 from intact.graph.ops import DequantizeLinear
 

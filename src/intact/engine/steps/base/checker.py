@@ -1,4 +1,4 @@
-"""What a step asks about the tensors and constants that it names, when a plan is checked."""
+"""Check the tensors and constants that a step names, when a plan is checked."""
 
 from __future__ import annotations
 

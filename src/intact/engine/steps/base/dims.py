@@ -1,4 +1,4 @@
-"""Sizes as a plan says them: numbers, names of free sizes, and expressions of these.
+"""Sizes of a plan: numbers, names of free sizes, and expressions of these.
 
 An expression is text, so that it stands wherever a name may stand, in ONNX files too: "=" and JSON, such as
 ``=["*", "batch", 12]``. Numbers are whole. "/" rounds towards zero as ONNX's Div does.

@@ -1,4 +1,4 @@
-"""What a step asks about the sizes of what it reads, once those of the plan's inputs are known."""
+"""Answer a step's questions about sizes, once those of the plan's inputs are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What binding asks of a plan whatever the sizes: found once, and kept for every set of them."""
+"""Cache what binding needs of a plan and what does not depend on sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was used last is kept, as far as memory goes."""
+"""A cache bounded by memory that drops the least recently used entry first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several forms of a layer runs: kernels of other instruction sets, Winograd's. Bits are the same.
+"""Choose the kernel of a layer: another instruction set, or Winograd. All give the same bits.
 
 Without figures the cost model decides: what it takes is the default. With figures of this machine (in a
 `Timings`) the fastest form runs, unless it beats the default by less than what two measurements differ by.

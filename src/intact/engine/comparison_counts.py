@@ -1,4 +1,4 @@
-"""What `compare` counts: tensors, answers, and how far outputs are apart."""
+"""Records of what `compare` counts: tensors, top-1 answers, and distances between outputs."""
 
 from __future__ import annotations
 

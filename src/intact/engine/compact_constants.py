@@ -1,4 +1,4 @@
-"""float32 constants that a plan file holds in fewer bits, and that are widened when they are asked for.
+"""Store float32 constants of a plan file in fewer bits, and widen them when they are read.
 
 Weights of a weight-only model are codes of 4 or 8 bits with scales, or 16-bit floats; kernels read float32.
 """

@@ -1,4 +1,4 @@
-"""Callers' arrays as an engine reads and writes them."""
+"""Convert callers' arrays to the dense arrays that an engine reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX models in a plan file, whose weights the file holds elsewhere too: it writes equal bytes once.
+"""Split ONNX models in a plan file into pieces, so that the file holds equal weights once.
 
 A plan with parts in ONNX Runtime holds a model for each of them, and the whole model where sizes are open.
 """

@@ -1,4 +1,4 @@
-"""A plan made native for one set of input shapes."""
+"""Bind a plan to native steps and memory for one set of input shapes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
 from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, dense_view, dtype_of
 from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
 from intact.engine.cpu.micro_batches import MicroBatches, micro_batches
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
+from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import Compute, FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
