@@ -18,7 +18,7 @@ from intact import kernels
 from intact.kernels import float_steps
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import NativeStep, Program, View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 
 LAYERS, HEADS, HIDDEN, INNER = 12, 12, 768, 3072
 WIDTH = HIDDEN // HEADS
@@ -28,7 +28,7 @@ class Bench:
     """One step over its own arena."""
 
     def __init__(self, kernel: str, threads: int) -> None:
-        self.kernels = {**chosen_kernels(), kernel.rpartition("_")[0]: kernel}
+        self.kernels = {**kernels_in_use(), kernel.rpartition("_")[0]: kernel}
         self.threads, self.nbytes = threads, 0
         self.floats: list[View] = []
 

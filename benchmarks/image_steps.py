@@ -18,7 +18,7 @@ import numpy as np
 from intact.kernels import depthwise, moves, pointwise, pool
 from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.program import NativeStep, Program, View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.kernels.window import PixelWindow
 
 MOBILENET_V2 = (
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2, help="for each step")
     arguments = parser.parse_args()
     families = ("depthwise", "pool", "pointwise", "quantize", "transpose")
-    print(", ".join(chosen_kernels()[family] for family in families))
+    print(", ".join(kernels_in_use()[family] for family in families))
     print(f"{'step':36} {'us':>9} {'GMAC/s':>8} {'GB/s':>7}")
     total = 0.0
     for case in cases():

@@ -227,7 +227,7 @@ def compile(
     from intact.engine import compile as build
 
     engine = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
-    if engine.plan.unquantized or engine.plan.dynamic:
+    if engine.plan.is_unquantized or engine.plan.dynamic:
         name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
         reason = (
             f"layers of {name} quantize their input while they run, and are left to ONNX Runtime"

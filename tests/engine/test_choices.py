@@ -12,10 +12,10 @@ import pytest
 from tests.engine.conftest import Qdq
 
 import intact
-from intact.engine.choices import FormChooser, FormTrial, name_of
 from intact.engine.cpu import measure
 from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
+from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
@@ -87,7 +87,7 @@ def test_the_fastest_form_runs_and_gives_the_same_bits(plan, fast):
     made, wanted = engine.run({"x": x}), evaluate(plan, {"x": x})
     for name in plan.outputs:
         np.testing.assert_array_equal(made[name], wanted[name])
-    stored = {form.partition(".")[0] for _, form in engine.packed}
+    stored = {form.partition(".")[0] for _, form in engine.packed_weights}
     assert (TILED in stored) == (fast == TILED), "only what runs is kept packed"
 
 

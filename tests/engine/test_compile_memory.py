@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from intact.engine.heap import tidying
+from intact.engine.free_memory import tidying
 from intact.engine.lower import lower
 from intact.graph import load
 

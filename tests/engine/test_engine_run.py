@@ -80,9 +80,9 @@ def test_only_the_last_shapes_stay_bound(engine, rng, monkeypatch):
 
 def test_weights_are_packed_once(engine, rng):
     engine.run(images(rng, 1))
-    packed = {key: id(array) for key, array in engine.packed.items()}
+    packed = {key: id(array) for key, array in engine.packed_weights.items()}
     engine.run(images(rng, 2))
-    assert packed and {key: id(array) for key, array in engine.packed.items()} == packed
+    assert packed and {key: id(array) for key, array in engine.packed_weights.items()} == packed
 
 
 def test_given_outputs_are_written(engine, plan, rng):
@@ -169,7 +169,9 @@ def test_profile_tells_inner_loops_apart(plan, rng, monkeypatch):
         engine = Engine(plan, threads=1)
         profile = engine.profile(images(rng), runs=1)
         steps = {t.kind: t for t in profile.timings}
-        packed = {key: array for key, array in engine.packed.items() if key[1].startswith(kernel.name)}
+        packed = {
+            key: array for key, array in engine.packed_weights.items() if key[1].startswith(kernel.name)
+        }
         for kind, name in (("conv", "conv"), ("linear", "z")):
             (weights,) = (array for (constant, _), array in packed.items() if constant.startswith(name))
             *counts, words = gemm.steps_by_group(weights, kernel.name)

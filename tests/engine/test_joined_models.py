@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from tests.loaders.seeds import plan_file, plan_parts
 
 import intact
-from intact.engine.joined import LEAST, MOST, join_models
+from intact.engine.model_pieces import LEAST, MOST, join_models
 from intact.errors import FileFormatError
 
 FLOAT = onnx.TensorProto.FLOAT
@@ -75,7 +75,7 @@ def test_a_plan_with_models_is_about_as_large_as_its_file(name: str, tmp_path: P
     engine.save(path)
     assert "onnx" in [step.kind for step in engine.plan.steps] and engine.plan.model
     native = sum(a.nbytes for a in engine.plan.constants.values() if a.dtype != np.uint8)
-    packed = sum(array.nbytes for array in engine.packed.values())
+    packed = sum(array.nbytes for array in engine.packed_weights.values())
     assert path.stat().st_size < made.ByteSize() + native + packed + 12_000
     x = RNG.standard_normal(shape).astype(np.float32)
     loaded = intact.load(path, threads=1)

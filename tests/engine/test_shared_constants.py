@@ -44,7 +44,7 @@ def test_a_plan_of_many_uses_is_about_as_large_as_of_one(qdq, name, tmp_path):
         engine.save(tmp_path / "one.plan")
         sizes[uses] = [
             sum(array.nbytes for array in engine.plan.constants.values()),
-            sum(array.nbytes for array in engine.packed.values()),
+            sum(array.nbytes for array in engine.packed_weights.values()),
             (tmp_path / "one.plan").stat().st_size,
         ]
     assert all(many < 1.7 * one for one, many in zip(sizes[1], sizes[8], strict=True)), sizes

@@ -164,4 +164,4 @@ def test_weights_in_codes_of_onnx_runtime_are_no_float_model():
     )  # fmt: skip
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     plan = lower(proto)
-    assert not plan.unquantized and not plan.dynamic
+    assert not plan.is_unquantized and not plan.dynamic

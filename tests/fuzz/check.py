@@ -31,7 +31,7 @@ from intact.engine.reference import evaluate
 from intact.engine.specialize import Plans
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import IntactError
-from intact.kernels.registry import ISA_LEVELS, chosen_kernels, kernel_list
+from intact.kernels.registry import ISA_LEVELS, kernel_list, kernels_in_use
 
 Arrays = Mapping[str, NDArray[Any]]
 THREADS = (1, 2, 3, 4)
@@ -99,7 +99,7 @@ def variants() -> tuple[dict[str, str], ...]:
     distinct: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for item in requested:
         with environment(**item):
-            distinct.setdefault(tuple(sorted(chosen_kernels().items())), item)
+            distinct.setdefault(tuple(sorted(kernels_in_use().items())), item)
     return tuple(distinct.values())
 
 

@@ -47,14 +47,14 @@ def test_features_can_be_left_out():
 
 
 def test_every_kernel_of_the_machine_is_chosen_by_some_variant(monkeypatch):
-    from intact.kernels.registry import chosen_kernels, kernel_list
+    from intact.kernels.registry import kernel_list, kernels_in_use
 
     chosen = set()
     for settings in variants():
         with monkeypatch.context() as patch:
             for name, value in settings.items():
                 patch.setenv(name, value)
-            chosen.update(chosen_kernels().values())
+            chosen.update(kernels_in_use().values())
     assert chosen == {kernel.name for kernel in kernel_list() if kernel.available}
 
 

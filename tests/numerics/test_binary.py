@@ -22,7 +22,7 @@ def test_extremes():
 
 def test_slopes_below_zero():
     x = np.array([-INF, -3, -1e-45, -0.0, 0.0, 2, INF, NAN], np.float32)
-    y = numerics.sloped(x, 0.1)
+    y = numerics.apply_slope(x, 0.1)
     np.testing.assert_array_equal(y, np.where(x < 0, x * np.float32(0.1), x))
     assert np.signbit(y[3]) and y[6] == INF and np.isnan(y[7])
-    np.testing.assert_array_equal(numerics.sloped(-np.ones((2, 3)), [[2], [-0.5]])[:, 0], [-2, 0.5])
+    np.testing.assert_array_equal(numerics.apply_slope(-np.ones((2, 3)), [[2], [-0.5]])[:, 0], [-2, 0.5])

@@ -117,7 +117,7 @@ LAYOUT = "check the layout; scales and weights keep the float layer's"
             id="multiplier",
         ),
         pytest.param(
-            lambda: nx.scaled_bias([0.0, math.nan]),
+            lambda: nx.scale_bias([0.0, math.nan]),
             f"bias: got nan, want a magnitude below 2**95. Fix: {MULTIPLIER}",
             id="bias",
         ),

@@ -75,8 +75,8 @@ class Calibration(MutableMapping[str, Stats]):
             raise error.at(f"tensor '{name}'") from error
         self._stats[name] = stats
 
-    def merge(self, *others: Calibration) -> Self:
-        """Add the statistics of `others`, which stay as they are; returns self.
+    def merge(self, *calibrations: Calibration) -> Self:
+        """Add the statistics of `calibrations`, which stay as they are; returns self.
 
         Neither the order nor the grouping of merges changes the statistics; the records of provenance
         are sorted, so that it does not change them either.
@@ -84,7 +84,7 @@ class Calibration(MutableMapping[str, Stats]):
         Raises:
             CalibrationError: The names differ, or two statistics of one name do not fit; names the tensor.
         """
-        for other in others:
+        for other in calibrations:
             self._require_names(other)
             merged = {}
             for name, stats in self.items():

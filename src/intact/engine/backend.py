@@ -56,7 +56,7 @@ class Backend(Protocol):
     @property
     def threads(self) -> int: ...
     @property
-    def packed(self) -> Packed: ...
+    def packed_weights(self) -> Packed: ...
 
     def check(self, plan: Plan) -> None:
         """Refuse what is in the plan and could not be run safely, before anything runs.
@@ -66,14 +66,14 @@ class Backend(Protocol):
         """
 
     def compile(
-        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+        self, plan: Plan, shapes: Mapping[str, Shape], known_shapes: Mapping[str, Shape] | None = None
     ) -> Executable:
         """Make a plan executable for inputs of these shapes.
 
         Args:
             plan: The plan.
             shapes: Of its inputs.
-            made: Shapes that parts in ONNX Runtime made of such inputs, where a run of the executable
+            known_shapes: Shapes that parts in ONNX Runtime made of such inputs, where a run of the executable
                 ended in `SizesDiffer`; None: none did.
         Raises:
             QuantValueError: The shapes contradict each other or the plan.

@@ -1,4 +1,4 @@
-"""The backends by name. A new one needs a line here, and nothing else outside its own package."""
+"""List the backends by name. A new backend needs a line here and its own package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a model or a plan file to an engine."""
+"""Build an engine from a model or a plan file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
 from intact.errors import QuantValueError
-from intact.kernels.registry import alternatives, chosen_kernels, kernel_list
+from intact.kernels.registry import alternatives, kernel_list, kernels_in_use
 from intact.timings import Timings
 
 if TYPE_CHECKING:
@@ -54,21 +54,27 @@ def compile(
         UnsupportedError: It is of a version that is not read.
         QuantValueError: The model has no such input, or takes no such shape.
     """
-    kept = None if isinstance(timing_cache, Timings) else timing_cache
-    known = timing_cache if isinstance(timing_cache, Timings) else Timings.load(kept) if kept else Timings()
+    cache_path = None if isinstance(timing_cache, Timings) else timing_cache
+    timings = (
+        timing_cache
+        if isinstance(timing_cache, Timings)
+        else Timings.load(cache_path)
+        if cache_path
+        else Timings()
+    )
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
-        engine = load(source, threads=threads, deterministic=deterministic, backend=backend, timings=known)
+        engine = load(source, threads=threads, deterministic=deterministic, backend=backend, timings=timings)
     else:
         from intact.engine.lower import lower  # plans are read and run without ONNX
 
         plan = source if isinstance(source, Plan) else lower(source, shapes)
         engine = Engine(
-            plan, threads=threads, deterministic=deterministic, backend=backend, timings=known
+            plan, threads=threads, deterministic=deterministic, backend=backend, timings=timings
         )  # fmt: skip
     if tune_seconds is not None:
         engine.tune(tune_seconds)
-        if kept is not None:
-            known.save(kept)
+        if cache_path is not None:
+            timings.save(cache_path)
     return engine
 
 
@@ -120,9 +126,9 @@ def load(
     stored = files.load(path, copy=copy)
     timings = Timings() if timings is None else timings
     timings.add(stored.timings)
-    forms, chosen = {form for _, form in stored.packed}, set(chosen_kernels().values())
-    others = {name for family in chosen_kernels() for name in alternatives(family)}
-    possible, usual = _forms_of(forms, chosen | others), _forms_of(forms, chosen)
+    forms, chosen = {form for _, form in stored.packed}, set(kernels_in_use().values())
+    possible_kernels = {name for family in kernels_in_use() for name in alternatives(family)}
+    possible, usual = _forms_of(forms, chosen | possible_kernels), _forms_of(forms, chosen)
     here = [key for key in stored.packed if key[1] in possible]
     # Which layers have another kernel than the usual one is known when they are bound: weights are compared.
     ready = {constant for constant, form in here if form in usual}

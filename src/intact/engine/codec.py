@@ -1,4 +1,4 @@
-"""Frozen records to JSON values and back, driven by their dataclass fields: one rule for every record.
+"""Encode frozen records as JSON values and decode them, as their dataclass fields tell.
 
 A field whose name in files is another than in code says it: ``field(metadata={"key": "ending"})``.
 
@@ -55,7 +55,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:
         raise FileFormatError(where + error.where, error.got, error.want, error.fix) from error
 
 
-def unexpected(where: str, value: Any, want: str) -> FileFormatError:
+def format_error(where: str, value: Any, want: str) -> FileFormatError:
     """The error for a `value` that stands where something else should."""
     return FileFormatError(where, f"{value!r:.60}", want, _FIX)
 
@@ -72,7 +72,7 @@ def _hints(kind: Any) -> Mapping[str, Any]:
 @cache
 def _keys(kind: Any) -> Mapping[str, str]:
     """Under which key each field of a record stands in a file."""
-    return {one.name: one.metadata.get("key", one.name) for one in fields(kind)}
+    return {entry.name: entry.metadata.get("key", entry.name) for entry in fields(kind)}
 
 
 @cache
@@ -96,14 +96,14 @@ def _record(kind: Any) -> Reader:
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict) or value.keys() != readers.keys():
-            raise unexpected("", value, f"an object with the fields {', '.join(readers)}")
-        found = {}
+            raise format_error("", value, f"an object with the fields {', '.join(readers)}")
+        items = {}
         for key, reader in readers.items():
             try:
-                found[names[key]] = reader(value[key])
+                items[names[key]] = reader(value[key])
             except FileFormatError as error:
                 raise _below(f".{key}", error) from error
-        return kind(**found)
+        return kind(**items)
 
     return read
 
@@ -118,14 +118,14 @@ def _list(reader: Reader) -> Reader:
 def _entries(readers: Sequence[Reader]) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(readers):
-            raise unexpected("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
-        found = []
+            raise format_error("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
+        items = []
         for reader, item in zip(readers, value, strict=True):
             try:
-                found.append(reader(item))
+                items.append(reader(item))
             except FileFormatError as error:
-                raise _below(f"[{len(found)}]", error) from error
-        return tuple(found)
+                raise _below(f"[{len(items)}]", error) from error
+        return tuple(items)
 
     return read
 
@@ -148,7 +148,7 @@ def _literal(options: tuple[Any, ...]) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is str and value in options:
             return value
-        raise unexpected("", value, f"one of {', '.join(map(repr, options))}")
+        raise format_error("", value, f"one of {', '.join(map(repr, options))}")
 
     return read
 
@@ -159,7 +159,7 @@ def _plain(kind: type) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is kind and within(value):
             return value
-        raise unexpected("", value, want)
+        raise format_error("", value, want)
 
     return read
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.counts import Comparison, Counts, Distance, LayerCounts, TensorCounts
+from intact.engine.comparison_counts import Comparison, Counts, Distance, LayerCounts, TensorCounts
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
@@ -39,9 +39,9 @@ class Module(Protocol):
         """The outputs, in the model's order."""
 
     def trace(
-        self, feeds: Feeds, given: Mapping[str, NDArray] | None = None
+        self, feeds: Feeds, overrides: Mapping[str, NDArray] | None = None
     ) -> tuple[Sequence[NDArray], Sequence[QuantizerCall]]:
-        """The outputs, and every call of a quantizer; `given`: what is handed on in place of its floats."""
+        """Return the outputs and the quantizer calls; `overrides` replace the floats that a call returns."""
 
 
 def compare(
@@ -84,30 +84,33 @@ def compare(
             if plan is not before:
                 inner = [name for name in plan.tensors if name in present]
                 watched = Session(data, extra=inner, threads=threads)
-            made = _trace(result, plan, engine, watched, module, feeds)
+            side_outputs = _trace(result, plan, engine, watched, module, feeds)
         else:
-            made = {"engine": _outputs(plan, engine.run(feeds)), "file": _outputs(plan, session.run(feeds))}
-            made |= {} if module is None else {"module": module(feeds)}
-        result.samples += _rows(made)
-        _answers(result, {side: arrays[0] for side, arrays in made.items()})
-        _distances(result, made)
+            side_outputs = {
+                "engine": _outputs(plan, engine.run(feeds)),
+                "file": _outputs(plan, session.run(feeds)),
+            }
+            side_outputs |= {} if module is None else {"module": module(feeds)}
+        result.samples += _rows(side_outputs)
+        _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
+        _distances(result, side_outputs)
     return result
 
 
 def _tensors(plan: Plan, pairs: Sequence[NamedPair]) -> list[TensorCounts]:
     order = [(name, "") for name in plan.inputs]
     order += [(name, step.name) for step in plan.steps for name in writes(step)]
-    found = []
+    counts = []
     for name, layer in order:
         tensor = plan.tensors[name]
         whole = tensor.codes is None and np.dtype(tensor.stored_dtype).kind in "iubO"
-        found.append(TensorCounts(name, layer, tensor.codes is not None, indices=whole))
+        counts.append(TensorCounts(name, layer, tensor.codes is not None, indices=whole))
     for pair in reversed(pairs):
         if pair.stored is not None:
-            reader = next((i for i, t in enumerate(found) if t.layer and t.layer in pair.readers), 0)
-            layer = found[reader].layer if found else ""
-            found.insert(reader, TensorCounts(pair.real, layer, True, pair.quantizer))
-    return found
+            reader = next((i for i, t in enumerate(counts) if t.layer and t.layer in pair.readers), 0)
+            layer = counts[reader].layer if counts else ""
+            counts.insert(reader, TensorCounts(pair.real, layer, True, pair.quantizer))
+    return counts
 
 
 def _trace(
@@ -124,14 +127,18 @@ def _trace(
         codes = plan.tensors[name].codes
         tensor.engine.add(ours[name], reference[name], indices=tensor.indices)
         if name in file:
-            made = file[name] if codes is None else _codes(file[name], codes)
-            tensor.file.add(made.reshape(reference[name].shape), reference[name], indices=tensor.indices)
+            file_codes = file[name] if codes is None else _codes(file[name], codes)
+            tensor.file.add(
+                file_codes.reshape(reference[name].shape), reference[name], indices=tensor.indices
+            )
     sides = {"reference": reference, "engine": ours, "file": file}
-    found: dict[str, Sequence[NDArray]] = {side: _outputs(plan, tensors) for side, tensors in sides.items()}
+    side_outputs: dict[str, Sequence[NDArray]] = {
+        side: _outputs(plan, tensors) for side, tensors in sides.items()
+    }
     if module is not None:
-        found["module"] = _trace_module(result, plan, module, feeds, reference, file)
-    result.traced += _rows(found)
-    return found
+        side_outputs["module"] = _trace_module(result, plan, module, feeds, reference, file)
+    result.traced += _rows(side_outputs)
+    return side_outputs
 
 
 def _trace_module(
@@ -151,16 +158,16 @@ def _trace_module(
         elif name is not None:
             codes, tensor = _codes_of(plan, name), counts[name]
             tensor.quantizer = tensor.quantizer or call.quantizer
-            made = _codes(call.y, codes).reshape(reference[name].shape)
-            tensor.module.add(made, reference[name])
+            module_codes = _codes(call.y, codes).reshape(reference[name].shape)
+            tensor.module.add(module_codes, reference[name])
             if name in file:
-                tensor.export.add(made, _codes(file[name], codes).reshape(made.shape))
+                tensor.export.add(module_codes, _codes(file[name], codes).reshape(module_codes.shape))
         else:
             strange.append(call.quantizer)
     strange += [pair.quantizer for pair in module.pairs if pair.real not in done]
     result.unmatched = tuple(dict.fromkeys((*result.unmatched, *strange)))
-    given = {real: _real(reference[name], _codes_of(plan, name)) for real, name in at.items()}
-    for call in _once(module.trace(feeds, given)[1]):
+    overrides = {real: _real(reference[name], _codes_of(plan, name)) for real, name in at.items()}
+    for call in _once(module.trace(feeds, overrides)[1]):
         if call.pair is not None and (name := at.get(call.pair.real)) is not None:
             _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
     return outputs
@@ -199,9 +206,9 @@ def _weight(tensor: TensorCounts, call: QuantizerCall) -> None:
 
 
 def _alone(counts: LayerCounts, call: QuantizerCall, reference: NDArray, codes: Codes) -> None:
-    made = _codes(call.y, codes).reshape(reference.shape)
-    counts.add(made, reference)
-    apart = made != reference
+    module_codes = _codes(call.y, codes).reshape(reference.shape)
+    counts.add(module_codes, reference)
+    apart = module_codes != reference
     if apart.any():
         steps = call.x.reshape(reference.shape)[apart].astype(np.float64) / codes.scale
         counts.boundary = max(counts.boundary, float(np.abs(steps - np.floor(steps) - 0.5).max()))
@@ -231,32 +238,36 @@ def _outputs(plan: Plan, tensors: Mapping[str, Any]) -> list[NDArray]:
     return [tensors[name] for name in plan.outputs]
 
 
-def _rows(made: Mapping[str, Sequence[NDArray]]) -> int:
+def _rows(side_outputs: Mapping[str, Sequence[NDArray]]) -> int:
     """Rows of a batch, as its first output has them."""
-    first = made["engine"][0]
+    first = side_outputs["engine"][0]
     return len(first) if first.ndim else 1
 
 
-def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
+def _answers(result: Comparison, first_outputs: Mapping[str, NDArray]) -> None:
     """Count answers: the output itself where it holds indices or strings, top-1 where its last axis holds
     classes."""
-    if made["engine"].dtype.kind in "iuO":
-        answers = {side: array.reshape(-1) for side, array in made.items()}
-    elif made["engine"].ndim < 2 or made["engine"].shape[-1] < 2:
+    if first_outputs["engine"].dtype.kind in "iuO":
+        answers = {side: array.reshape(-1) for side, array in first_outputs.items()}
+    elif first_outputs["engine"].ndim < 2 or first_outputs["engine"].shape[-1] < 2:
         return
     else:
-        answers = {side: array.reshape(-1, array.shape[-1]).argmax(1) for side, array in made.items()}
+        answers = {
+            side: array.reshape(-1, array.shape[-1]).argmax(1) for side, array in first_outputs.items()
+        }
     for side, answer in answers.items():
         if side != "engine":
             result.answers.setdefault(side, Counts()).add(answers["engine"], answer, indices=True)
 
 
-def _distances(result: Comparison, made: Mapping[str, Sequence[NDArray]]) -> None:
+def _distances(result: Comparison, side_outputs: Mapping[str, Sequence[NDArray]]) -> None:
     """Count how far the outputs of each side are from the engine's, and the module's from the file's."""
-    pairs = {side: (made["engine"], arrays) for side, arrays in made.items() if side != "engine"}
-    if "module" in made:
-        pairs["export"] = made["module"], made["file"]
-    for side, (ours, others) in pairs.items():
+    pairs = {
+        side: (side_outputs["engine"], arrays) for side, arrays in side_outputs.items() if side != "engine"
+    }
+    if "module" in side_outputs:
+        pairs["export"] = side_outputs["module"], side_outputs["file"]
+    for side, (ours, theirs) in pairs.items():
         distance = result.outputs.setdefault(side, Distance())
-        for a, b in zip(ours, others, strict=False):
+        for a, b in zip(ours, theirs, strict=False):
             distance.add(a, b.reshape(a.shape), indices=a.dtype.kind in "iub")

@@ -77,8 +77,8 @@ class Operator:
 
     def output_shapes(self, inputs: Sequence[Shape]) -> list[Shape]:
         """The shapes of its outputs."""
-        made = self.shapes(*inputs)
-        return [tuple(made)] if self.outputs == 1 else [tuple(shape) for shape in made]
+        shapes = self.shapes(*inputs)
+        return [tuple(shapes)] if self.outputs == 1 else [tuple(shape) for shape in shapes]
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -119,7 +119,7 @@ def register(
     domain, _, op_type = name.partition("::")
     from intact.graph import register_operator  # plans run without ONNX
 
-    register_operator(domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found), dtypes)
+    register_operator(domain, op_type, outputs, defaults, lambda sizes: operator.output_shapes(sizes), dtypes)
     _OPERATORS[name] = operator
     return operator
 

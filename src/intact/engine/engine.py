@@ -1,4 +1,4 @@
-"""Running a plan.
+"""Run a plan.
 
     engine = Engine(plan, threads=2)
     y = engine(x)
@@ -22,18 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.atomic import replacing
-from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
-from intact.engine.choices import FormChoice
 from intact.engine.files.plan_files import load, save
+from intact.engine.kernel_choices import FormChoice
+from intact.engine.lru_cache import Recent, key_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.recent import Recent, key_of
 from intact.engine.reference import sizes_of_parts
-from intact.engine.shapes import settled, zeros_of
+from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
+from intact.engine.user_arrays import as_input, as_output
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
 from intact.timings import Timings
@@ -92,7 +92,7 @@ class Engine:
         timings: Timings | None = None,
     ) -> None:
         options = Options(
-            _checked_threads(threads), deterministic, {} if packed is None else packed,
+            _check_threads(threads), deterministic, {} if packed is None else packed,
             Timings() if timings is None else timings,
         )  # fmt: skip
         self.backend = make_backend(backend, options)
@@ -106,9 +106,9 @@ class Engine:
         self._made = Recent[dict[str, Shape]]()
 
     @property
-    def packed(self) -> Packed:
+    def packed_weights(self) -> Packed:
         """All weights that the backend has packed so far, by (constant, form)."""
-        return self.backend.packed
+        return self.backend.packed_weights
 
     def __call__(self, *inputs: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Run on the inputs in the model's order; returns the output, a tuple where there are several."""
@@ -117,9 +117,9 @@ class Engine:
             raise QuantValueError(
                 "engine", f"{len(inputs)} inputs", f"{len(self.inputs)}: {names}", "pass every input once"
             )
-        made = self.run(dict(zip(self.plan.inputs, inputs, strict=True)))
-        found = tuple(made[name] for name in self.plan.outputs)
-        return found[0] if len(found) == 1 else found
+        outputs = self.run(dict(zip(self.plan.inputs, inputs, strict=True)))
+        arrays = tuple(outputs[name] for name in self.plan.outputs)
+        return arrays[0] if len(arrays) == 1 else arrays
 
     def run(self, inputs: Arrays, out: Arrays | None = None) -> dict[str, NDArray[Any]]:
         """Run once.
@@ -133,29 +133,29 @@ class Engine:
         Raises:
             QuantValueError: An input or output array does not fit; names it.
         """
-        given = self._checked(inputs)
+        arrays = self._check_inputs(inputs)
 
         def run(executable: Executable) -> dict[str, NDArray[Any]]:
-            made = self._outputs(executable, out or {})
-            executable.run(given, made)
-            return made
+            outputs = self._outputs(executable, out or {})
+            executable.run(arrays, outputs)
+            return outputs
 
-        return self._settled(given, run)
+        return self._with_executable(arrays, run)
 
-    def _settled(self, given: Arrays, use: Callable[[Executable], Used]) -> Used:
+    def _with_executable(self, arrays: Arrays, use: Callable[[Executable], Used]) -> Used:
         """What `use` returns of an executable for the sizes that these inputs lead to, by shape and by value.
 
         The next inputs of such shapes begin with them.
         """
-        sizes, deciding = self._sizes(_shapes(given)), self._plans.deciding(given)
+        sizes, deciding = self._sizes(_shapes(arrays)), self._plans.deciding(arrays)
         key = key_of(sizes, deciding)
-        made = dict(self._made.peek(key, {}))
-        used = settled(
-            lambda: use(self._prepared(sizes, deciding, made)), made,
-            lambda: sizes_of_parts(self._plans.at(sizes, deciding), given),
+        known_shapes = dict(self._made.peek(key, {}))
+        used = retry_with_sizes(
+            lambda: use(self._executable(sizes, deciding, known_shapes)), known_shapes,
+            lambda: sizes_of_parts(self._plans.at(sizes, deciding), arrays),
         )  # fmt: skip
-        if made:
-            self._made.put(key, made)
+        if known_shapes:
+            self._made.put(key, known_shapes)
         return used
 
     def check(self) -> None:
@@ -175,20 +175,24 @@ class Engine:
                 the branches stay open.
         """
         sizes, deciding = self._sizes(shapes), self._plans.deciding(values or {})
-        return self._prepared(sizes, deciding, self._made.peek(key_of(sizes, deciding), {}))
+        return self._executable(sizes, deciding, self._made.peek(key_of(sizes, deciding), {}))
 
-    def _prepared(
-        self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], made: Mapping[str, Shape]
+    def _executable(
+        self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], known_shapes: Mapping[str, Shape]
     ) -> Executable:
-        """Kept, or bound; `made`: what parts make of inputs of these sizes, as far as it is known."""
-        made = dict(made)
+        """Kept, or bound; `known_shapes`: what parts make of inputs of these sizes, as far as it is known."""
+        known_shapes = dict(known_shapes)
 
-        def compiled() -> Executable:
-            with self._plans.sized():
+        def compile_plan() -> Executable:
+            with self._plans.explain_size_errors():
                 plan = self._plans.at(sizes, deciding)
-                return self.backend.compile(plan, sizes, made) if made else self.backend.compile(plan, sizes)
+                return (
+                    self.backend.compile(plan, sizes, known_shapes)
+                    if known_shapes
+                    else self.backend.compile(plan, sizes)
+                )
 
-        return self._ready.get((*key_of(sizes, deciding), *made.items()), compiled)
+        return self._ready.get((*key_of(sizes, deciding), *known_shapes.items()), compile_plan)
 
     def tune(self, seconds: float = 1.0, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
         """Time the forms that layers have on this machine, and run the fastest from now on. No bit changes.
@@ -213,10 +217,10 @@ class Engine:
         backend, zeros = self.backend, self._zeros()
         if shapes is not None:
             zeros = {p.name: zeros_of(tuple(shapes[p.name]), p.dtype) for p in self.inputs}
-        given = {name: _noise(array) for name, array in self._checked(zeros).items()}
-        sizes, deciding = _shapes(given), self._plans.deciding(given)
-        with self._plans.sized():
-            tuned = backend.tune(self._plans.at(sizes, deciding), given, seconds)
+        arrays = {name: _noise(array) for name, array in self._check_inputs(zeros).items()}
+        sizes, deciding = _shapes(arrays), self._plans.deciding(arrays)
+        with self._plans.explain_size_errors():
+            tuned = backend.tune(self._plans.at(sizes, deciding), arrays, seconds)
         self._ready = Recent[Executable](_nbytes)
         self._ready.get(key_of(sizes, deciding), lambda: tuned)
 
@@ -238,7 +242,7 @@ class Engine:
         if not self._ready:
             with suppress(QuantValueError, UnsupportedError):
                 self.prepare(_shapes(self._zeros()))
-        packed = {key: array for key, array in self.packed.items() if key[0] in self.plan.constants}
+        packed = {key: array for key, array in self.packed_weights.items() if key[0] in self.plan.constants}
         save(path, self.plan, packed, self.backend.used() if isinstance(self.backend, Tunable) else None)
 
     def __reduce__(self) -> tuple[Callable[..., Engine], tuple[bytes, dict[str, Any]]]:
@@ -262,9 +266,9 @@ class Engine:
 
         Tensors of codes come as int8 or uint8 codes. For verification: it is slower than a run.
         """
-        given = self._checked(inputs)
-        with self._plans.sized():
-            return self.backend.tap(self.plan_for(_shapes(given), given), given)
+        arrays = self._check_inputs(inputs)
+        with self._plans.explain_size_errors():
+            return self.backend.tap(self.plan_for(_shapes(arrays), arrays), arrays)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]], values: Arrays | None = None) -> Plan:
         """What runs on inputs of these shapes and values: `plan`, or one that was made for them alone."""
@@ -280,14 +284,14 @@ class Engine:
             inputs: As for `run`; None: zeros, and 1 for every size that is free.
             runs: Number of runs; the median of each step's times is kept.
         """
-        given = self._checked(self._zeros() if inputs is None else inputs)
-        return self._settled(given, lambda executable: executable.profile(given, runs))
+        arrays = self._check_inputs(self._zeros() if inputs is None else inputs)
+        return self._with_executable(arrays, lambda executable: executable.profile(arrays, runs))
 
     def _zeros(self) -> Arrays:
         shapes = {p.name: tuple(1 if isinstance(d, str) else d for d in p.shape) for p in self.inputs}
         return {p.name: zeros_of(shapes[p.name], p.dtype) for p in self.inputs}
 
-    def _checked(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
+    def _check_inputs(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(inputs, self.plan.inputs, "input")
         for name in self.plan.inputs:
             if name not in inputs:
@@ -296,15 +300,15 @@ class Engine:
 
     def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")
-        made = {}
+        outputs = {}
         for port in self.outputs:
             shape = executable.shapes[port.name]
             array = out.get(port.name)
             fresh = array is None
-            made[port.name] = (
+            outputs[port.name] = (
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
-        return made
+        return outputs
 
 
 def _nbytes(executable: Executable) -> int:
@@ -336,13 +340,13 @@ def _shapes(arrays: Arrays) -> dict[str, Shape]:
     return {name: np.shape(array) for name, array in arrays.items()}
 
 
-def _check_names(given: Arrays, known: Sequence[str], kind: str) -> None:
-    for name in given:
-        if name not in known:
+def _check_names(arrays: Arrays, names: Sequence[str], kind: str) -> None:
+    for name in arrays:
+        if name not in names:
             raise QuantValueError(
                 f"{kind} '{name}'",
                 f"a name that no {kind} has",
-                f"one of {sorted(known)}",
+                f"one of {sorted(names)}",
                 "correct the name",
             )
 
@@ -351,7 +355,7 @@ def _port(plan: Plan, name: str) -> Port:
     return Port(name, plan.tensors[name].stored_dtype, plan.tensors[name].shape)
 
 
-def _checked_threads(threads: int | None) -> int | None:
+def _check_threads(threads: int | None) -> int | None:
     if threads is not None and threads < 1:
         raise QuantValueError("threads", str(threads), "at least 1", "give the number of threads to use")
     THREADS.check(threads or 1, "threads", QuantValueError)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.compact_constants import Stored
 from intact.engine.steps import STRING, Step, Tensor
-from intact.engine.steps.base.wiring import Const, Reads, Writes, named
-from intact.engine.stored import Stored
+from intact.engine.steps.base.wiring import Const, Reads, Writes, names_with_roles
 from intact.errors import FileFormatError
 from intact.layer import Layer
 
@@ -55,7 +55,7 @@ class Plan:
     stored: Mapping[str, Stored] = field(default_factory=dict)
 
     @property
-    def unquantized(self) -> bool:
+    def is_unquantized(self) -> bool:
         """Whether the model had no Q/DQ pairs."""
         return UNQUANTIZED in self.notes
 
@@ -97,10 +97,10 @@ class Plan:
 
     def _check_names(self, step: Step, defined: set[str]) -> None:
         """Refuse names of a step that nothing gave; what it makes is defined then."""
-        where, made = f"step '{step.name}'", list[str]()
-        for name, role in named(step):
+        where, outputs = f"step '{step.name}'", list[str]()
+        for name, role in names_with_roles(step):
             if isinstance(role, Writes):
-                made.append(name)
+                outputs.append(name)
             elif isinstance(role, Const) and name not in self.constants:
                 raise FileFormatError(where, f"no constant '{name}'", "a constant of the plan", _FIX)
             elif isinstance(role, Reads) and name not in defined:
@@ -108,7 +108,7 @@ class Plan:
                     continue
                 got = f"'{name}', which no step before it makes"
                 raise FileFormatError(where, got, "a tensor that is there", _FIX)
-        for name in made:
+        for name in outputs:
             if name in defined:
                 raise FileFormatError(where, f"a second '{name}'", "names that are given once", _FIX)
             self._require_tensor(name, where)

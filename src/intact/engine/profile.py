@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""Report how long each step of a run takes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class EngineProfile:
             (
                 f"{t.seconds * 1e6:.1f}", f"{t.seconds / max(self.seconds, 1e-12):.1%}", f"{t.gmacs:.1f}",
                 f"{t.nbytes / 1024:.1f}", t.kind, "+".join(t.kernels), t.chosen_by,
-                f"{printable(t.name)}{_said(t.loops)}",
+                f"{printable(t.name)}{_describe_loops(t.loops)}",
             )
             for t in self.timings
         ]  # fmt: skip
@@ -83,7 +83,7 @@ class EngineProfile:
         return "\n".join([*lines, f"{self.seconds * 1e6:9.1f}  in all"])
 
 
-def _said(loops: dict[str, float]) -> str:
+def _describe_loops(loops: dict[str, float]) -> str:
     shares = ", ".join(f"{name} {share:.0%}" for name, share in loops.items())
     return f" [{shares}]" if shares else ""
 
@@ -91,9 +91,9 @@ def _said(loops: dict[str, float]) -> str:
 def work_of(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> tuple[int, int]:
     """Multiplications of codes of a step, and bytes of the tensors and constants that it names, each once."""
     moved = [name for name in {*reads(step), *writes(step)} if name in shapes]
-    held = [name for name in {*reads(step), *constants(step)} if name not in shapes]
+    constant_names = [name for name in {*reads(step), *constants(step)} if name not in shapes]
     nbytes = sum(prod(shapes[name]) * _itemsize(plan, name) for name in moved)
-    nbytes += sum(peek(plan, name).nbytes for name in held)
+    nbytes += sum(peek(plan, name).nbytes for name in constant_names)
     return step.macs(lambda name: shapes[name] if name in shapes else peek(plan, name).shape), nbytes
 
 

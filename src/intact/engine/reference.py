@@ -26,22 +26,22 @@ from intact.errors import IntactError, QuantValueError
 
 
 def evaluate(
-    plan: Plan, inputs: Mapping[str, NDArray[Any]], given: Mapping[str, NDArray[Any]] | None = None
+    plan: Plan, inputs: Mapping[str, NDArray[Any]], overrides: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[np.generic]]:
     """Every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
 
     Args:
         plan: A checked plan.
         inputs: The inputs by name; where one has codes, its codes.
-        given: What subgraphs have made elsewhere, by name, to go on from; None: they run here.
+        overrides: What subgraphs have made elsewhere, by name, to go on from; None: they run here.
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
     """
-    run = _started(plan, inputs)
+    run = _start_run(plan, inputs)
     for step in plan.steps:
-        if given is not None and isinstance(step, FallbackSubgraph):
+        if overrides is not None and isinstance(step, FallbackSubgraph):
             for name in step.ys:
-                run.bind(name, given[name])
+                run.bind(name, overrides[name])
         else:
             _evaluate(run, step)
     return run.arrays
@@ -52,18 +52,18 @@ def sizes_of_parts(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> dict[str, 
     return _of_parts(plan, evaluate(plan, inputs))
 
 
-def _of_parts(plan: Plan, found: Mapping[str, NDArray[np.generic]]) -> dict[str, Shape]:
+def _of_parts(plan: Plan, tensors: Mapping[str, NDArray[np.generic]]) -> dict[str, Shape]:
     parts = (step for step in plan.steps if isinstance(step, FallbackSubgraph))
-    return {name: found[name].shape for step in parts for name in step.ys}
+    return {name: tensors[name].shape for step in parts for name in step.ys}
 
 
-def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
+def _start_run(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
     run = Run(plan.tensors, plan.constants, loose_outputs(plan))
     for name in plan.inputs:
         wanted, got = plan.tensors[name].stored_dtype, inputs.get(name)
         if got is None or np.asarray(got).dtype.name != wanted:
-            found = "nothing" if got is None else f"dtype {np.asarray(got).dtype}"
-            raise QuantValueError(f"input '{name}'", found, wanted, f"give {', '.join(plan.inputs)}")
+            got_text = "nothing" if got is None else f"dtype {np.asarray(got).dtype}"
+            raise QuantValueError(f"input '{name}'", got_text, wanted, f"give {', '.join(plan.inputs)}")
         run.bind(name, np.asarray(got))
     return run
 
@@ -90,7 +90,7 @@ class ReferenceBackend:
 
     def __init__(self, options: Options) -> None:
         self.threads = 1
-        self.packed: Packed = options.packed
+        self.packed_weights: Packed = options.packed
 
     def check(self, plan: Plan) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
@@ -99,23 +99,23 @@ class ReferenceBackend:
                 step.check_model(plan.constants, plan.tensors)
 
     def compile(
-        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+        self, plan: Plan, shapes: Mapping[str, Shape], known_shapes: Mapping[str, Shape] | None = None
     ) -> ReferenceExecutable:
         """Find the shapes; everything else is done when it runs."""
-        sizes = made or {}
+        sizes = known_shapes or {}
 
-        def fallback(step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
-            if found := {name: sizes[name] for name in writes(step) if name in sizes}:
-                return found
+        def fallback(step: Step, input_shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+            if output_shapes := {name: sizes[name] for name in writes(step) if name in sizes}:
+                return output_shapes
             return fallback_shapes(
-                plan, step, known, lambda one: one.session(plan.constants, plan.tensors, 1)
+                plan, step, input_shapes, lambda part: part.session(plan.constants, plan.tensors, 1)
             )
 
-        found = infer_shapes(
+        inferred = infer_shapes(
             plan, shapes, fallback,
             lambda step, sizes: step.compute(sizes, lambda: step.session(plan.constants, plan.tensors, 1)),
         )  # fmt: skip
-        return ReferenceExecutable(plan, found)
+        return ReferenceExecutable(plan, inferred)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """What `evaluate` returns."""
@@ -135,18 +135,18 @@ class ReferenceExecutable:
 
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Evaluate once."""
-        found = evaluate(self.plan, inputs)
-        made = _of_parts(self.plan, found)
-        for name, shape in made.items():
+        tensors = evaluate(self.plan, inputs)
+        part_shapes = _of_parts(self.plan, tensors)
+        for name, shape in part_shapes.items():
             if shape != self.shapes[name]:
-                raise SizesDiffer(name, self.shapes[name], made)
+                raise SizesDiffer(name, self.shapes[name], part_shapes)
         for name, into in outputs.items():
-            np.copyto(into, found[name])
+            np.copyto(into, tensors[name])
 
     def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every step's evaluation."""
-        taken = [self._timed(inputs) for _ in range(runs)]
-        medians = np.median(taken, axis=0)
+        elapsed = [self._time_steps(inputs) for _ in range(runs)]
+        medians = np.median(elapsed, axis=0)
         return EngineProfile(
             tuple(
                 Timing(step.name, step.kind, ("numpy",), float(took), *work_of(self.plan, self.shapes, step))
@@ -154,10 +154,10 @@ class ReferenceExecutable:
             )
         )
 
-    def _timed(self, inputs: Arrays) -> list[float]:
-        run, taken = _started(self.plan, inputs), []
+    def _time_steps(self, inputs: Arrays) -> list[float]:
+        run, elapsed = _start_run(self.plan, inputs), []
         for step in self.plan.steps:
             start = perf_counter()
             _evaluate(run, step)
-            taken.append(perf_counter() - start)
-        return taken
+            elapsed.append(perf_counter() - start)
+        return elapsed

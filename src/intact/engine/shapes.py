@@ -1,4 +1,4 @@
-"""The sizes of every tensor, from those of the inputs."""
+"""Infer the shape of every tensor of a plan from the shapes of its inputs."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def infer_shapes(
     guessed = False
     for step in plan.steps:
         if isinstance(step, ShapeArithmetic):
-            made = compute(step, sizes.dims)
-            for name, array in made.items():
+            outputs = compute(step, sizes.dims)
+            for name, array in outputs.items():
                 sizes.bind(name, array.shape)
             if values is not None:
-                values.update(made)
+                values.update(outputs)
             continue
         try:
             guessed |= _bind_made(step, sizes, fallback)
@@ -78,21 +78,21 @@ def loose_outputs(plan: Plan) -> frozenset[str]:
 
 def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
     """Bind what `step` makes; whether its sizes come from a run on zeros, which values may contradict."""
-    made = writes(step)
+    outputs = writes(step)
     if step.native:
         try:
-            shapes = step.made_shapes(sizes)
+            shapes = step.output_shapes(sizes)
         except QuantValueError as error:
             raise error.at(f"step '{step.name}'") from error
-        for name, shape in zip(made, shapes, strict=True):
+        for name, shape in zip(outputs, shapes, strict=True):
             sizes.bind(name, shape)
         return False
-    declared = sizes.declared_all(made)
-    found = declared or fallback(step, sizes.shapes)
+    declared = sizes.complete_shapes(outputs)
+    output_shapes = declared or fallback(step, sizes.shapes)
     guessed = declared is None and isinstance(step, FallbackSubgraph)
-    for name in made:
+    for name in outputs:
         try:
-            sizes.bind(name, found[name])
+            sizes.bind(name, output_shapes[name])
         except QuantValueError as error:
             if not guessed:
                 raise
@@ -107,12 +107,12 @@ class SizesDiffer(QuantValueError):
         made: The shapes of what it made, by tensor.
     """
 
-    def __init__(self, name: str, bound: Shape, made: Mapping[str, Shape]) -> None:
+    def __init__(self, name: str, bound: Shape, part_shapes: Mapping[str, Shape]) -> None:
         super().__init__(
-            f"tensor '{name}'", f"shape {made[name]}",
+            f"tensor '{name}'", f"shape {part_shapes[name]}",
             f"{bound}, as before: values of the inputs decide sizes", "run this model in ONNX Runtime",
         )  # fmt: skip
-        self.made = dict(made)
+        self.made = dict(part_shapes)
 
 
 class SizesUnknown(QuantValueError):
@@ -128,14 +128,14 @@ def fallback_shapes(
     What values have to say about sizes is seen when it runs (`SizesDiffer`).
     """
     if isinstance(step, Call):
-        return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
+        return step.operator_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
     assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
     zeros = {x: zeros_of(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs}
     try:
-        made = session(step).run(zeros)
+        outputs = session(step).run(zeros)
     except UnsupportedError as error:
         raise SizesUnknown(f"step '{step.name}'", error.got, error.want, error.fix) from error
-    return {y: made[y].shape for y in step.ys}
+    return {y: outputs[y].shape for y in step.ys}
 
 
 def zeros_of(shape: Shape, dtype: str) -> NDArray[Any]:
@@ -146,8 +146,8 @@ def zeros_of(shape: Shape, dtype: str) -> NDArray[Any]:
 def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
     """A constant whose bytes may not be what was written to a plan file: for its shape and dtype."""
     look = getattr(plan.constants, "peek", plan.constants.__getitem__)
-    found: NDArray[np.generic] = look(constant)
-    return found
+    array: NDArray[np.generic] = look(constant)
+    return array
 
 
 def checksum(plan: Plan, constant: str) -> int:
@@ -159,9 +159,9 @@ def checksum(plan: Plan, constant: str) -> int:
 Made = TypeVar("Made")
 
 
-def settled(
+def retry_with_sizes(
     attempt: Callable[[], Made],
-    made: dict[str, Shape],
+    known_shapes: dict[str, Shape],
     evaluated: Callable[[], Mapping[str, Shape]],
 ) -> Made:
     """What `attempt` returns once it is bound for the sizes that the parts in ONNX Runtime make.
@@ -171,17 +171,17 @@ def settled(
 
     Args:
         attempt: Binds and runs.
-        made: What parts make, as far as it is known: more is added.
+        known_shapes: What parts make, as far as it is known: more is added.
         evaluated: What parts make, by the reference, which is slow: where zeros do not tell.
     """
     for _ in range(FALLBACK_PARTS.most):
         try:
             return attempt()
         except SizesDiffer as differ:
-            made.update(differ.made)
+            known_shapes.update(differ.made)
         except SizesUnknown:
-            known = evaluated()
-            if known.items() <= made.items():
+            part_shapes = evaluated()
+            if part_shapes.items() <= known_shapes.items():
                 raise
-            made.update(known)
+            known_shapes.update(part_shapes)
     return attempt()

@@ -1,4 +1,4 @@
-"""The plans of one engine: one for all its inputs, or one for each set of sizes, and of branches taken.
+"""Specialize the plan of an engine for input sizes and for the branches that input values select.
 
 A model whose sizes are all known is lowered best: sizes are numbers, arithmetic with them is done, and every
 operator finds its step. A plan for free sizes that had to leave something open (`Plan.model` holds the model
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lru_cache import MOST_DECIDED, Recent, key_of
 from intact.engine.plan import Plan
-from intact.engine.recent import MOST_DECIDED, Recent, key_of
 from intact.engine.steps import Shape
-from intact.engine.steps.base.wiring import renamed
+from intact.engine.steps.base.wiring import rename_tensors
 from intact.errors import FileFormatError, QuantValueError
 
 _STEP_BYTES = 2048  # of a step's record with its tensors
@@ -44,17 +44,17 @@ class Plans:
         self._found = Recent[Plan](self._nbytes)
         self._decided: set[tuple[bytes, ...]] = set()
 
-    def deciding(self, given: Arrays) -> dict[str, NDArray[Any]]:
+    def deciding(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
         """What the inputs hold that decide between branches; nothing where they take ever other values: the
         plan that leaves the branches open costs less then than one for each."""
-        if not self.plan.deciding or not all(name in given for name in self.plan.deciding):
+        if not self.plan.deciding or not all(name in arrays for name in self.plan.deciding):
             return {}
-        found = {name: np.array(given[name]) for name in self.plan.deciding}
-        key = tuple(array.tobytes() for array in found.values())
+        values = {name: np.array(arrays[name]) for name in self.plan.deciding}
+        key = tuple(array.tobytes() for array in values.values())
         if key not in self._decided and len(self._decided) == MOST_DECIDED:
             return {}
         self._decided.add(key)
-        return found
+        return values
 
     def at(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         """The plan for inputs of these shapes, of which some hold these values.
@@ -64,10 +64,10 @@ class Plans:
         """
         if not self.plan.model:
             return self.plan
-        return self._found.get(key_of(shapes, values), lambda: self._lowered(shapes, values))
+        return self._found.get(key_of(shapes, values), lambda: self._lower(shapes, values))
 
     @contextmanager
-    def sized(self) -> Iterator[None]:
+    def explain_size_errors(self) -> Iterator[None]:
         """Of a plan for certain sizes, what does not fit was not in the file: say so.
 
         Raises:
@@ -84,7 +84,7 @@ class Plans:
             fix = "give inputs of the shapes that the model was made for"
             raise QuantValueError(error.where, error.got, "sizes that fit each other", fix) from error
 
-    def _lowered(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
+    def _lower(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         from intact.engine.lower import lower  # plans without a model run without ONNX
 
         plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values, keep_codes=False)
@@ -94,7 +94,7 @@ class Plans:
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]
             for old, new in names.items()
         }
-        steps = tuple(renamed(step, names) for step in plan.steps)
+        steps = tuple(rename_tensors(step, names) for step in plan.steps)
         return replace(plan, steps=steps, constants=constants)
 
     def _nbytes(self, plan: Plan) -> int:
@@ -115,8 +115,8 @@ class Plans:
 
     def _name(self, name: str, array: NDArray[Any]) -> str:
         """A name under which no plan of this engine has another array: packed weights go by it."""
-        held = self.plan.constants.get(name)
-        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+        existing = self.plan.constants.get(name)
+        if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name
-        said = f"{array.dtype.name}{array.shape}".encode() + array.tobytes()
-        return f"{name}@{blake2b(said, digest_size=16).hexdigest()}"
+        content = f"{array.dtype.name}{array.shape}".encode() + array.tobytes()
+        return f"{name}@{blake2b(content, digest_size=16).hexdigest()}"

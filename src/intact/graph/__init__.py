@@ -77,7 +77,7 @@ from intact.graph.qdq.emit_qdq import (
 from intact.graph.qdq.insert_markers import Mark, mark
 from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
-from intact.graph.qdq.softmax_guards import guarded_softmax
+from intact.graph.qdq.softmax_guards import find_guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
@@ -139,7 +139,7 @@ __all__ = [
     "float_dynamic",
     "fold_batchnorm",
     "graft",
-    "guarded_softmax",
+    "find_guarded_softmax",
     "has_stored_codes",
     "hold_constants",
     "inline_functions",

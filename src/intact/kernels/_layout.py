@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.numerics import expand, granule_shape, normalized_axes
+from intact.numerics import expand, granule_shape, normalize_axes
 from intact.spec import QuantSpec
 
 Layout = tuple[int, int, int, int]
@@ -17,12 +17,12 @@ Shape = tuple[int, ...]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
+def layout_of(shape: Shape, kept_axes: tuple[bool, ...]) -> Layout | None:
     """The view of a dense tensor in which granule (g, c) is one entry of the parameters.
 
     Args:
         shape: Sizes in memory order.
-        kept: Whether each axis has parameters of its own.
+        kept_axes: Whether each axis has parameters of its own.
     Returns:
         Neighbouring axes of one kind become one; the last four must be kept, reduced, kept, reduced. None if
         there are more, as for kept axes 0, 2 and 4 of six.
@@ -31,7 +31,7 @@ def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
         >>> layout_of((8, 3, 5, 5), (False, True, False, False))
         (1, 8, 3, 25)
     """
-    axes = [(size, keep) for size, keep in zip(shape, kept, strict=True) if size != 1]
+    axes = [(size, keep) for size, keep in zip(shape, kept_axes, strict=True) if size != 1]
     runs = [(keep, prod(size for size, _ in run)) for keep, run in groupby(axes, key=lambda axis: axis[1])]
     slots, slot = [1, 1, 1, 1], 4
     for keep, size in reversed(runs):
@@ -99,14 +99,14 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> ParameterLayout:
     Raises:
         QuantValueError: An axis of `spec` is out of range.
     """
-    axes = normalized_axes(x.shape, spec) if spec.axis is not None else ()
+    axes = normalize_axes(x.shape, spec) if spec.axis is not None else ()
     natural = tuple(range(x.ndim))
     order = memory_order(x) or natural
     if shared:
         return ParameterLayout(order, (1, 1, 1, x.size), x.shape, spec)
     if spec.block_size is None:
-        kept = tuple(axis in axes for axis in order)
-        layout = layout_of(tuple(x.shape[axis] for axis in order), kept)
+        kept_axes = tuple(axis in axes for axis in order)
+        layout = layout_of(tuple(x.shape[axis] for axis in order), kept_axes)
         granules = tuple(x.shape[axis] for axis in axes) if order == natural else None
     else:
         order = natural

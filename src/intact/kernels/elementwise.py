@@ -16,7 +16,7 @@ from intact import numerics
 from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
 from intact.kernels._layout import ParameterLayout, plan
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.numerics import granule_shape
 from intact.numerics.grids.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
@@ -52,7 +52,7 @@ def fake_quantize(
     if grid is None:
         return give(numerics.fake_quantize(x, scale, zero_point, spec), out)
     view, scales, low, high = grid
-    y, use = target(out, x, view.order, x), chosen_kernels()
+    y, use = target(out, x, view.order, x), kernels_in_use()
     _native.fake_quantize(
         use["fake_quantize"], use["convert"], DTYPE_NAMES[x.dtype], view.layout,
         dense(x, view.order), scales, low, high, dense(y, view.order), thread_pool_size(threads),
@@ -90,7 +90,7 @@ def fake_quantize_grad(
         return give(numerics.fake_quantize_grad(grad, x, *bounds, spec), out)
     view = plan(x, spec, shared=all(b.size == 1 for b in bounds))
     low_flat, high_flat = (view.params(b) for b in bounds)
-    y, use = target(out, grad, view.order, grad, x), chosen_kernels()
+    y, use = target(out, grad, view.order, grad, x), kernels_in_use()
     _native.fake_quantize_grad(
         use["fake_quantize_grad"], use["convert"], DTYPE_NAMES[grad.dtype], DTYPE_NAMES[x.dtype],
         view.layout, dense(grad, view.order), dense(x, view.order), low_flat, high_flat, dense(y, view.order),
@@ -131,7 +131,7 @@ def learned_range_grad(
     if grad.dtype == np.float64 or view.spread or not grad.shape == x.shape == y.shape or x.size == 0:
         to_x, sums = numerics.learned_range_grad(grad, x, y, *bounds, spec)
         return give(to_x, out), sums
-    to_x, use = target(out, grad, view.order, grad), chosen_kernels()
+    to_x, use = target(out, grad, view.order, grad), kernels_in_use()
     places = view.params(np.arange(prod(shape)).reshape(shape))  # the position of each granule of the layout
     low_flat, high_flat = (view.params(b) for b in bounds)
     sums = np.empty((len(places), 3))
@@ -164,7 +164,7 @@ def quantize(
         codes = numerics.quantize(np.where(np.isnan(real), -np.inf, real), scale, zero_point, spec)
         return codes.astype(_byte(spec)) if _fits_byte(spec) else numerics.store(codes, spec)
     view, scales, low, high = grid
-    q, use = empty_like(x, view.order, _byte(spec)), chosen_kernels()
+    q, use = empty_like(x, view.order, _byte(spec)), kernels_in_use()
     _native.quantize(
         use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, dense(x, view.order),
         scales, low, high, int(spec.qmin), spec.format.signed, dense(q, view.order),
@@ -194,7 +194,7 @@ def dequantize(
     view, scales, low, _ = grid
     y = empty_like(q, view.order, np.float32)
     _native.dequantize(
-        chosen_kernels()["quantize"], view.layout, dense(q, view.order), scales, low, int(spec.qmin),
+        kernels_in_use()["quantize"], view.layout, dense(q, view.order), scales, low, int(spec.qmin),
         spec.format.signed, dense(y, view.order), thread_pool_size(threads),
     )  # fmt: skip
     return y

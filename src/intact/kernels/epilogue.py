@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.kernels import _native
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class BoundEpilogue:
         spec.multiplier, spec.bias = _floats(self.multiplier), _floats(self.bias)
         spec.residual = self.residual
         spec.residual_multiplier, spec.residual_zero_point = self.residual_multiplier, self.residual_zero
-        spec.set_function(chosen_kernels()["float_steps"], self.function)
+        spec.set_function(kernels_in_use()["float_steps"], self.function)
         spec.scale, spec.divides, spec.quotient = self.scale, self.divides, self.quotient
         spec.factors, spec.offsets = _floats(self.factors), _floats(self.offsets)
         spec.slopes = _floats(self.slopes)

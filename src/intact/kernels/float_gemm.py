@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from intact.kernels import _native
 from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import Kernels, chosen_kernels, kernels_or_chosen
+from intact.kernels.registry import Kernels, kernels_in_use, kernels_or_chosen
 from intact.kernels.window import PixelWindow
 
 FAMILY = "float_gemm"
@@ -30,7 +30,7 @@ def pack(matrix: Floats, kernel: str | None = None) -> Floats:
     Returns:
         float32, the panels of one group after the other.
     """
-    name = kernel or chosen_kernels()[FAMILY]
+    name = kernel or kernels_in_use()[FAMILY]
     matrices = np.ascontiguousarray(matrix if matrix.ndim == 3 else matrix[None], np.float32)
     groups, k, n = matrices.shape
     panel = _native.float_panel(name)
@@ -93,7 +93,7 @@ def conv(
     """
     top, left = window.pads[:2]
     return _native.step_float_conv(
-        kernel or chosen_kernels()[FAMILY],
+        kernel or kernels_in_use()[FAMILY],
         x,
         y,
         packed,

@@ -15,7 +15,7 @@ from intact.kernels import _native
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 
 FAMILY = "gemm"
 WINOGRAD = "winograd"
@@ -38,7 +38,7 @@ def pack(
         ValueError: Sizes are out of range.
     """
     packed = _native.pack_gemm(
-        kernel or chosen_kernels()[FAMILY], np.ascontiguousarray(weight), groups, joined, high
+        kernel or kernels_in_use()[FAMILY], np.ascontiguousarray(weight), groups, joined, high
     )
     return WEIGHTS.copy(packed)
 
@@ -49,7 +49,7 @@ def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tupl
     Returns:
         Counts for groups of 1, 2, ... 8 steps; last the number of steps that run as 16-bit words.
     """
-    return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
+    return tuple(_native.gemm_groups(kernel or kernels_in_use()[FAMILY], packed))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def conv(
         ValueError: Views, weights and windows do not fit each other.
     """
     return _native.step_conv(
-        kernel or chosen_kernels()[FAMILY],
+        kernel or kernels_in_use()[FAMILY],
         x,
         y,
         packed,
@@ -114,7 +114,7 @@ def conv(
     )
 
 
-def chosen_linear(
+def linear_by_index(
     x: View,
     index: View,
     y: View,
@@ -186,7 +186,7 @@ def winograd_pays(
         kernel, direct: The kernels of `winograd` and of `conv`; the chosen ones by default.
     """
     n, h, w, out = y.sizes
-    defaults = chosen_kernels()
+    defaults = kernels_in_use()
     sizes = (n, h, w, channels, out)
     return _native.winograd_pays(kernel or defaults[WINOGRAD], direct or defaults[FAMILY], sizes, threads)
 
@@ -197,7 +197,7 @@ def pack_winograd(weight: NDArray[np.int8], *, high: int, kernel: str | None = N
     Raises:
         ValueError: Weights that `winograd_fits` refuses.
     """
-    packed = _native.pack_winograd(kernel or chosen_kernels()[WINOGRAD], np.ascontiguousarray(weight), high)
+    packed = _native.pack_winograd(kernel or kernels_in_use()[WINOGRAD], np.ascontiguousarray(weight), high)
     return WEIGHTS.copy(packed)
 
 
@@ -217,7 +217,7 @@ def winograd(
     `pack_winograd`.
     """
     return _native.step_winograd(
-        kernel or chosen_kernels()[WINOGRAD],
+        kernel or kernels_in_use()[WINOGRAD],
         x,
         y,
         packed,

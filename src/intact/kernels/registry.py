@@ -79,7 +79,7 @@ def kernel_list() -> list[Kernel]:
     ]
 
 
-def chosen_kernels() -> dict[str, str]:
+def kernels_in_use() -> dict[str, str]:
     """The kernel of each family that calls use now. It reads the environment at every call."""
     return _choices(*_environment())
 
@@ -197,4 +197,4 @@ Kernels = Mapping[str, str]
 
 def kernels_or_chosen(kernels: Kernels | None) -> Kernels:
     """`kernels`, or the chosen kernels for None."""
-    return chosen_kernels() if kernels is None else kernels
+    return kernels_in_use() if kernels is None else kernels

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.kernels import _native
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 
 Doubles = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
     (groups, rows, columns), x = x.shape, np.ascontiguousarray(x, np.float32)
     sums, products = np.empty((groups, size)), np.empty((groups, size, size))
     first = block.indices(columns)[0]
-    _native.moments(chosen_kernels()["moments"], x, groups, rows, columns, first, sums, products)
+    _native.moments(kernels_in_use()["moments"], x, groups, rows, columns, first, sums, products)
     return sums, products
 
 

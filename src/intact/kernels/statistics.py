@@ -15,8 +15,8 @@ from intact.errors import QuantValueError
 from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, inverse, real_array, thread_pool_size
 from intact.kernels._layout import Layout, layout_of, memory_order
-from intact.kernels.registry import chosen_kernels
-from intact.numerics import normalized_axes
+from intact.kernels.registry import kernels_in_use
+from intact.numerics import normalize_axes
 from intact.spec import QuantSpec
 
 Axis = int | tuple[int, ...] | None
@@ -57,7 +57,7 @@ def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
     view = _View(x, axis)
     amax = np.zeros(view.flat, np.float32)
     if x.size:
-        use = chosen_kernels()
+        use = kernels_in_use()
         _native.absmax(
             use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, amax,
             thread_pool_size(threads),
@@ -77,7 +77,7 @@ def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats
     view = _View(x, axis)
     low, high = np.full(view.flat, np.inf, np.float32), np.full(view.flat, -np.inf, np.float32)
     if x.size:
-        use = chosen_kernels()
+        use = kernels_in_use()
         _native.minmax(
             use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, low,
             high, thread_pool_size(threads),
@@ -107,7 +107,7 @@ def collect_pow2(
         QuantValueError: The counters are not two dense int64 arrays of one size.
     """
     _check_counters(negative, positive)
-    x, use = real_array(x), chosen_kernels()
+    x, use = real_array(x), kernels_in_use()
     ends = _native.count_pow2(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x),
         max(-1000, min(1000, int(exponent))), negative, positive, thread_pool_size(threads),
@@ -144,7 +144,7 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
     _check_counters(counts)
     if not np.float32(width) > 0:
         raise QuantValueError("width", f"{width}", "a positive width", "divide the range by the bins")
-    x, use = real_array(x), chosen_kernels()
+    x, use = real_array(x), kernels_in_use()
     _native.count_fixed(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x), float(width), counts,
         thread_pool_size(threads),
@@ -223,7 +223,7 @@ class _View:
     """The layout of a tensor for native reductions, and the shape of their results."""
 
     def __init__(self, x: NDArray[Any], axis: Axis) -> None:
-        own = normalized_axes(x.shape, QuantSpec(axis=axis)) if axis is not None else ()
+        own = normalize_axes(x.shape, QuantSpec(axis=axis)) if axis is not None else ()
         order = memory_order(x) or tuple(range(x.ndim))
         layout = self._layout(x, order, own)
         if layout is None:  # bring these axes to the front: the one case that copies

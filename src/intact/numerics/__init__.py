@@ -20,7 +20,7 @@ from intact.numerics.floats.activations import (
     softplus,
     softsign,
 )
-from intact.numerics.floats.binary import maximum, minimum, sloped
+from intact.numerics.floats.binary import apply_slope, maximum, minimum
 from intact.numerics.floats.clip import clip
 from intact.numerics.floats.erf import erf
 from intact.numerics.floats.exp import exp
@@ -46,7 +46,7 @@ from intact.numerics.grids.affine import (
     store,
     to_float32,
 )
-from intact.numerics.grids.granularity import expand, granule_shape, normalized_axes
+from intact.numerics.grids.granularity import expand, granule_shape, normalize_axes
 from intact.numerics.grids.minifloat import round_to_format
 from intact.numerics.grids.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.grids.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
@@ -57,7 +57,7 @@ from intact.numerics.integers.conv import conv
 from intact.numerics.integers.int16_layers import join_sums, shift_of_sums
 from intact.numerics.integers.linear import linear
 from intact.numerics.integers.matmul import matmul
-from intact.numerics.integers.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
+from intact.numerics.integers.multipliers import fold_batchnorm, multipliers, ratio, scale_bias
 from intact.numerics.integers.pool import avg_pool, float_max_pool, max_pool
 from intact.numerics.integers.product_form import product_form
 from intact.numerics.integers.requantize import (
@@ -148,7 +148,7 @@ __all__ = [
     "mish",
     "moments",
     "multipliers",
-    "normalized_axes",
+    "normalize_axes",
     "prove_accumulator",
     "product_form",
     "quadratic_forms",
@@ -164,7 +164,7 @@ __all__ = [
     "round_to_format",
     "round_together",
     "scale_from_amax",
-    "scaled_bias",
+    "scale_bias",
     "shift_of_sums",
     "short_amax",
     "short_range",
@@ -172,7 +172,7 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
-    "sloped",
+    "apply_slope",
     "softmax",
     "softplus",
     "softsign",

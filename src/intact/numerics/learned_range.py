@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.numerics.floats.reduce import lane_sum
 from intact.numerics.grids.affine import to_float32
-from intact.numerics.grids.granularity import expand, granule_shape, normalized_axes
+from intact.numerics.grids.granularity import expand, granule_shape, normalize_axes
 from intact.spec import QuantSpec
 
 PIECE = 1024
@@ -57,7 +57,7 @@ def learned_range_grad(
 
 def _row_length(shape: tuple[int, ...], spec: QuantSpec) -> int:
     """How many neighbours in memory belong to one granule."""
-    own_axes, length = normalized_axes(shape, spec), 1
+    own_axes, length = normalize_axes(shape, spec), 1
     for axis in reversed(range(len(shape))):
         if axis in own_axes and shape[axis] != 1:
             break

@@ -60,10 +60,10 @@ def _match_composition(view: View, value: Value) -> Activation | None:
         output = op.outputs[0]
         ops.append(op)
         inside.add(output)
-        given = [v for v in op.inputs if v is not None]
-        if tuple(given) != tuple(op.inputs[: len(given)]):
+        inputs = [v for v in op.inputs if v is not None]
+        if tuple(inputs) != tuple(op.inputs[: len(inputs)]):
             break  # an operand in the middle is left out
-        operands = [_operand(view, results, v) for v in given]
+        operands = [_operand(view, results, v) for v in inputs]
         if op.op_type in ("Clip", "Relu") and not _cuts(op, operands):
             break
         with np.errstate(all="ignore"):
@@ -137,10 +137,10 @@ def _name(got: NDArray | float) -> str | None:
 
 def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
     """Return whether the samples reach each end of a bound: one that they do not would be forgotten."""
-    x, *others = operands
-    if any(np.size(operand) != 1 for operand in others):
+    x, *rest = operands
+    if any(np.size(operand) != 1 for operand in rest):
         return False
-    ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *others)
+    ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *rest)
     if ends is None:
         return False
     low, high = ends

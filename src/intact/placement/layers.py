@@ -50,14 +50,14 @@ class Fuser:
 
     def layers(self) -> tuple[tuple[Layer, ...], tuple[Fusion, ...]]:
         """Every op in exactly one layer, in the order of their first ops; what each fuses beside them."""
-        taken: set[Op] = set()
+        claimed: set[Op] = set()
         done: list[Chain] = []
         for heads in (self._is_root, lambda op: True):
             for op in self._view.ops:
-                if op in taken or not heads(op):
+                if op in claimed or not heads(op):
                     continue
-                chain = self._chain(op, taken)
-                taken.update(chain.ops)
+                chain = self._chain(op, claimed)
+                claimed.update(chain.ops)
                 done.append(chain)
         done.sort(key=lambda chain: self._view.position(chain.root))
         return tuple(map(self._layer, done)), tuple(chain.fusion for chain in done)
@@ -66,7 +66,7 @@ class Fuser:
     def _is_root(op: Op) -> bool:
         return op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS
 
-    def _chain(self, op: Op, taken: set[Op]) -> Chain:
+    def _chain(self, op: Op, claimed: set[Op]) -> Chain:
         """Return the layer that starts at `op`."""
         if self._is_root(op):
             chain = linear_tail(self._view, op, self._barred, self._quantized)
@@ -76,7 +76,7 @@ class Fuser:
             chain = Chain(op)
         if self._is_root(op) or (op.domain == "" and op.op_type in _ACTIVATED and not self._has_constant(op)):
             longer = with_activation(self._view, self._profile, chain, self._barred, self._quantized)
-            return chain if taken.intersection(longer.ops) else longer
+            return chain if claimed.intersection(longer.ops) else longer
         return chain
 
     def _has_constant(self, op: Op) -> bool:

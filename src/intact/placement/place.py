@@ -124,15 +124,15 @@ class _Walk:
         ):
             return Kept(why)
         reason = Kept(float_reason(op.op_type, op.domain))
-        asked = False
+        has_asked = False
         for rule in rules:
             inputs = rule.reads(self.ctx.view, op)
             if isinstance(inputs, tuple):
                 got = not_float(op, inputs) or rule.wants(self.ctx, op, inputs)
                 if isinstance(got, Int8):
                     return got
-                reason, asked = got, True
-            elif not asked:  # a rule that could apply says more than one that cannot
+                reason, has_asked = got, True
+            elif not has_asked:  # a rule that could apply says more than one that cannot
                 reason = inputs
         return reason
 

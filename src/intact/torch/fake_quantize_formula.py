@@ -33,7 +33,7 @@ def spec_of(
 ) -> QuantSpec:
     """Return the grid of one call of the operator, for a tensor of `shape` with so many ranges."""
     plain = QuantSpec(Format.parse(format), axis=tuple(axis or ()), symmetric=symmetric, narrow=narrow)
-    return plain.with_(axis=() if ranges == 1 else numerics.normalized_axes(tuple(shape), plain))
+    return plain.with_(axis=() if ranges == 1 else numerics.normalize_axes(tuple(shape), plain))
 
 
 def granules(shape: Sequence[int], spec: QuantSpec) -> tuple[Shape, Shape]:

@@ -9,7 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.numerics.arg_max import ORDER_DTYPES, arg_max
 
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
@@ -34,7 +34,7 @@ def test_places_of_the_largest(
     smallest: bool,
     last: bool,
 ) -> None:
-    x, kernels = numbers(dtype, shape), {**chosen_kernels(), "transpose": transpose_kernel}
+    x, kernels = numbers(dtype, shape), {**kernels_in_use(), "transpose": transpose_kernel}
     for axis in range(len(shape)):
         want = arg_max(x, axis, smallest, last)
         run = runner(2)

@@ -14,7 +14,7 @@ from intact.kernels import float_steps
 from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -98,7 +98,7 @@ def test_a_million_probabilities(
 ) -> None:
     """So many that some lie where a cheaper evaluation would round to the other code."""
     scores = np.random.default_rng(3).integers(0, 256, (8000, 128)).astype(np.uint8)
-    kernels = {**chosen_kernels(), "float_steps": float_steps_kernel}
+    kernels = {**kernels_in_use(), "float_steps": float_steps_kernel}
     codes = Real(_sizes_alone("uint8", 8000, 128), float(np.float32(scale)), 7)
     _check_probabilities(runner, kernels, scores, codes, float(np.float32(multiplier)))
 
@@ -106,6 +106,6 @@ def test_a_million_probabilities(
 @pytest.mark.parametrize("tokens", [1000, 1024, 1025, 3000])
 def test_long_rows(runner: Any, float_steps_kernel: str, tokens: int) -> None:
     scores = np.random.default_rng(4).integers(0, 256, (5, tokens)).astype(np.uint8)
-    kernels = {**chosen_kernels(), "float_steps": float_steps_kernel}
+    kernels = {**kernels_in_use(), "float_steps": float_steps_kernel}
     codes = Real(_sizes_alone("uint8", 5, tokens), float(np.float32(2e-5)), 0)
     _check_probabilities(runner, kernels, scores, codes, float(np.float32(0.01)))

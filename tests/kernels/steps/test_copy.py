@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intact.kernels import moves
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
@@ -34,7 +34,7 @@ def test_copy_in_any_order(
     run = runner()
     x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     y_view = run.output(shape, dtype, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
-    y = run.run(moves.copy(x_view, y_view, {**chosen_kernels(), "transpose": transpose_kernel}))
+    y = run.run(moves.copy(x_view, y_view, {**kernels_in_use(), "transpose": transpose_kernel}))
     np.testing.assert_array_equal(y, x)
     assert run.only_wrote(y_view)
 
@@ -67,7 +67,7 @@ def test_transpose_of_any_size(
     x = np.random.default_rng(0).integers(0, 256, (rows, columns)).astype(dtype)
     run = runner(2)
     x_view, y_view = run.input(x), run.output((rows, columns), dtype, (1, 0))
-    y = run.run(moves.copy(x_view, y_view, {**chosen_kernels(), "transpose": transpose_kernel}))
+    y = run.run(moves.copy(x_view, y_view, {**kernels_in_use(), "transpose": transpose_kernel}))
     np.testing.assert_array_equal(y, x)
 
 

@@ -8,7 +8,7 @@ import pytest
 from intact import numerics
 from intact.kernels import depthwise
 from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.kernels.window import PixelWindow
 from intact.spec import QuantSpec
 
@@ -51,7 +51,7 @@ def test_codes_of_functions(
         offsets=same if factor else None,
     )
     window = PixelWindow((kernel, kernel), strides=(stride, stride), pads=(pad,) * 4)
-    taps, kernels = weight[:, 0].transpose(1, 2, 0), {**chosen_kernels(), "depthwise": depthwise_kernel}
+    taps, kernels = weight[:, 0].transpose(1, 2, 0), {**kernels_in_use(), "depthwise": depthwise_kernel}
     y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)

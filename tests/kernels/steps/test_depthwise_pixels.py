@@ -8,7 +8,7 @@ import pytest
 from intact import numerics
 from intact.kernels import depthwise
 from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.kernels.window import PixelWindow
 from intact.spec import QuantSpec
 
@@ -26,7 +26,7 @@ def ended(real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offse
     if ending == "factors":
         real = real * factors[:, None, None] + offsets[:, None, None]
     if ending == "slopes":
-        real = numerics.sloped(real, factors[:, None, None])
+        real = numerics.apply_slope(real, factors[:, None, None])
     if ending == "floats":
         return real
     scale = np.float32(0.02 if curve else 0.75 if ending in DIVIDED else 1.0)
@@ -64,7 +64,7 @@ def test_depthwise_of_few_channels(
         slopes=factors if ending == "slopes" else None,
     )
     window = PixelWindow((kernel, kernel), pads=(pad,) * 4)
-    taps, kernels = weight[:, 0].transpose(1, 2, 0), {**chosen_kernels(), "depthwise": depthwise_kernel}
+    taps, kernels = weight[:, 0].transpose(1, 2, 0), {**kernels_in_use(), "depthwise": depthwise_kernel}
     y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, 77, padding=pad, groups=channels)
     want = numerics.to_real(acc, np.asarray(epilogue.multiplier), bias)
@@ -122,7 +122,7 @@ def test_depthwise_of_16_bits(
         residual_zero=9,
     )
     window = PixelWindow((kernel, kernel), strides=(stride,) * 2, pads=(pad,) * 4)
-    kernels = {**chosen_kernels(), "depthwise": depthwise_kernel}
+    kernels = {**kernels_in_use(), "depthwise": depthwise_kernel}
     taps = weight[:, 0].transpose(1, 2, 0)
     y = run.run(depthwise.depthwise(high, y_view, taps, window, epilogue, kernels, low))
     acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, zero, stride=stride, padding=pad, groups=channels)

@@ -9,7 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.numerics import ELEMENTWISE, elementwise
 from intact.numerics.elementwise import CASTS, takes
 
@@ -71,7 +71,7 @@ def test_operation(runner: Any, elementwise_kernel: str, name: str, read: list[s
                 for i, view in enumerate(views)
             ]
             y = run.output(shape, np.dtype(made).type, gap=1 if turned else 0)
-            kernels = {**chosen_kernels(), "elementwise": elementwise_kernel}
+            kernels = {**kernels_in_use(), "elementwise": elementwise_kernel}
             got = run.run(moves.elementwise(name, wide, y, kernels))
             want = np.broadcast_to(elementwise(name, operands, made), shape)
             np.testing.assert_array_equal(got, want)

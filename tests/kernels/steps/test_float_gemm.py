@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from intact import numerics
 from intact.kernels import float_gemm
 from intact.kernels.program import View
-from intact.kernels.registry import Kernels, chosen_kernels
+from intact.kernels.registry import Kernels, kernels_in_use
 from intact.kernels.window import PixelWindow
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -30,7 +30,7 @@ def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def using(kernel: str) -> Kernels:
     """The chosen kernels, but for products of floats."""
-    return {**chosen_kernels(), "float_gemm": kernel}
+    return {**kernels_in_use(), "float_gemm": kernel}
 
 
 def laid(run: Any, rng: np.random.Generator, x: np.ndarray, batch: tuple[int, ...]) -> View:

@@ -15,7 +15,7 @@ from intact import numerics
 from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.numerics.floats.reduce import REDUCTIONS
 from intact.spec import QuantSpec
 
@@ -31,7 +31,7 @@ SPECIAL = np.array(
     np.float32,
 )  # fmt: skip
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-          "max": numerics.maximum, "min": numerics.minimum, "slope": numerics.sloped}  # fmt: skip
+          "max": numerics.maximum, "min": numerics.minimum, "slope": numerics.apply_slope}  # fmt: skip
 SMOOTH = {
     "gelu": lambda x: x * np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2,
     "gelu_tanh": lambda x: (
@@ -49,7 +49,7 @@ class Case:
     def __init__(self, runner: Any, seed: int, kernel: str, threads: int = 1) -> None:
         self.rng = np.random.default_rng(seed)
         self.runner = runner(threads)
-        self.kernels = {**chosen_kernels(), kernel.rpartition("_")[0]: kernel}
+        self.kernels = {**kernels_in_use(), kernel.rpartition("_")[0]: kernel}
 
     def order(self, rank: int) -> tuple[int, ...]:
         return tuple(self.rng.permutation(rank).tolist())

@@ -13,7 +13,7 @@ from intact import numerics
 from intact.kernels import depthwise, moves, pointwise, pool
 from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels, kernel_list
+from intact.kernels.registry import kernel_list, kernels_in_use
 from intact.kernels.window import PixelWindow
 from intact.spec import QuantSpec
 
@@ -37,7 +37,7 @@ def grid_and_bounds(rng: np.random.Generator) -> tuple[Bytes, tuple[int, int]]:
 
 
 def kernels_of(**names: str) -> dict[str, str]:
-    return {**chosen_kernels(), **names}
+    return {**kernels_in_use(), **names}
 
 
 @settings(deadline=None, max_examples=60)
@@ -435,7 +435,9 @@ def test_depthwise_through_a_function(
     added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
     want = numerics.to_real(acc, multiplier, bias, gain=numerics.Gain(gains, shifts) if gained else None)
     want = want + added
-    want = numerics.FUNCTIONS[function](want) if function else numerics.sloped(want, slopes[:, None, None])
+    want = (
+        numerics.FUNCTIONS[function](want) if function else numerics.apply_slope(want, slopes[:, None, None])
+    )
     if behind:
         want = want * factors[:, None, None] + offsets[:, None, None]
     if not real:

@@ -14,7 +14,7 @@ from intact.kernels import float_steps
 from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -76,7 +76,7 @@ def test_matmul(
     low, high = sorted(rng.integers(0, 256, 2).tolist())
     y = Real(y_view, 1.0, int(rng.integers(0, 256)), low, high)
     sides = [Real(_input(run, rng, x, batch), 1.0, zero) for x, zero in zip((a, b), zeros, strict=True)]
-    kernels = {**chosen_kernels(), "matmul": matmul_kernel}
+    kernels = {**kernels_in_use(), "matmul": matmul_kernel}
     got = run.run(float_steps.matmul(product(*sides, y, float(multiplier), -2.0, 30.0), kernels))
     acc = np.broadcast_to(numerics.matmul(a, b, *zeros), got.shape)
     if codes:
@@ -95,7 +95,7 @@ def test_larger_products_in_several_pieces(runner: Any, matmul_kernel: str, shap
     run = runner(2)
     a, b = (rng.integers(0, 256, s).astype(np.uint8) for s in ((n, i, k), (n, k, j)))
     y = Real(run.output((n, i, j), np.float32))
-    kernels = {**chosen_kernels(), "matmul": matmul_kernel}
+    kernels = {**kernels_in_use(), "matmul": matmul_kernel}
     whole = product(Real(run.input(a), 1, 128), Real(run.input(b), 1, 7), y, 1.0)
     step = float_steps.matmul(whole, kernels)
     np.testing.assert_array_equal(run.run(step), numerics.matmul(a, b, 128, 7).astype(np.float32))
@@ -115,7 +115,7 @@ def test_heads_are_read_where_they_lie(runner: Any, matmul_kernel: str) -> None:
 
     y = Real(run.output((batch, heads, tokens, tokens), np.float32))
     a, b = Real(view(views[0], (0, 2, 1, 3)), 1, 128), Real(view(views[1], (0, 2, 3, 1)), 1, 128)
-    got = run.run(float_steps.matmul(product(a, b, y, 0.5), {**chosen_kernels(), "matmul": matmul_kernel}))
+    got = run.run(float_steps.matmul(product(a, b, y, 0.5), {**kernels_in_use(), "matmul": matmul_kernel}))
     acc = numerics.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1), 128, 128)
     np.testing.assert_array_equal(got, numerics.to_real(acc, np.float32(0.5), 0.0))
 

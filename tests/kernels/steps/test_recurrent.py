@@ -11,7 +11,7 @@ from intact import numerics
 from intact.kernels import recurrent
 from intact.kernels.float_steps import Real
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -45,7 +45,7 @@ class Case:
 
     def step(self, kernel: str, y: Real, *last: Real, threads: int = 1) -> Any:
         family = kernel.rpartition("_")[0]
-        kernels = {**chosen_kernels(), family: kernel}
+        kernels = {**kernels_in_use(), family: kernel}
         constant = self.runner.constant
         states = [Real(self.view(one)) if one.any() else None for one in self.first]
         packed = constant(recurrent.pack_states(self.weight, self.cell, kernels["float_gemm"]))
@@ -106,7 +106,7 @@ def test_codes(runner: Any, float_gemm_kernel: str) -> None:
 def test_views_that_do_not_fit_are_refused(runner: Any) -> None:
     case = Case(runner, "lstm", 0)
     y, last = case.output(len(case.start), *case.states), case.output(*case.states)
-    kernel = chosen_kernels()["float_gemm"]
+    kernel = kernels_in_use()["float_gemm"]
     with pytest.raises(ValueError, match="a state is"):
         case.step(kernel, y, case.output(1, 1, 1), last)
     case.weight = case.weight[:, : case.states[2]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intact import numerics
 from intact.kernels import pointwise
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernels_in_use
 from intact.spec import QuantSpec
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -25,7 +25,7 @@ def order_of(rng: np.random.Generator, rank: int) -> tuple[int, ...]:
 
 
 def kernels_of(**names: str) -> dict[str, str]:
-    return {**chosen_kernels(), **names}
+    return {**kernels_in_use(), **names}
 
 
 def split_codes(x: np.ndarray, scale: float, format: str, zero: int) -> tuple[np.ndarray, np.ndarray]:

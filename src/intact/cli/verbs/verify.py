@@ -19,7 +19,7 @@ from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
     from intact.engine.compare import Module
-    from intact.engine.counts import Comparison, Counts, Distance, TensorCounts
+    from intact.engine.comparison_counts import Comparison, Counts, Distance, TensorCounts
     from intact.graph import Model
 
 DIFFERENT = 1

@@ -1,4 +1,4 @@
-"""Arrays of the graph as native steps have them: codes as unsigned bytes."""
+"""Convert arrays of the graph to those of native steps, which hold codes as unsigned bytes."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def to_codes(stored: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
     """Memory of native steps as the graph has it: of codes, int8 or uint8, a copy."""
     if codes is None:
         return stored
-    found = stored.view(np.uint8) ^ np.uint8(codes.offset)
-    return found.view(np.int8) if codes.signed else found
+    values = stored.view(np.uint8) ^ np.uint8(codes.offset)
+    return values.view(np.int8) if codes.signed else values

@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, outputs_for
-from intact.engine.choices import FormChoice, FormChooser, name_of
 from intact.engine.cpu.arrays import to_codes
 from intact.engine.cpu.binding import Packed
-from intact.engine.cpu.bound import Bound, bind
+from intact.engine.cpu.bound_plan import Bound, bind
 from intact.engine.cpu.execute import Memory, Seconds, execute
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.cpu.profiler import profile_of
+from intact.engine.kernel_choices import FormChoice, FormChooser, name_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
-from intact.engine.shapes import settled
+from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
 from intact.kernels.program import Program, ThreadPool
-from intact.kernels.registry import chosen_kernels, machine
+from intact.kernels.registry import kernels_in_use, machine
 from intact.timings import Timings
 
 _STEP_BYTES = 4096
@@ -49,7 +49,7 @@ class CpuBackend:
     def __init__(self, options: Options) -> None:
         self._pool = ThreadPool(options.threads)
         self.threads = self._pool.threads
-        self.packed = options.packed
+        self.packed_weights = options.packed
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
         self._prepared: dict[bool, PreparedPlan] = {}
@@ -67,10 +67,10 @@ class CpuBackend:
         self._fallback_of(plan).check()
 
     def compile(
-        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+        self, plan: Plan, shapes: Mapping[str, Shape], known_shapes: Mapping[str, Shape] | None = None
     ) -> CpuExecutable:
         """Bind a plan to kernels, and pack the weights that are not packed yet."""
-        return CpuExecutable(plan, self._bind(plan, shapes, sizes=made), self._fallback_of(plan))
+        return CpuExecutable(plan, self._bind(plan, shapes, sizes=known_shapes), self._fallback_of(plan))
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor, for which the plan is bound anew."""
@@ -78,71 +78,77 @@ class CpuBackend:
 
         def attempt() -> tuple[Bound, dict[str, NDArray[Any]], Memory]:
             bound = self._bind(plan, shapes, reuse=False, sizes=sizes)
-            made, context = outputs_for(plan, bound.shapes), bound.program.take()
-            at = execute(plan, bound, self._fallback_of(plan), inputs, made, context)
-            return bound, made, at
+            outputs, context = outputs_for(plan, bound.shapes), bound.program.take()
+            at = execute(plan, bound, self._fallback_of(plan), inputs, outputs, context)
+            return bound, outputs, at
 
-        bound, made, at = settled(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
-        found = {**inputs, **made}
-        for name in bound.shapes.keys() - found.keys():
+        bound, outputs, at = retry_with_sizes(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
+        tensors = {**inputs, **outputs}
+        for name in bound.shapes.keys() - tensors.keys():
             codes = plan.tensors[name].codes
-            found[name] = at(name).copy() if codes is None else to_codes(at(name), codes)
-        return {name: found[name] for name in bound.shapes}
+            tensors[name] = at(name).copy() if codes is None else to_codes(at(name), codes)
+        return {name: tensors[name] for name in bound.shapes}
 
     def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> CpuExecutable:
         """Time the forms of all layers of which this machine has no figures, and bind the plan by them."""
         shapes = {name: array.shape for name, array in inputs.items()}
-        fallback, known, tried = self._fallback_of(plan), self.timings.of(machine()), Overlay(self.packed, {})
+        fallback, timings, tried = (
+            self._fallback_of(plan),
+            self.timings.of(machine()),
+            Overlay(self.packed_weights, {}),
+        )
 
         def runner(bound: Bound) -> Run:
-            made, context = outputs_for(plan, bound.shapes), bound.program.take()
+            outputs, context = outputs_for(plan, bound.shapes), bound.program.take()
 
             def run() -> NDArray[np.float64]:
-                taken = Seconds(bound)
-                execute(plan, bound, fallback, inputs, made, context, taken)
-                return taken.native / bound.times
+                elapsed = Seconds(bound)
+                execute(plan, bound, fallback, inputs, outputs, context, elapsed)
+                return elapsed.native / bound.times
 
             return run
 
-        found = measure(
+        measured = measure(
             lambda chooser: self._bind(plan, shapes, chooser=chooser, packed=tried),
-            runner, known, seconds, self.stopwatch,
+            runner, timings, seconds, self.stopwatch,
         )  # fmt: skip
-        known.update(found)
-        self._measured |= found.keys()
-        return CpuExecutable(plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed)), fallback)
+        timings.update(measured)
+        self._measured |= measured.keys()
+        return CpuExecutable(
+            plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed_weights)), fallback
+        )
 
     def used(self) -> Timings:
         """Of this machine, the figures of all layers that were bound so far."""
-        known = self.timings.of(machine())
-        return Timings({machine(): {name: known[name] for name in sorted(self._used)}})
+        timings = self.timings.of(machine())
+        return Timings({machine(): {name: timings[name] for name in sorted(self._used)}})
 
     def _bind(
         self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True,
         chooser: FormChooser | None = None, packed: Packed | None = None,
         sizes: Mapping[str, Shape] | None = None,
     ) -> Bound:  # fmt: skip
-        known, outside = sizes or {}, self._fallback_of(plan)
+        known_shapes, outside = sizes or {}, self._fallback_of(plan)
 
         def fallback(step: Step, shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
-            made = {name: known[name] for name in writes(step) if name in known}
-            return made or outside.shapes(step, shapes)
+            output_shapes = {name: known_shapes[name] for name in writes(step) if name in known_shapes}
+            return output_shapes or outside.shapes(step, shapes)
 
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
         bound = bind(
-            self._prepared_of(plan, whole=not reuse), shapes, Program(self._pool), kernels=chosen_kernels(),
-            packed=self.packed if packed is None else packed,
+            self._prepare(plan, whole=not reuse), shapes, Program(self._pool), kernels=kernels_in_use(),
+            packed=self.packed_weights if packed is None else packed,
             fallback=fallback, compute=outside.compute, chooser=chooser,
         )  # fmt: skip
         self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
 
-    def _prepared_of(self, plan: Plan, *, whole: bool) -> PreparedPlan:
-        found = self._prepared.get(whole)
-        if found is None or found.plan is not plan:
-            found = self._prepared[whole] = PreparedPlan(plan, whole=whole)
-        return found
+    def _prepare(self, plan: Plan, *, whole: bool) -> PreparedPlan:
+        prepared = self._prepared.get(whole)
+        if prepared is None or prepared.plan is not plan:
+            prepared = self._prepared[whole] = PreparedPlan(plan, whole=whole)
+        return prepared
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:
         if self._fallback is None or self._fallback.plan is not plan:
@@ -172,7 +178,7 @@ class CpuExecutable:
     @property
     def nbytes(self) -> int:
         """Bytes that it holds: memory of a run, what was worked out for these sizes, and the steps."""
-        return self.bound.arena + self.bound.held + _STEP_BYTES * len(self.bound.program)
+        return self.bound.arena + self.bound.held_bytes + _STEP_BYTES * len(self.bound.program)
 
     @property
     def choices(self) -> list[tuple[Step, FormChoice]]:
@@ -191,14 +197,14 @@ class CpuExecutable:
 
     def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every native step, and every part that no kernel does."""
-        made = outputs_for(self.plan, self.shapes)
+        outputs = outputs_for(self.plan, self.shapes)
         context = self.bound.program.take()
-        taken = []
+        elapsed = []
         try:
             for _ in range(runs + 1):  # the first one warms up
                 seconds = Seconds(self.bound)
-                execute(self.plan, self.bound, self.fallback, inputs, made, context, seconds)
-                taken.append(seconds)
+                execute(self.plan, self.bound, self.fallback, inputs, outputs, context, seconds)
+                elapsed.append(seconds)
         finally:
             self.bound.program.give_back(context)
-        return profile_of(self.plan, self.bound, taken[1:])
+        return profile_of(self.plan, self.bound, elapsed[1:])

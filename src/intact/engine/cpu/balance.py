@@ -1,4 +1,4 @@
-"""How a plan's work divides among threads, found without running it, on machines of fewer cores, too."""
+"""Compute how a plan's work divides among threads, without running it."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def divisions(plan: Plan, shapes: Mapping[str, Shape], threads: int) -> list[Div
     for index, label in enumerate(bound.labels):
         if label is not None and program.kernels[index].partition("_")[0] in _FAMILIES:
             places.setdefault(label.name, []).append(index)
-    found = []
+    result = []
     for step in plan.steps:
         products, _ = work_of(plan, bound.shapes, step)
         own = places.get(step.name, [])
         for index in own if products > 0 else ():
             shape, kernel = bound.shapes[writes(step)[0]], program.kernels[index]
             share, items = program.largest_share(index), program.items(index)
-            found.append(Division(step.name, kernel, shape, share, items, products / len(own)))
-    return found
+            result.append(Division(step.name, kernel, shape, share, items, products / len(own)))
+    return result
 
 
-def speedup(found: list[Division], threads: int) -> float:
+def speedup(divisions: list[Division], threads: int) -> float:
     """What so many threads gain at most, if every product takes the same and nothing else takes time."""
-    products = sum(d.products for d in found)
-    return threads * products / max(1.0, sum(d.products * d.share for d in found))
+    products = sum(d.products for d in divisions)
+    return threads * products / max(1.0, sum(d.products * d.share for d in divisions))

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChoice, FormChooser
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
+from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
 from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
@@ -132,10 +132,10 @@ class Binding:
     def view(self, name: str) -> View:
         """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
         lie; without its halo."""
-        found = self._views.get(name)
-        if found is None:
-            found = self._views[name] = self._view(name)
-        return found
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._view(name)
+        return view
 
     def _view(self, name: str) -> View:
         if name not in self.places:
@@ -190,7 +190,7 @@ class Binding:
         """Whether `packed` has this already."""
         return (constant, kernel) in self._packed
 
-    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def pack_constant(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
         key = (constant, kernel)
         if key not in self._packed:
@@ -289,7 +289,7 @@ def bytes_of(tensor: Tensor) -> tuple[int, int]:
     """Ends of the bytes in a tensor's memory, its halo included: what kernels' proofs rest on."""
     if tensor.codes is None:
         return 0, 255
-    low, high = tensor.codes.held
+    low, high = tensor.codes.stored_range
     return low + tensor.codes.offset, high + tensor.codes.offset
 
 

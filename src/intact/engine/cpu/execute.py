@@ -1,4 +1,4 @@
-"""One run of a bound plan: its native segments, and what no kernel does between them."""
+"""Run a bound plan: its native segments, and the parts between them that no kernel does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.engine.cpu.arrays import offset_of, to_bytes
 from intact.engine.cpu.binding import dtype_of
-from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.bound_plan import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (
@@ -48,8 +48,8 @@ def execute(
     plan: Plan,
     bound: Bound,
     fallback: FallbackSessions,
-    given: Arrays,
-    made: Arrays,
+    inputs: Arrays,
+    outputs: Arrays,
     context: Context,
     seconds: Seconds | None = None,
 ) -> Memory:
@@ -57,10 +57,10 @@ def execute(
 
     Args:
         plan: The plan.
-        bound: It, made native for the shapes of `given`.
+        bound: It, made native for the shapes of `inputs`.
         fallback: Runs what no kernel does.
-        given: Dense arrays of the inputs.
-        made: Dense arrays, which receive the outputs.
+        inputs: Dense arrays of the inputs.
+        outputs: Dense arrays, which receive the outputs.
         context: Memory that no other run uses.
         seconds: Receives what every part took.
     Returns:
@@ -68,8 +68,10 @@ def execute(
     Raises:
         QuantValueError: An index of rows that are not there; names it.
     """
-    ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in given.items()}
-    outs = {n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in made.items()}
+    ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in inputs.items()}
+    outs = {
+        n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in outputs.items()
+    }
     native = [[array for array in arrays.values() if array.dtype.kind != "O"] for arrays in (ins, outs)]
     bound.program.place(context, *native)
     at = _memory(plan, bound, ins, outs, context)
@@ -83,9 +85,9 @@ def execute(
         fallback.run(segment.fallback, at)
         if seconds is not None:
             seconds.fallbacks[segment.fallback.name] = perf_counter() - start
-    for name in made:
-        if name in given and outs[name].dtype.kind == "O":
-            np.copyto(outs[name], given[name])
+    for name in outputs:
+        if name in inputs and outs[name].dtype.kind == "O":
+            np.copyto(outs[name], inputs[name])
         if offset := offset_of(plan.tensors[name]):
             np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
     return at
@@ -102,25 +104,27 @@ def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
 _BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
-def _memory(plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context) -> Memory:
+def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: Context) -> Memory:
     """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena.
 
     An output that lies otherwise in the arena is there, until it is copied at the end. Strings between steps
     have arrays of their own.
     """
     strings = dict[str, NDArray[Any]]()
-    outer = {bound.blocks[n]: array for n, array in {**made, **given}.items() if n in bound.blocks}
+    outer = {bound.blocks[n]: array for n, array in {**outputs, **inputs}.items() if n in bound.blocks}
 
     def at(name: str) -> NDArray[Any]:
-        if name in given:
-            return given[name]
+        if name in inputs:
+            return inputs[name]
         if plan.tensors[name].dtype == STRING:
             return (
-                made[name] if name in made else strings.setdefault(name, np.empty(bound.shapes[name], object))
+                outputs[name]
+                if name in outputs
+                else strings.setdefault(name, np.empty(bound.shapes[name], object))
             )
         shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
         if place.block == bound.blocks.get(name):
-            return made[name]
+            return outputs[name]
         if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena
             return np.empty(shape, dtype)
         array = context.arena() if place.block == ARENA else outer[place.block]

@@ -1,4 +1,4 @@
-"""The parts of a plan that ONNX Runtime or Python runs."""
+"""Run the parts of a plan that are left to ONNX Runtime or Python."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from intact.graph import Session
 
 
-def _check_dtype(where: str, made: np.dtype[Any], tensor: Tensor) -> None:
+def _check_dtype(where: str, dtype: np.dtype[Any], tensor: Tensor) -> None:
     """Refuse what is of another kind than the plan says; numbers of one kind are converted.
 
     Raises:
         QuantValueError: It is; names `where`.
     """
     wanted = np.dtype(tensor.stored_dtype)
-    numbers = tensor.codes is None and "O" not in (made.kind, wanted.kind)  # NumPy makes objects of numbers
-    if made != wanted and not (numbers and np.can_cast(made, wanted, "same_kind")):
-        raise QuantValueError(where, str(made), str(wanted), "build the plan again, or mend the operator")
+    numbers = tensor.codes is None and "O" not in (dtype.kind, wanted.kind)  # NumPy makes objects of numbers
+    if dtype != wanted and not (numbers and np.can_cast(dtype, wanted, "same_kind")):
+        raise QuantValueError(where, str(dtype), str(wanted), "build the plan again, or mend the operator")
 
 
 class FallbackSessions:
@@ -50,17 +50,17 @@ class FallbackSessions:
     def run(self, step: Step, at: Callable[[str], NDArray[Any]]) -> None:
         """Run a step; `at` gives the memory of a tensor, dense: of codes, bytes."""
         if isinstance(step, Call):
-            made = self._call(step, at)
+            outputs = self._call(step, at)
         else:
             assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
-            made = self._run(step, at)
+            outputs = self._run(step, at)
         for name in writes(step):
             into = at(name)
-            if made[name].shape != into.shape:
-                raise SizesDiffer(name, into.shape, {y: made[y].shape for y in writes(step)})
+            if outputs[name].shape != into.shape:
+                raise SizesDiffer(name, into.shape, {y: outputs[y].shape for y in writes(step)})
             tensor = self.plan.tensors[name]
-            _check_dtype(f"step '{step.name}': tensor '{name}'", made[name].dtype, tensor)
-            np.copyto(into, to_bytes(made[name], tensor.codes))
+            _check_dtype(f"step '{step.name}': tensor '{name}'", outputs[name].dtype, tensor)
+            np.copyto(into, to_bytes(outputs[name], tensor.codes))
 
     def _run(self, subgraph: FallbackSubgraph, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
         codes = {name: self.plan.tensors[name].codes for name in subgraph.xs}

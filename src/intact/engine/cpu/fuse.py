@@ -1,4 +1,4 @@
-"""Steps that run as one: what binders see in place of them. The plan itself, and every bit, stay as they are.
+"""Fuse neighbouring steps before binding. The plan itself, and every bit, stay as they are.
 
 attention         matmul, softmax, matmul: the scores and what becomes of them stay in the cache
 norm_and_codes    layer_norm, quantize (or a product by a constant of each channel that makes codes)
@@ -23,7 +23,7 @@ class Attention(Step):
     Attributes:
         a, b, xs, mask, y: What it reads (`xs` holds v alone) and writes.
         scores, softmax, product: The steps of the plan.
-        between: The tensors that `scores` and `softmax` make.
+        middle: The tensors that `scores` and `softmax` make.
     """
 
     kind = "attention"
@@ -36,7 +36,7 @@ class Attention(Step):
     scores: MatMul
     softmax: Softmax
     product: MatMul
-    between: tuple[Tensor, Tensor]
+    middle: tuple[Tensor, Tensor]
 
     @property
     def label(self) -> Step:
@@ -44,7 +44,7 @@ class Attention(Step):
         return self.product
 
     @property
-    def absorbed(self) -> tuple[str, ...]:
+    def intermediate_tensors(self) -> tuple[str, ...]:
         """What steps that it replaces make."""
         return self.scores.y, self.softmax.y
 
@@ -74,7 +74,7 @@ class NormAndCodes(Step):
         return self.norm
 
     @property
-    def absorbed(self) -> tuple[str, ...]:
+    def intermediate_tensors(self) -> tuple[str, ...]:
         """What steps that it replaces make."""
         return (self.quantize.y,)
 
@@ -83,7 +83,7 @@ def fuse(plan: Plan) -> Plan:
     """The plan with all that can run as one made one step."""
     makers = {name: step for step in plan.steps for name in writes(step)}
     instead: dict[str, Attention | NormAndCodes] = {**_attentions(plan, makers), **_norms(plan, makers)}
-    gone = {name for step in instead.values() for name in step.absorbed}
+    gone = {name for step in instead.values() for name in step.intermediate_tensors}
     steps = (instead.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
     return replace(plan, steps=tuple(steps))
 
@@ -92,31 +92,31 @@ def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
     """By what they make: those whose scores nobody else reads, and no other attention makes."""
     readers = Counter(name for step in plan.steps for name in reads(step))
     readers.update(plan.outputs)
-    found = {}
+    attentions = {}
     for step in plan.steps:
         whole = _attention(plan, step, makers) if isinstance(step, MatMul) else None
-        if whole is None or whole.scores.y in found:
+        if whole is None or whole.scores.y in attentions:
             continue
-        if all(readers[name] == 1 for name in whole.absorbed):
-            found[whole.y] = whole
-    return found
+        if all(readers[name] == 1 for name in whole.intermediate_tensors):
+            attentions[whole.y] = whole
+    return attentions
 
 
 def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
     """By what they make: each with the first step behind it that makes codes of its rows alone."""
-    found: dict[str, NormAndCodes] = {}
+    norms: dict[str, NormAndCodes] = {}
     for step in plan.steps:
         if not isinstance(step, Quantize | Binary):
             continue
-        real, factors = (step.x, "") if isinstance(step, Quantize) else _scaled(plan, step)
+        real, factors = (step.x, "") if isinstance(step, Quantize) else _match_scaling(plan, step)
         norm = makers.get(real)
-        if isinstance(norm, LayerNorm) and norm.y not in found and plan.tensors[real].codes is None:
-            made, nodes = (norm.y, step.y), (*norm.nodes, *step.nodes)
-            found[real] = NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, step, factors)
-    return found
+        if isinstance(norm, LayerNorm) and norm.y not in norms and plan.tensors[real].codes is None:
+            ys, nodes = (norm.y, step.y), (*norm.nodes, *step.nodes)
+            norms[real] = NormAndCodes(norm.name, nodes, norm.x, norm.residual, ys, norm, step, factors)
+    return norms
 
 
-def _scaled(plan: Plan, step: Binary) -> tuple[str, str]:
+def _match_scaling(plan: Plan, step: Binary) -> tuple[str, str]:
     """What `step` multiplies by a constant vector along its last axis to make codes, and that constant; or
     nothing."""
     for real, factors in ((step.a, step.b), (step.b, step.a)):
@@ -134,10 +134,10 @@ def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attentio
     scores = makers.get(softmax.x) if isinstance(softmax, Softmax) else None
     if not isinstance(softmax, Softmax) or not isinstance(scores, MatMul):
         return None
-    between = plan.tensors[scores.y], plan.tensors[softmax.y]
-    last = softmax.axis in (-1, len(between[0].shape) - 1)
+    middle = plan.tensors[scores.y], plan.tensors[softmax.y]
+    last = softmax.axis in (-1, len(middle[0].shape) - 1)
     ranks = {len(plan.tensors[name].shape) for name in (scores.y, product.y)}
-    if not last or len(ranks) > 1 or between[1].codes is None:
+    if not last or len(ranks) > 1 or middle[1].codes is None:
         return None
     return Attention(
         product.name,
@@ -150,5 +150,5 @@ def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attentio
         scores,
         softmax,
         product,
-        between,
+        middle,
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from intact.engine.cpu.binding import NO_HALO, dense_strides
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.steps import Concat, Halo, Reshape, Shape, Slice, Step, Transpose
 from intact.engine.steps.base.wiring import reads, writes
@@ -197,15 +197,15 @@ class Aliases:
 
     def _parts(self, outer: Collection[str]) -> list[Slice]:
         """Slices that only concatenations read, or further such slices, in order: space to depth is those."""
-        found: list[Slice] = []
+        slices: list[Slice] = []
         for step in reversed(self._plan.steps):
             if not isinstance(step, Slice) or step.y in outer or step.y in self._found:
                 continue
             readers = self._readers.get(step.y, [])
-            joined = all(isinstance(reader, Concat) or reader in found for reader in readers)
+            joined = all(isinstance(reader, Concat) or reader in slices for reader in readers)
             if readers and joined and self._same_bytes(step.x, step.y):
-                found.append(step)
-        return found[::-1]
+                slices.append(step)
+        return slices[::-1]
 
     def _takes_part(self, step: Slice) -> None:
         """y is every so many elements of x, in x's memory."""

@@ -1,4 +1,4 @@
-"""Timing the forms of a plan's layers among each other, in the plan as it runs.
+"""Time the kernels that the layers of a plan can use, within runs of the whole plan.
 
 For each form one program is bound that has it wherever it can, and the programs take turns: each run
 times all layers at once, with the caches as the layers around leave them. A layer timed alone finds its
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChooser, FormTrial, name_of
 from intact.engine.cpu.binding import Packed
-from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.bound_plan import Bound
+from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 
 LEAST, MOST = 3, 25
 """Turns of each program, whatever the budget."""
@@ -51,7 +51,7 @@ class Clock:
 def measure(
     bind: Callable[[FormChooser], Bound],
     runner: Callable[[Bound], Run],
-    known: Mapping[str, float],
+    timings: Mapping[str, float],
     seconds: float,
     stopwatch: Stopwatch,
 ) -> dict[str, float]:
@@ -60,7 +60,7 @@ def measure(
     Args:
         bind: Makes the plan native with what a chooser says.
         runner: What runs it once.
-        known: Seconds by name, of this machine: layers in it are not timed again.
+        timings: Seconds by name, of this machine: layers in it are not timed again.
         seconds: For everything, weights that have to be packed included; every program has `LEAST` turns even
             where that takes longer.
         stopwatch: Measures.
@@ -69,13 +69,13 @@ def measure(
         Seconds by name: for each layer all its forms, or none.
     """
     end = stopwatch.now() + seconds
-    first = bind(FormTrial("", known))
+    first = bind(FormTrial("", timings))
     forms = [form for choice in first.choices.values() if choice.by == "trial" for form in choice.forms]
     if len(set(forms)) < 2:
         return {}
     programs = [first]
     for form in dict.fromkeys(forms):
-        trial = bind(FormTrial(form, known))
+        trial = bind(FormTrial(form, timings))
         if any(choice.form != choice.default for choice in trial.choices.values() if choice.by == "trial"):
             programs.append(trial)
     return _averages(programs, _fastest(programs, runner, end, stopwatch))
@@ -101,16 +101,16 @@ def _fastest(
 def _averages(programs: list[Bound], fastest: list[NDArray[np.float64]]) -> dict[str, float]:
     """Seconds of each form of each layer. The default's are those of the first program alone: what runs more
     often would seem faster."""
-    found: dict[str, dict[str, list[float]]] = {}
+    layer_seconds: dict[str, dict[str, list[float]]] = {}
     for place, (bound, seconds) in enumerate(zip(programs, fastest, strict=True)):
         for index, choice in bound.choices.items():
             counts = place == 0 or choice.form != choice.default
             if choice.by == "trial" and counts:
-                forms = found.setdefault(choice.layer, {})
+                forms = layer_seconds.setdefault(choice.layer, {})
                 forms.setdefault(choice.form, []).append(float(seconds[index]))
     return {
         name_of(layer, form): sum(each) / len(each)
-        for layer, forms in found.items() if len(forms) > 1
+        for layer, forms in layer_seconds.items() if len(forms) > 1
         for form, each in forms.items()
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A place in the arena for every tensor, for as long as somebody reads it."""
+"""Plan the arena: an offset for every tensor for as long as a step reads it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Memory:
 
     Attributes:
         offsets: Of tensors, by name: in the arena; of inner tensors of micro-batches, in a thread's memory.
-        taken: (offset, bytes) of what lies in the arena.
+        occupied: (offset, bytes) of what lies in the arena.
         private: For each of the micro-batches, offset and bytes of the first thread's memory.
         nbytes: Of the arena.
     """
 
     offsets: dict[str, int]
-    taken: set[tuple[int, int]]
+    occupied: set[tuple[int, int]]
     private: tuple[tuple[int, int], ...]
     nbytes: int
 
@@ -65,9 +65,9 @@ def plan_memory(
         spans[f"\0{index}"] = Span(nbytes * steps.threads, steps.begin, steps.end - 1)
     places, size = place_spans(spans)
     offsets.update(places)
-    taken = {(places[name], span.nbytes) for name, span in spans.items()}
+    occupied = {(places[name], span.nbytes) for name, span in spans.items()}
     private = tuple((places[name], nbytes) for name, nbytes in each)
-    return Memory({name: offsets[owner] for name, owner in owners.items()}, taken, private, size)
+    return Memory({name: offsets[owner] for name, owner in owners.items()}, occupied, private, size)
 
 
 def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:

@@ -1,4 +1,4 @@
-"""Which steps run a few images of a batch at a time, so that what lies between them stays near the core.
+"""Choose steps that run a few images of a batch at a time, so that intermediates stay in the cache.
 
 A batch's activations leave the cache next to the core, where those of one image would stay in it. Steps that
 treat images apart (`Traits.by_image`), one behind the other, are therefore repeated for a few images each
@@ -17,7 +17,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import Binding, Place, dtype_of
 from intact.engine.cpu.layout import Layout
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step
@@ -86,15 +86,15 @@ def micro_batches(
         threads: Cores that share the work.
     """
     plan, apart = prepared.fused, prepared.treats_images_apart
-    found, begin = [], 0
+    candidates, begin = [], 0
     while begin < len(plan.steps):
         end = begin
         while end < len(plan.steps) and apart[end] and _pays(plan, shapes, begin, end):
             end += 1
         if end - begin > 1:
-            found.append(_cut(plan, shapes, begin, end, threads))
+            candidates.append(_cut(plan, shapes, begin, end, threads))
         begin = max(end, begin + 1)
-    return tuple(one for one in found if one.times > 1)
+    return tuple(candidate for candidate in candidates if candidate.times > 1)
 
 
 def _pays(plan: Plan, shapes: Mapping[str, Shape], begin: int, index: int) -> bool:
@@ -136,8 +136,8 @@ def _cut(plan: Plan, shapes: Mapping[str, Shape], begin: int, end: int, threads:
     fitting = [n for n in range(1, batch + 1) if batch % n == 0 and n <= max(1, near)]
     images = max((n for n in fitting if _even(batch // n, threads)), default=batch)
     outside = {*plan.inputs, *plan.outputs, *_used([*plan.steps[:begin], *plan.steps[end:]])}
-    made = {name for step in steps for name in writes(step)}
-    return MicroBatches(begin, end, images, batch // images, threads, frozenset(made - outside))
+    outputs = {name for step in steps for name in writes(step)}
+    return MicroBatches(begin, end, images, batch // images, threads, frozenset(outputs - outside))
 
 
 def _even(times: int, threads: int) -> bool:

@@ -1,4 +1,4 @@
-"""What the native steps of a run took, step by step of the plan."""
+"""Sum the times of native steps for each step of the plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.bound_plan import Bound
 from intact.engine.cpu.execute import Seconds
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of

@@ -1,4 +1,4 @@
-"""Tensors of strings: Python's objects, which lie in no memory of native steps."""
+"""Exclude tensors of strings from memory planning: they are Python objects."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def without_strings(plan: Plan) -> Plan:
     if not strings:
         return plan
 
-    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+    def numeric_names(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in strings)
 
-    def stripped(step: Step) -> Step:
+    def strip(step: Step) -> Step:
         if isinstance(step, Call | FallbackSubgraph):  # no kernel has strings: a plan's check says so
-            return replace(step, xs=kept(step.xs), ys=kept(step.ys))
+            return replace(step, xs=numeric_names(step.xs), ys=numeric_names(step.ys))
         return step
 
     return replace(
-        plan, steps=tuple(stripped(step) for step in plan.steps),
+        plan, steps=tuple(strip(step) for step in plan.steps),
         tensors={name: tensor for name, tensor in plan.tensors.items() if name not in strings},
-        inputs=kept(plan.inputs), outputs=kept(plan.outputs),
+        inputs=numeric_names(plan.inputs), outputs=numeric_names(plan.outputs),
     )  # fmt: skip

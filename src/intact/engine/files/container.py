@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.atomic import replacing
-from intact.engine.codec import unexpected
+from intact.engine.codec import format_error
 from intact.reading import reading
 
 ALIGNMENT = 64
@@ -29,7 +29,7 @@ _LARGEST_HEADER = 100_000_000  # safetensors' own bound
 Bytes = NDArray[np.uint8]
 
 
-def padded(size: int) -> int:
+def padded_size(size: int) -> int:
     """Bytes that an array of `size` bytes takes in the file."""
     return -(-size // ALIGNMENT) * ALIGNMENT + SLACK
 
@@ -39,7 +39,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata:
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for name, array in arrays.items():
-        begin, end = end, end + padded(array.nbytes)
+        begin, end = end, end + padded_size(array.nbytes)
         header[name] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
@@ -47,7 +47,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata:
         file.write(struct.pack("<Q", len(text)) + text)
         for array in arrays.values():
             file.write(np.ascontiguousarray(array).data)
-            file.write(bytes(padded(array.nbytes) - array.nbytes))
+            file.write(bytes(padded_size(array.nbytes) - array.nbytes))
 
 
 def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str, str], dict[str, Bytes]]:
@@ -64,29 +64,29 @@ def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str,
     with reading(path), Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < 8:
-            raise unexpected(where, f"{size} bytes", "a plan file")
+            raise format_error(where, f"{size} bytes", "a plan file")
         length = struct.unpack("<Q", file.read(8))[0]
         if length > min(size - 8, _LARGEST_HEADER) or (8 + length) % ALIGNMENT:
-            raise unexpected(where, f"a header of {length} bytes", "a plan file")
+            raise format_error(where, f"a header of {length} bytes", "a plan file")
         header = _json(where, file.read(length))
         data = (
-            _copied(where, file, size)
+            _read_copy(where, file, size)
             if copy
             else np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
         )
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise unexpected(where, "a header without metadata", "a plan file")
+        raise format_error(where, "a header without metadata", "a plan file")
     return metadata, _views(where, header, data[8 + length :])
 
 
-def _copied(where: str, file: BinaryIO, size: int) -> Bytes:
+def _read_copy(where: str, file: BinaryIO, size: int) -> Bytes:
     """The whole file in memory of its own, read-only."""
     block = np.empty(size + ALIGNMENT, np.uint8)
     data = block[-block.ctypes.data % ALIGNMENT :][:size]
     file.seek(0)
     if file.readinto(data.data) != size:  # type: ignore[attr-defined]
-        raise unexpected(where, f"fewer than {size} bytes", "a file that nobody shortens meanwhile")
+        raise format_error(where, f"fewer than {size} bytes", "a file that nobody shortens meanwhile")
     data.flags.writeable = False
     return data
 
@@ -95,9 +95,9 @@ def _json(where: str, text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise unexpected(where, f"a header that is no JSON ({error})", "a plan file") from error
+        raise format_error(where, f"a header that is no JSON ({error})", "a plan file") from error
     if not isinstance(header, dict):
-        raise unexpected(where, header, "a plan file")
+        raise format_error(where, header, "a plan file")
     return header
 
 
@@ -108,12 +108,12 @@ def _views(where: str, header: Mapping[str, Any], data: Bytes) -> dict[str, Byte
         begin, offsets = end, entry.get("data_offsets") if isinstance(entry, dict) else None
         after = offsets[1] if isinstance(offsets, list) and len(offsets) == 2 else None
         if type(after) is not int or not begin < after <= data.size:
-            raise unexpected(where, entry, f"an array from byte {begin} on within the file")
+            raise format_error(where, entry, f"an array from byte {begin} on within the file")
         end = after
         expected = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
         if entry != expected or end % ALIGNMENT:
-            raise unexpected(where, entry, f"{expected}")
+            raise format_error(where, entry, f"{expected}")
         views[name] = data[begin:end]
     if end != data.size:
-        raise unexpected(where, f"{data.size - end} bytes of no array", "none")
+        raise format_error(where, f"{data.size - end} bytes of no array", "none")
     return views

@@ -64,8 +64,8 @@ def _check_strings(plan: Plan, step: Step, checker: Checker) -> None:
 
 def _check_foreign(plan: Plan) -> None:
     """What callers pass and others make may be any code, and proofs of sums rest on what a grid says."""
-    made = (name for step in plan.steps if not step.native for name in writes(step))
-    for name in (*plan.inputs, *made):
+    outputs = (name for step in plan.steps if not step.native for name in writes(step))
+    for name in (*plan.inputs, *outputs):
         codes = plan.tensors[name].codes
         if codes is not None and (codes.low, codes.high) != _ends(codes):
             got = f"codes from {codes.low} to {codes.high}"

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact._version import __version__
-from intact.engine.codec import decode, encode, unexpected
+from intact.engine.codec import decode, encode, format_error
+from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
-from intact.engine.joined import MOST, Joined, Piece, Views, join_models, views_of
+from intact.engine.model_pieces import MOST, Joined, Piece, Views, join_models, views_of
 from intact.engine.plan import Plan
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
-from intact.engine.stored import Form, Stored, stored_reals
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
 from intact.reading import reading
@@ -127,11 +127,11 @@ class Verified(Mapping[Key, NDArray[Any]]):
     def __getitem__(self, key: Key) -> NDArray:
         if key not in self._arrays and key in self._stored:
             stored, shape, checksum = self._stored[key]
-            self._arrays[key] = stored.widened(shape), checksum
+            self._arrays[key] = stored.widen(shape), checksum
         array, checksum = self._arrays[key]
         if key not in self._sound:
             if _crc32(array) != checksum:
-                raise unexpected(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
+                raise format_error(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
                                  "the bytes that were written")  # fmt: skip
             self._sound.add(key)
         return array
@@ -207,20 +207,20 @@ def save(
     _require_plain(constants)
     _require_plain(pieces)
     arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
-    joined = _joined(plan, arrays)
+    joined = _split_models(plan, arrays)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
-        tuple(_Stored(name, one.form) for name, one in stored.items()),
-        tuple(_Joined(name.removeprefix("constant/"), one.pieces) for name, one in joined.items()),
+        tuple(_Stored(name, entry.form) for name, entry in stored.items()),
+        tuple(_Joined(name.removeprefix("constant/"), entry.pieces) for name, entry in joined.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
-        tuple(_timed(Timings() if timings is None else timings)),
+        tuple(_timing_entries(Timings() if timings is None else timings)),
     )  # fmt: skip
     text = _dumps({**encode(body), "steps": encode(plan.steps)})
-    arrays |= {name: one.own for name, one in joined.items()}
-    arrays |= {f"scale/{name}": one.scale for name, one in stored.items() if one.scale is not None}
-    arrays |= {f"zero/{name}": one.zero for name, one in stored.items() if one.zero is not None}
+    arrays |= {name: entry.own for name, entry in joined.items()}
+    arrays |= {f"scale/{name}": entry.scale for name, entry in stored.items() if entry.scale is not None}
+    arrays |= {f"zero/{name}": entry.zero for name, entry in stored.items() if entry.zero is not None}
     arrays |= {f"packed/{kernel}/{name}": array for (name, kernel), array in pieces.items()}
     container.write(path, arrays, {_PLAN: text, _CHECKSUM: f"{zlib.crc32(text.encode()):08x}"})
 
@@ -244,7 +244,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     steps = content.pop("steps", None)
     body: _Body = decode(_Body, content, where)
     if not isinstance(steps, list):
-        raise unexpected(f"{where}.steps", steps, "a list")
+        raise format_error(f"{where}.steps", steps, "a list")
     constants, packed, stored = _arrays(where, body, views)
     plan = Plan(
         steps=tuple(_step(entry, f"{where}.steps[{i}]") for i, entry in enumerate(steps)),
@@ -253,7 +253,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         model=body.model, deciding=body.deciding, stored=stored,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
-        raise unexpected(f"{where}.tensors", "a name twice", "distinct names")
+        raise format_error(f"{where}.tensors", "a name twice", "distinct names")
     try:
         plan.check()
         check_limits(plan, {entry.name: (entry.dtype, entry.shape) for entry in body.constants})
@@ -265,7 +265,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     return PlanFile(plan, constants, packed, Timings(check_table(machines, f"{where}.timings")))
 
 
-def _timed(timings: Timings) -> Iterator[_Timed]:
+def _timing_entries(timings: Timings) -> Iterator[_Timed]:
     for machine, table in sorted(timings.machines.items()):
         for name, seconds in sorted(table.items()):
             yield _Timed(machine, name, seconds)
@@ -285,16 +285,16 @@ def is_plan(path: str | os.PathLike[str]) -> bool:
 def _content(where: str, metadata: Mapping[str, str]) -> dict[str, Any]:
     """The JSON of the metadata, found to be what was written and of this version."""
     if metadata.keys() != {_PLAN, _CHECKSUM}:
-        raise unexpected(where, f"metadata {', '.join(metadata)}", f"those of a plan file: {_PLAN}")
+        raise format_error(where, f"metadata {', '.join(metadata)}", f"those of a plan file: {_PLAN}")
     text = metadata[_PLAN]
     if metadata[_CHECKSUM] != f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}":
-        raise unexpected(where, "a plan that does not match its checksum", "the plan that was written")
+        raise format_error(where, "a plan that does not match its checksum", "the plan that was written")
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise unexpected(where, f"a plan that is no JSON ({error})", "JSON") from error
+        raise format_error(where, f"a plan that is no JSON ({error})", "JSON") from error
     if not isinstance(content, dict):
-        raise unexpected(where, content, "a JSON object")
+        raise format_error(where, content, "a JSON object")
     for key, wanted in (("version", VERSION), ("byte_order", sys.byteorder)):
         if content.get(key) != wanted:
             raise FileFormatError(
@@ -307,7 +307,7 @@ def _content(where: str, metadata: Mapping[str, str]) -> dict[str, Any]:
 def _step(entry: Any, where: str) -> Step:
     kind = entry.pop("kind", None) if isinstance(entry, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        raise unexpected(f"{where}.kind", kind, f"one of {', '.join(KINDS)}")
+        raise format_error(f"{where}.kind", kind, f"one of {', '.join(KINDS)}")
     step: Step = decode(KINDS[kind], entry, where)
     return step
 
@@ -315,17 +315,17 @@ def _step(entry: Any, where: str) -> Step:
 def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
     """What a file holds instead of a float32 constant: every bit of it follows from that."""
     stored = plan.stored.get(name)
-    if stored is not None and _crc32(stored.widened(array.shape)) == _crc32(array):
+    if stored is not None and _crc32(stored.widen(array.shape)) == _crc32(array):
         return stored
-    return stored_reals(array)
+    return compact_reals(array)
 
 
-def _joined(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
+def _split_models(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
     """Models of the plan whose weights other arrays of the file have."""
     parts = sorted({step.model for step in plan.steps if isinstance(step, FallbackSubgraph)} - {plan.model})
     models = [f"constant/{name}" for name in (*parts, plan.model) if name]
-    others = {name: array for name, array in arrays.items() if name not in models}
-    return join_models({name: arrays[name] for name in models}, others)
+    other_arrays = {name: array for name, array in arrays.items() if name not in models}
+    return join_models({name: arrays[name] for name in models}, other_arrays)
 
 
 def _arrays(
@@ -337,12 +337,12 @@ def _arrays(
     forms = {entry.constant: entry.form for entry in body.stored}
     pieces = {entry.constant: entry.pieces for entry in body.joined}
     names = {entry.name for entry in body.constants}
-    for field, others in (
+    for field, other_names in (
         ("stored", forms.keys() - names),
         ("joined", pieces.keys() - (names - forms.keys())),
     ):
-        if others:
-            raise unexpected(f"{where}.{field}", min(others), "names of constants")
+        if other_names:
+            raise format_error(f"{where}.{field}", min(other_names), "names of constants")
     _check_joined(where, body, views)
     for entry in body.constants:
         if entry.name in pieces:
@@ -350,7 +350,7 @@ def _arrays(
             model = views_of(where, entry.name, prod(entry.shape), pieces[entry.name], views)
             stored[entry.name] = model, entry.shape, entry.crc32
         elif form := forms.get(entry.name):
-            stored[entry.name] = _stored(where, entry, form, rest), entry.shape, entry.crc32
+            stored[entry.name] = _compact_constant(where, entry, form, rest), entry.shape, entry.crc32
         else:
             plain[entry.name] = _array(where, entry, f"constant/{entry.name}", rest), entry.crc32
     packed = {
@@ -360,9 +360,9 @@ def _arrays(
         for entry in body.packed
     }  # fmt: skip
     if rest:
-        raise unexpected(where, f"arrays of no constant: {', '.join(rest)}", "none")
-    held = {name: one for name, (one, *_) in stored.items() if isinstance(one, Stored)}
-    return Verified(where, plain, stored), Verified(where, packed), held
+        raise format_error(where, f"arrays of no constant: {', '.join(rest)}", "none")
+    compact = {name: constant for name, (constant, *_) in stored.items() if isinstance(constant, Stored)}
+    return Verified(where, plain, stored), Verified(where, packed), compact
 
 
 def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes]) -> None:
@@ -372,25 +372,25 @@ def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes])
     for entry in body.constants:
         if entry.name in joined:
             if (entry.dtype, len(entry.shape)) != ("uint8", 1):
-                raise unexpected(f"{where}: '{entry.name}'", f"{entry.dtype} {entry.shape}", "bytes")
+                raise format_error(f"{where}: '{entry.name}'", f"{entry.dtype} {entry.shape}", "bytes")
             whole += entry.shape[0]
     if whole > (most := MOST * sum(view.size for view in views.values())):
-        raise unexpected(f"{where}.joined", f"{whole} bytes in all", f"at most {most}")
+        raise format_error(f"{where}.joined", f"{whole} bytes in all", f"at most {most}")
 
 
 def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]) -> NDArray:
     """A view of the bytes that are kept under `name`, which leave `rest`."""
     if entry.dtype not in _DTYPES or any(size < 0 for size in entry.shape):
-        raise unexpected(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
+        raise format_error(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
     dtype = np.dtype(entry.dtype)
     return _bytes(where, name, prod(entry.shape) * dtype.itemsize, rest).view(dtype).reshape(entry.shape)
 
 
-def _stored(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
+def _compact_constant(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
     """As `_array`, of a constant in fewer bits."""
     named = f"{where}: '{entry.name}'"
     if entry.dtype != "float32":
-        raise unexpected(named, entry.dtype, "float32")
+        raise format_error(named, entry.dtype, "float32")
     form.check(named, entry.shape)
     codes, scale, zero = _bytes(where, f"constant/{entry.name}", form.nbytes, rest), None, None
     count = prod(form.scale)
@@ -403,9 +403,9 @@ def _stored(where: str, entry: _Constant, form: Form, rest: dict[str, container.
 
 def _bytes(where: str, name: str, size: int, rest: dict[str, container.Bytes]) -> NDArray[np.uint8]:
     data = rest.pop(name, None)
-    if data is None or data.size != container.padded(size):
-        found = "no bytes" if data is None else f"{data.size} bytes"
-        raise unexpected(f"{where}: '{name}'", found, f"{size} and their padding")
+    if data is None or data.size != container.padded_size(size):
+        size_text = "no bytes" if data is None else f"{data.size} bytes"
+        raise format_error(f"{where}: '{name}'", size_text, f"{size} and their padding")
     return data[:size]
 
 

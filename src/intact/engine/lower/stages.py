@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from intact.engine.files.limits import check_limits
-from intact.engine.heap import tidying
+from intact.engine.free_memory import tidying
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.finish import finish
 from intact.engine.lower.passes.fuse_steps import join_steps

@@ -219,16 +219,16 @@ def _move_elements(node: ir.Node, inputs: list[NDArray | None], where: str) -> N
     Raises:
         FileFormatError: More than the limit; names `where`.
     """
-    given = [array for array in inputs if array is not None]
-    if node.domain or not given or len(given) != len(inputs) or given[0].dtype.kind not in "fiub":
+    arrays = [array for array in inputs if array is not None]
+    if node.domain or not arrays or len(arrays) != len(inputs) or arrays[0].dtype.kind not in "fiub":
         return None
     attributes = values(node)
     if node.op_type == "Concat":
-        FOLDED.check(sum(array.size for array in given), where)  # a chain of them grows without end
+        FOLDED.check(sum(array.size for array in arrays), where)  # a chain of them grows without end
     try:
-        match node.op_type, given, attributes:
-            case "Concat", _, {"axis": int(axis)} if len({array.dtype for array in given}) == 1:
-                return np.concatenate(given, axis)
+        match node.op_type, arrays, attributes:
+            case "Concat", _, {"axis": int(axis)} if len({array.dtype for array in arrays}) == 1:
+                return np.concatenate(arrays, axis)
             case "Unsqueeze", [x, axes], {**rest} if not rest:
                 return np.expand_dims(x, tuple(axes.reshape(-1).tolist())).copy()
             case "Reshape", [x, sizes], {**rest} if not rest and sizes.all():  # 0 is a size to be looked up
@@ -279,9 +279,9 @@ def _alone(node: ir.Node, inputs: list[NDArray | None]) -> tuple[onnx.ModelProto
 
 def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str) -> None:
     """Refuse a node whose results, as ONNX's inference tells from its inputs, are above the limit."""
-    taken = sum(array.size for array in feeds.values())
+    input_elements = sum(array.size for array in feeds.values())
     (node,) = model.graph.node
-    if node.op_type not in _GROWING and taken <= _SAFE:
+    if node.op_type not in _GROWING and input_elements <= _SAFE:
         return  # of two vectors a matrix is the most
     typed_model = onnx.ModelProto()
     typed_model.CopyFrom(model)

@@ -26,7 +26,7 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
     value.const_value = ir.Tensor(stored, dtype=old.dtype, name=name)
 
 
-def known_sizes(shape: ir.Shape | None) -> list[int] | None:
+def static_sizes(shape: ir.Shape | None) -> list[int] | None:
     """Return all sizes; None where one is unknown."""
     numbers = [] if shape is None else [n for n in shape if isinstance(n, int)]
     return None if shape is None or len(numbers) < len(shape) else numbers
@@ -119,17 +119,17 @@ def separate_names(model: ir.Model) -> None:
         QuantValueError: An input and an output that is another value, or two of them, have one name.
     """
     faces = dict.fromkeys((*model.graph.inputs, *model.graph.outputs))
-    taken: set[str | None] = set()
+    used_names: set[str | None] = set()
     for value in faces:
-        if value.name in taken:
+        if value.name in used_names:
             raise QuantValueError(
                 f"name '{value.name}'", "two inputs or outputs that are called so", "a name for each",
                 "change input_names or output_names",
             )  # fmt: skip
-        taken.add(value.name)
+        used_names.add(value.name)
     names = Scene(model.graph).names
     for inner in with_subgraphs(model.graph):
         values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
         for value in values:
-            if value not in faces and value.name in taken:
+            if value not in faces and value.name in used_names:
                 value.name = names(value.name or "")

@@ -63,7 +63,7 @@ def _gelu(attributes: Attributes, x: Reals) -> Reals:
 
 def _elu(attributes: Attributes, x: Reals) -> Reals:
     alpha = attributes.get("alpha", 1.0)
-    return numerics.elu(x) if alpha == 1 else numerics.sloped(numerics.elu(x), np.float32(alpha))
+    return numerics.elu(x) if alpha == 1 else numerics.apply_slope(numerics.elu(x), np.float32(alpha))
 
 
 def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
@@ -74,7 +74,7 @@ def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
 
 
 def _leaky_relu(attributes: Attributes, x: Reals) -> Reals:
-    return numerics.sloped(x, np.float32(attributes.get("alpha", 0.01)))
+    return numerics.apply_slope(x, np.float32(attributes.get("alpha", 0.01)))
 
 
 def _swish(attributes: Attributes, x: Reals) -> Reals | None:
@@ -104,10 +104,10 @@ def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
     """A reduction: of elements, squares or magnitudes, and a function of their sum."""
 
     def rule(attributes: Attributes, x: Reals, axes: Any = None) -> Reals | None:
-        given = attributes.get("axes") if axes is None else axes.reshape(-1).tolist()
-        if not given and attributes.get("noop_with_empty_axes", 0):
+        axes_list = attributes.get("axes") if axes is None else axes.reshape(-1).tolist()
+        if not axes_list and attributes.get("noop_with_empty_axes", 0):
             return None
-        every = [axis % x.ndim for axis in (given or range(x.ndim))] if x.ndim else []
+        every = [axis % x.ndim for axis in (axes_list or range(x.ndim))] if x.ndim else []
         if not every or prod(x.shape[axis] for axis in every) > MOST_TERMS**2:
             return None
         terms = {"square": x * x, "magnitude": np.abs(x)}.get(before, x)

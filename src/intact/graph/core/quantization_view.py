@@ -124,10 +124,10 @@ def _parameters(value: ir.Value | None, constants: Constants | None) -> _Read | 
         constants = Constants(node.graph)
     scale, zero_point = constants(node.inputs[1]), np.zeros((), np.int32)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        given = constants(node.inputs[2])
-        if given is None:
+        zero_point_array = constants(node.inputs[2])
+        if zero_point_array is None:
             return None
-        zero_point = given.astype(np.int32)
+        zero_point = zero_point_array.astype(np.int32)
     if scale is None or (not scale.size and 0 in (node.inputs[0].shape or ())):  # a scale for no channels
         return None
     _check_parameters(node, scale, zero_point)

@@ -170,10 +170,10 @@ class Session:
                 yield name, value.numpy()
 
     @staticmethod
-    def _run(run: Callable[..., list[Any]], wanted: list[str], given: Mapping[str, Any]) -> list[Any]:
+    def _run(run: Callable[..., list[Any]], wanted: list[str], feeds: Mapping[str, Any]) -> list[Any]:
         """Return what `run` of ONNX Runtime's session gives."""
         try:
-            return run(wanted, given)
+            return run(wanted, feeds)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
             raise UnsupportedError(
                 "onnxruntime",

@@ -97,11 +97,13 @@ class Composer:
         name: str = "", domain: str = "", **attributes: Any,
     ) -> None:  # fmt: skip
         """A node that makes `outputs`; attributes that are None are left out."""
-        given = {key: value for key, value in attributes.items() if value is not None}
+        set_attributes = {key: value for key, value in attributes.items() if value is not None}
         self._taken.update(outputs)
         self._domains.setdefault(domain, 1)
         self._graph.node.append(
-            onnx.helper.make_node(op_type, list(inputs), list(outputs), name=name, domain=domain, **given)
+            onnx.helper.make_node(
+                op_type, list(inputs), list(outputs), name=name, domain=domain, **set_attributes
+            )
         )
 
     def declare(self, name: str, sizes: Sequence[int]) -> None:

@@ -66,11 +66,13 @@ def take_floats_for_doubles(model: ir.Model) -> None:
         if value.dtype is not ir.DataType.DOUBLE or value.is_graph_output() or first is None:
             continue
         insert = Scene(graph).inserter(first)
-        taken = ir.Value(name=value.name, type=ir.TensorType(ir.DataType.FLOAT), shape=value.shape)
+        float_input = ir.Value(name=value.name, type=ir.TensorType(ir.DataType.FLOAT), shape=value.shape)
         value.name = insert.names(f"{value.name}.float64")
-        graph.inputs[index] = taken
+        graph.inputs[index] = float_input
         dtype, shape = ir.DataType.DOUBLE, value.shape
-        cast = insert.node("Cast", [taken], f"{value.name}.cast", dtype=dtype, shape=shape, to=int(dtype))
+        cast = insert.node(
+            "Cast", [float_input], f"{value.name}.cast", dtype=dtype, shape=shape, to=int(dtype)
+        )
         value.replace_all_uses_with(cast)
 
 

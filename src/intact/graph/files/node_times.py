@@ -49,9 +49,9 @@ def node_seconds(model: ir.Model, feeds: Mapping[str, NDArray], runs: int) -> di
 
 def _medians(events: list[dict[str, object]]) -> dict[str, float]:
     suffix = "_kernel_time"
-    taken: dict[str, list[float]] = defaultdict(list)
+    durations: dict[str, list[float]] = defaultdict(list)
     for event in events:
         name, microseconds = str(event.get("name", "")), event.get("dur")
         if event.get("cat") == "Node" and name.endswith(suffix) and isinstance(microseconds, int):
-            taken[name.removesuffix(suffix)].append(microseconds * 1e-6)
-    return {name: median(seconds[1:] or seconds) for name, seconds in taken.items()}
+            durations[name.removesuffix(suffix)].append(microseconds * 1e-6)
+    return {name: median(seconds[1:] or seconds) for name, seconds in durations.items()}

@@ -161,24 +161,24 @@ def _check_nodes(
     nodes = list(nodes)
     _refuse_twice(body.inputs, f"{at}input")
     _refuse_twice(body.constants, f"{at}initializer")
-    given = {*body.inputs, *body.constants}
+    outer_names = {*body.inputs, *body.constants}
     makers: dict[str, int] = {}
     for index, node in enumerate(nodes):
         where = node_label(node, index, at)
         if not node.op_type:
             raise FileFormatError(where, "no operator type", "a node with one", FIX)
         for name in filter(None, node.output):
-            if name in makers or name in given:
+            if name in makers or name in outer_names:
                 got = f"an output '{name}' that exists already"
                 raise FileFormatError(where, got, "a name of its own", FIX)
             makers[name] = index
     ports = len(set(body.inputs).difference(body.constants)) + len(body.outputs)
     GRAPH_PORTS.check(ports, body.where)
-    GRAPH_VALUES.check(len(given) + len(makers), body.where)
-    visible = _Scope(given | makers.keys(), outer)
+    GRAPH_VALUES.check(len(outer_names) + len(makers), body.where)
+    visible = _Scope(outer_names | makers.keys(), outer)
     uses = [_check_node(node, visible, node_label(node, i, at), rules) for i, node in enumerate(nodes)]
     for name in body.outputs:
-        if name not in makers and name not in given:
+        if name not in makers and name not in outer_names:
             raise FileFormatError(
                 body.where, f"an output '{name}' that nothing computes", "a value of this graph", FIX
             )

@@ -7,7 +7,7 @@ from math import prod
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.edit import known_sizes
+from intact.graph.core.edit import static_sizes
 from intact.graph.core.quantization_view import is_op
 
 
@@ -24,7 +24,7 @@ def axes_in_front(node: ir.Node, axes: tuple[int, ...]) -> tuple[int, ...] | Non
             return None
         order = ops.Transpose.of(node).order(len(y.shape))
         return tuple(sorted(order[axis] for axis in axes))
-    old, new = known_sizes(x.shape), known_sizes(y.shape)
+    old, new = static_sizes(x.shape), static_sizes(y.shape)
     if old is None or new is None or prod(old) != prod(new):
         return None
     groups = [_split_axes(old, prod(new[:axis]), new[axis]) for axis in axes]

@@ -145,8 +145,8 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     old.remove(list(old))
     outer = {value.name: value for value in values_of(model.graph)}
     graph = part.graph
-    for given in list(graph.inputs):
-        given.replace_all_uses_with(outer[given.name])
+    for graph_input in list(graph.inputs):
+        graph_input.replace_all_uses_with(outer[graph_input.name])
     names = Scene(model.graph).names
     for value in (value for candidate in with_subgraphs(graph) for value in values_of(candidate)):
         if value.name in outer and value not in graph.inputs:

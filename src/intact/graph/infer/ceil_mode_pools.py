@@ -64,15 +64,15 @@ def _is_ceiled(node: onnx.NodeProto) -> bool:
     )  # fmt: skip
 
 
-def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, others: dict[str, onnx.NodeProto]) -> bool:
-    """Return whether one of `others` is among what `node` is computed from."""
+def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, producers: dict[str, onnx.NodeProto]) -> bool:
+    """Return whether one of `producers` is among what `node` is computed from."""
     makers = {name: producer for producer in graph.node for name in producer.output}
     seen, todo = set[str](), list(node.input)
     while todo:
         name = todo.pop()
         if name in seen or name not in makers:
             continue
-        if name in others:
+        if name in producers:
             return True
         seen.add(name)
         todo += makers[name].input
@@ -140,6 +140,6 @@ def _forget(graph: onnx.GraphProto) -> None:
 
 
 def _set_attributes(node: onnx.NodeProto, attributes: Sequence[onnx.AttributeProto]) -> None:
-    given = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in attributes]
+    copies = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in attributes]
     del node.attribute[:]
-    node.attribute.extend(given)
+    node.attribute.extend(copies)

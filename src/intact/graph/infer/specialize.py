@@ -15,7 +15,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph import ops
 from intact.graph.core.build import hand_over
 from intact.graph.core.constants import evaluate_node, foldable
-from intact.graph.core.edit import known_sizes, set_shape
+from intact.graph.core.edit import set_shape, static_sizes
 from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
 from intact.graph.core.without_weights import SMALL, say_onesided
@@ -51,10 +51,10 @@ def specialize(
         QuantValueError: There is no such input, or its declared rank or sizes are others.
     """
     names: dict[str, int] = {}
-    declared = [known_sizes(value.shape) for value in model.graph.inputs]
+    declared = [static_sizes(value.shape) for value in model.graph.inputs]
     for name, shape in shapes.items():
         _fix(model, name, shape, names)
-    as_declared = declared == [known_sizes(value.shape) for value in model.graph.inputs]
+    as_declared = declared == [static_sizes(value.shape) for value in model.graph.inputs]
     _Walk(model, names, values or {}, as_declared).run()
 
 
@@ -108,9 +108,9 @@ class _Walk:
         waiting = list(reversed(list(self._graph)))
         while waiting:
             node = waiting.pop()
-            taken = self._number(node.inputs[0]) if is_op(node, "If") else None
-            if taken is not None:
-                waiting.extend(reversed(self._inline_branch(node, bool(taken.reshape(-1)[0]))))
+            condition = self._number(node.inputs[0]) if is_op(node, "If") else None
+            if condition is not None:
+                waiting.extend(reversed(self._inline_branch(node, bool(condition.reshape(-1)[0]))))
             elif not all(value in self._constants for value in node.outputs):
                 self._visit(node)
 
@@ -141,7 +141,7 @@ class _Walk:
         """Return what a small value always is; None where a run decides, and for weights."""
         if value is None or value in self._numbers:
             return None if value is None else self._numbers[value]
-        sizes = known_sizes(value.shape)
+        sizes = static_sizes(value.shape)
         if value not in self._constants or sizes is None or math.prod(sizes) > SMALL:
             return None
         try:
@@ -158,7 +158,7 @@ class _Walk:
         inputs = [self._number(value) for value in node.inputs]
         if any(array is None and value is not None for array, value in zip(inputs, node.inputs, strict=True)):
             return None
-        sizes = known_sizes(node.outputs[0].shape)
+        sizes = static_sizes(node.outputs[0].shape)
         if not foldable(node) or sizes is None or math.prod(sizes) > MAX_COMPUTED:
             return None
         try:
@@ -210,9 +210,9 @@ class _Walk:
 
     # -- branches
 
-    def _inline_branch(self, node: ir.Node, taken: bool) -> list[ir.Node]:
+    def _inline_branch(self, node: ir.Node, condition: bool) -> list[ir.Node]:
         """Put the nodes of the branch that is always taken in place of an If; returns them."""
-        branch = ops.If.branch(node, "then_branch" if taken else "else_branch")
+        branch = ops.If.branch(node, "then_branch" if condition else "else_branch")
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
             value.name = self._scene.names(value.name or "")
@@ -243,7 +243,7 @@ class _Walk:
 def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
     """Return what a Shape or Size makes, where its input's sizes are known."""
     value = node.inputs[0]
-    sizes = known_sizes(value.shape) if value is not None else None
+    sizes = static_sizes(value.shape) if value is not None else None
     if sizes is None:
         return None
     if node.op_type == "Size":

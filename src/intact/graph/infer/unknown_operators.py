@@ -46,8 +46,8 @@ def rename_foreign(
         if node.op_type not in override and onnx.defs.has(node.op_type, node.domain):
             continue
         types = tuple(v.dtype.numpy().name if v is not None and v.dtype else None for v in node.inputs)
-        given = attributes.arrays(node)
-        renamed = rename(ForeignNode(node.name or "", node.domain, node.op_type, given, types))
+        arrays = attributes.arrays(node)
+        renamed = rename(ForeignNode(node.name or "", node.domain, node.op_type, arrays, types))
         if renamed is None:
             continue
         node.domain, _, node.op_type = renamed.partition("::")

@@ -84,8 +84,8 @@ def tensors(node: ir.Node) -> dict[str, ir.TensorProtocol]:
 
 def plain(node: ir.Node) -> dict[str, Any]:
     """Return all attributes of an unknown operator, as JSON has them."""
-    given = {key: attribute.value for key, attribute in node.attributes.items()}
-    return {key: list(v) if isinstance(v, tuple | list) else v for key, v in given.items()}
+    values = {key: attribute.value for key, attribute in node.attributes.items()}
+    return {key: list(v) if isinstance(v, tuple | list) else v for key, v in values.items()}
 
 
 def arrays(node: ir.Node) -> dict[str, Any]:

@@ -57,7 +57,9 @@ RECURRENT = of_kind("recurrent")
 
 MULTIPLY_WIDE = frozenset({"Conv", "Gemm", "MatMul"}) | RECURRENT
 """What multiplies inputs of 16 bits by constant weights of 8 in integers (N62)."""
-WITH_CURVE = frozenset(name for (domain, name), one in BOOK.items() if not domain and one.curve is not None)
+WITH_CURVE = frozenset(
+    name for (domain, name), entry in BOOK.items() if not domain and entry.curve is not None
+)
 """Operators of which `curve` knows what they make."""
 MOVING = of_kind("move")
 """Operators that only move data, where their guards hold: `computes`."""

@@ -197,10 +197,10 @@ class Pad(Move):
         """Return the number that it fills with; None where that is computed, or the mode is another."""
         if self.mode != "constant":
             return None
-        given = node.inputs[2] if len(node.inputs) > 2 else None
-        if given is None:
+        fill_value = node.inputs[2] if len(node.inputs) > 2 else None
+        if fill_value is None:
             return self.value
-        array = constants(given)
+        array = constants(fill_value)
         if array is None:
             return None
         return float(array.reshape(-1)[0]) if array.size else 0.0
@@ -208,8 +208,8 @@ class Pad(Move):
     def sides(self, node: ir.Node, constants: Look, rank: int) -> list[tuple[int, int]] | None:
         """What it adds in front of and behind each of `rank` axes, of opset 13 and newer; below 0 what it
         takes away; None where that is computed, or says something else than two numbers for an axis."""
-        _, given, _, places = (*node.inputs, None, None)[:4]
-        pads, axes = constants(given), np.arange(rank) if places is None else constants(places)
+        _, pads_value, _, places = (*node.inputs, None, None)[:4]
+        pads, axes = constants(pads_value), np.arange(rank) if places is None else constants(places)
         if pads is None or axes is None or pads.size != 2 * axes.size:
             return None
         all_sides = [(0, 0)] * rank
@@ -280,8 +280,8 @@ class Dropout(Move):
 
     def computes(self, node: ir.Node, constants: Look) -> str:
         """Training, or what might be."""
-        given = node.inputs[2] if len(node.inputs) > 2 else None
-        trains = np.False_ if given is None else constants(given)
+        fill_value = node.inputs[2] if len(node.inputs) > 2 else None
+        trains = np.False_ if fill_value is None else constants(fill_value)
         return "" if trains is not None and not np.any(trains) else "it drops at random"
 
 

@@ -79,9 +79,9 @@ class Operator:
         Raises:
             FileFormatError: An attribute is of another type; names the node.
         """
-        given = node.attributes
+        node_attributes = node.attributes
         readers = _readers(cls)  # type: ignore[arg-type]  # classes are hashable
-        return cls(**{name: read(node) for name, read in readers.items() if name in given})
+        return cls(**{name: read(node) for name, read in readers.items() if name in node_attributes})
 
     @property
     def display_name(self) -> str:

@@ -39,7 +39,7 @@ class Recurrent(Operator, shared=True):
         return 1
 
     @property
-    def reversed(self) -> tuple[bool, ...]:
+    def reverse_flags(self) -> tuple[bool, ...]:
         """Of each direction, whether it begins at the last step.
 
         Raises:
@@ -58,11 +58,11 @@ class Recurrent(Operator, shared=True):
         return self._unusual_functions()
 
     def _unusual_functions(self) -> str:
-        given = self.activations or ()
-        usual = [name.lower() for name in self.usual] * len(self.reversed)
-        if not given or [name.lower() for name in given] == usual:
+        functions = self.activations or ()
+        usual = [name.lower() for name in self.usual] * len(self.reverse_flags)
+        if not functions or [name.lower() for name in functions] == usual:
             return ""
-        return f"its functions are {', '.join(given)}"
+        return f"its functions are {', '.join(functions)}"
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ class Reduction(Operator, shared=True):
 
     def axes_of(self, node: ir.Node, constants: Look) -> tuple[int, ...] | None:
         """Return the axes that `node` names, () for none; None where they are computed."""
-        given = node.inputs[1] if len(node.inputs) > 1 else None
-        if given is None:
+        axes_value = node.inputs[1] if len(node.inputs) > 1 else None
+        if axes_value is None:
             return self.axes or ()
-        array = constants(given)
+        array = constants(axes_value)
         return None if array is None else tuple(int(axis) for axis in array.reshape(-1))
 
 

@@ -53,8 +53,8 @@ class ConstantOfShape(Shaped):
     @staticmethod
     def fill(node: ir.Node) -> float:
         """Return the number that every element has."""
-        given = attributes.tensors(node).get("value")
-        return 0.0 if given is None else float(given.numpy().reshape(-1)[0])
+        value_tensor = attributes.tensors(node).get("value")
+        return 0.0 if value_tensor is None else float(value_tensor.numpy().reshape(-1)[0])
 
 
 @dataclass(frozen=True)

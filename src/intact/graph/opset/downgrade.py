@@ -223,12 +223,12 @@ def _pad(low: _Lowering, node: ir.Node) -> None:
     axes, pads = low.ints(node, 3), node.inputs[1]
     if axes is None:
         return
-    given = low.ints(node, 1)
+    pad_widths = low.ints(node, 1)
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    if shape is None or pads is None or given is None:
+    if shape is None or pads is None or pad_widths is None:
         raise low.refuse(node, "Pad with axes and an unknown rank, since", NATIVE_OPSET)
     full = np.zeros((2, len(shape)), np.int64)
-    full[:, axes] = np.reshape(given, (2, -1))
+    full[:, axes] = np.reshape(pad_widths, (2, -1))
     node.replace_input_with(1, low.inserter(node).constant(f"{node.name}.pads", full.reshape(-1)))
     node.resize_inputs(3)
 

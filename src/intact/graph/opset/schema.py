@@ -40,8 +40,8 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
     for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
         if not isinstance(name, str):  # protobuf hands out the bytes of what is no UTF-8
             raise FileFormatError(where, f"a name {name!r:.60}", "text", FIX)
-    given = {attribute.name: attribute for attribute in node.attribute}
-    if len(given) < len(node.attribute):
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if len(attributes) < len(node.attribute):
         raise FileFormatError(where, "an attribute twice", "each attribute once", FIX)
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
@@ -49,10 +49,10 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
     inputs.check(node.input, where, "input")
     outputs.check(node.output, where, "output")
     if not domain and node.op_type in _OWN_CHECKS:
-        _OWN_CHECKS[node.op_type](node, given, where)
+        _OWN_CHECKS[node.op_type](node, attributes, where)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
-        given_attribute = given.get(name)
+        given_attribute = attributes.get(name)
         if given_attribute is None:
             if required:
                 raise FileFormatError(f"{where}: attribute '{name}'", "nothing", _name(wanted), FIX)
@@ -66,7 +66,7 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
         _check_windows(
             {
                 name: attribute_proto
-                for name, attribute_proto in given.items()
+                for name, attribute_proto in attributes.items()
                 if not attribute_proto.ref_attr_name
             },
             where,
@@ -141,9 +141,9 @@ def _ports(op_type: str, domain: str, version: int) -> tuple[_Ports, _Ports]:
     )
 
 
-def _check_equation(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+def _check_equation(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
     """Refuse an equation with other signs than ONNX's: its inference looks for the end of some for good."""
-    attribute = given.get("equation")
+    attribute = attributes.get("equation")
     if attribute is None or attribute.ref_attr_name:
         return
     text = attribute.s.decode("latin-1").replace(" ", "")
@@ -157,9 +157,9 @@ _TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
 _EQUATION = re.compile(f"{_TERM}(,{_TERM})*(->{_TERM})?")
 
 
-def _check_split(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+def _check_split(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
     """Refuse a Split into other parts than it has outputs: ONNX's inference writes to all of them."""
-    sizes = given.get("num_outputs"), given.get("split")
+    sizes = attributes.get("num_outputs"), attributes.get("split")
     for attribute, count in (
         (sizes[0], sizes[0] and sizes[0].i),
         (sizes[1], sizes[1] and len(sizes[1].ints)),
@@ -183,9 +183,9 @@ def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool
     )
 
 
-def _check_batch(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+def _check_batch(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
     """Refuse fewer than no batch axes: ONNX's inference reads in front of its array."""
-    attribute = given.get("batch_dims")
+    attribute = attributes.get("batch_dims")
     if attribute is not None and not attribute.ref_attr_name and attribute.i < 0:
         raise FileFormatError(f"{where}: attribute 'batch_dims'", str(attribute.i), "0 or more", FIX)
 
@@ -197,11 +197,17 @@ def _name(kind: int) -> str:
     return f"the type {_A.AttributeType.Name(kind)}"
 
 
-def _check_windows(given: Mapping[str, onnx.AttributeProto], where: str) -> None:
+def _check_windows(attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
     lists = {
-        name: list(given[name].ints) for name in _WINDOWS if name in given and given[name].type == _A.INTS
+        name: list(attributes[name].ints)
+        for name in _WINDOWS
+        if name in attributes and attributes[name].type == _A.INTS
     }
-    single = {name: [given[name].i] for name in _POSITIVE if name in given and given[name].type == _A.INT}
+    single = {
+        name: [attributes[name].i]
+        for name in _POSITIVE
+        if name in attributes and attributes[name].type == _A.INT
+    }
     if "kernel_shape" in lists or "strides" in lists or "dilations" in lists:
         ranks = {name: len(numbers) / _WINDOWS[name] for name, numbers in lists.items()}
         if len(set(ranks.values())) > 1 or 0 in ranks.values():

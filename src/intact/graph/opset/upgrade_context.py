@@ -64,11 +64,15 @@ class UpgradeContext:
 
     def move(self, node: ir.Node, attribute: str, index: int, dtype: object = np.int64) -> None:
         """An attribute becomes the input at `index`."""
-        given = attributes.take(node, attribute)
-        if given is not None:
-            if given.is_ref():
+        value_attribute = attributes.take(node, attribute)
+        if value_attribute is not None:
+            if value_attribute.is_ref():
                 raise self.refuse(node, f"{attribute} as the function's caller gives it", self.target)
-            value = given.value if isinstance(given.value, (int, float)) else list(given.value)
+            value = (
+                value_attribute.value
+                if isinstance(value_attribute.value, (int, float))
+                else list(value_attribute.value)
+            )
             self.put(node, index, self.constant(node, attribute, np.array(value, dtype)))  # type: ignore[call-overload]
 
     def put(self, node: ir.Node, index: int, value: ir.Value | None) -> None:

@@ -95,17 +95,17 @@ def _bounds(node: ir.Node, constants: Constants) -> tuple[ir.Value | None, tuple
     """Return what `node` bounds, and its bounds; None for a bound that is not one constant number."""
     limits = np.iinfo(np.int32)
     ends = [int(limits.min), int(limits.max)]
-    given = list(node.inputs)
+    inputs = list(node.inputs)
     if is_op(node, "Relu"):
-        return given[0], (0, ends[1])
+        return inputs[0], (0, ends[1])
     if is_op(node, "Clip"):
-        codes, others = given[0], dict(enumerate(given[1:]))
+        codes, other_inputs = inputs[0], dict(enumerate(inputs[1:]))
     else:
-        moving = [value for value in given if value not in constants]
-        if len(moving) != 1 or len(given) != 2:
+        moving = [value for value in inputs if value not in constants]
+        if len(moving) != 1 or len(inputs) != 2:
             return None, None
-        codes, others = moving[0], {int(is_op(node, "Min")): given[given[0] is moving[0]]}
-    for index, value in others.items():
+        codes, other_inputs = moving[0], {int(is_op(node, "Min")): inputs[inputs[0] is moving[0]]}
+    for index, value in other_inputs.items():
         array = constants(value)
         if value is not None and (array is None or array.size != 1):
             return None, None

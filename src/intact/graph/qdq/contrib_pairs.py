@@ -36,8 +36,8 @@ def _codes(node: ir.Node) -> ir.DataType | None:
     data, scale, zero = (*node.inputs, None)[:3]
     if scale is None or scale.dtype != _T.FLOAT:
         return None
-    given = zero if zero is not None else data if node.op_type == "DequantizeLinear" else None
-    codes = given.dtype if given is not None else _T.UINT8
+    typed_value = zero if zero is not None else data if node.op_type == "DequantizeLinear" else None
+    codes = typed_value.dtype if typed_value is not None else _T.UINT8
     return codes if codes in _OPSETS and (codes, node.op_type) != (_T.INT32, "QuantizeLinear") else None
 
 

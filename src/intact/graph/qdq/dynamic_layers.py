@@ -276,8 +276,8 @@ def _find_scale(
     cast = _only_reader(node, "Cast")
     if cast is None or ops.Cast.of(cast).to != _FLOAT:
         raise _Obstacle("no Cast to float32 and Mul that give its sum a scale")
-    last, missing, others = cast, list(scales), list[ir.Value]()
-    while missing or len(others) < static:
+    last, missing, factors = cast, list(scales), list[ir.Value]()
+    while missing or len(factors) < static:
         product = _only_reader(last, "Mul")
         if product is None:
             break
@@ -285,11 +285,11 @@ def _find_scale(
         if not missing and not all(leaf in constants for leaf in leaves):
             break
         for leaf in leaves:
-            (missing.remove if leaf in missing else others.append)(leaf)
+            (missing.remove if leaf in missing else factors.append)(leaf)
         last = product
     if missing:
         raise _Obstacle("its sum is not multiplied by the scale of its codes")
-    return last, others
+    return last, factors
 
 
 def _leaves(value: ir.Value | None) -> list[ir.Value]:

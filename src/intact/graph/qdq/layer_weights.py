@@ -136,8 +136,8 @@ class _Settler:
     def _remark(
         self, marker: Marker, x: NDArray, order: NDArray[np.int64], insert: Inserter
     ) -> ir.Value | None:
-        given = [end for end in (marker.amax, marker.amin) if end is not None]
-        ends = [_expand_range(end, x.shape, marker.spec)[order] for end in given]
+        given_ends = [end for end in (marker.amax, marker.amin) if end is not None]
+        ends = [_expand_range(end, x.shape, marker.spec)[order] for end in given_ends]
         axis = _axis(ends) if marker.spec.axis is not None else None
         if axis is None and marker.spec.axis is not None:
             return None

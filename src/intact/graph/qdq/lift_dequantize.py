@@ -65,8 +65,8 @@ class _Lifter:
         """Return the real that a Pad fills with; 0 for other operators, None where it is computed."""
         if mover.op_type != "Pad":
             return 0.0
-        given = mover.inputs[2] if len(mover.inputs) > 2 else None
-        code = self._constants(given) if given is not None else np.zeros(1, np.int32)
+        fill_value = mover.inputs[2] if len(mover.inputs) > 2 else None
+        code = self._constants(fill_value) if fill_value is not None else np.zeros(1, np.int32)
         if code is None:
             return None
         return float((np.float32(code.reshape(-1)[0]) - np.float32(view.zero_point)) * view.scale)

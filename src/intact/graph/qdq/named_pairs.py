@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import QuantizedValue, quantization_of
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY
-from intact.graph.qdq.softmax_guards import guarded_softmax
+from intact.graph.qdq.softmax_guards import find_guarded_softmax
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read_named_pairs(model: ir.Model) -> list[NamedPair]:
             stored = constants(quantized.codes) if quantized.constant else None
             readers = tuple(reader.name or "" for reader in node.outputs[0].consumers())
             maker = None if quantized.source is None else quantized.source.producer()
-            guarded = None if maker is None else guarded_softmax(maker, constants)
+            guarded = None if maker is None else find_guarded_softmax(maker, constants)
             name = node.metadata_props[QUANTIZER_KEY]
             pairs.append(NamedPair(name, quantized, stored, readers, guarded))
     return pairs

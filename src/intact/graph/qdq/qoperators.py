@@ -123,9 +123,9 @@ def _dequantize_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
 
 
 def _zero_point(node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
-    given = _input(node, form.written + 1)
-    if given is not None:
-        return given
+    zero_point_input = _input(node, form.written + 1)
+    if zero_point_input is not None:
+        return zero_point_input
     x = _input(node, form.data_inputs(node)[0])
     dtype = x.dtype if x is not None and x.dtype is not None else ir.DataType.UINT8
     return insert.constant(f"{node.name}.zero_point", np.zeros((), dtype.numpy()))

@@ -10,7 +10,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.quantization_view import is_op
 
 
-def guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
+def find_guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None:
     """Return the output of the Softmax in front of `node`, a Where that puts 0 into its NaN rows.
 
     Two forms of ``Where(test, 0, Softmax(x))`` are known: ``IsNaN(Softmax(x))``, which torch's exporter
@@ -59,9 +59,11 @@ def _asks_for_masked_rows(test: ir.Value | None, bias: ir.Value | None, constant
 
 def _axes(node: ir.Node, constants: Constants) -> tuple[int, ...]:
     """Axes that a reduction names, as an attribute or an input."""
-    given = constants(node.inputs[1]) if len(node.inputs) > 1 else None
+    axes_array = constants(node.inputs[1]) if len(node.inputs) > 1 else None
     return (
-        ops.ReduceMax.of(node).axes or () if given is None else tuple(int(axis) for axis in given.reshape(-1))
+        ops.ReduceMax.of(node).axes or ()
+        if axes_array is None
+        else tuple(int(axis) for axis in axes_array.reshape(-1))
     )
 
 

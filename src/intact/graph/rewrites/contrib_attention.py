@@ -48,7 +48,7 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
     offsets = np.zeros(matrix.shape[1], matrix.dtype) if bias is None else _array(bias)
     if heads < 1 or sum(sizes) != matrix.shape[1] or offsets is None or form.do_rotary:
         return None
-    if (given := _Mask.of(mask, x)) is None:
+    if (attention_mask := _Mask.of(mask, x)) is None:
         return None
     ends = list(np.cumsum(sizes)[:-1])
     q, k, v = (
@@ -60,7 +60,7 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
         before, values = (write("Gather", past, write.constant(at, np.int64), axis=0) for at in (0, 1))
         k, v = write("Concat", before, k, axis=2), write("Concat", values, v, axis=2)
     present = write("Concat", *(write("Unsqueeze", part, write.sizes(0)) for part in (k, v)), axis=0)
-    return [_attend(write, node, (q, k, v), sizes[0] // heads, (given, addend, before)), present]
+    return [_attend(write, node, (q, k, v), sizes[0] // heads, (attention_mask, addend, before)), present]
 
 
 def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -81,8 +81,8 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
     unknown = bias is not None and (offsets is None or ranks[1] == 4)
     if heads < 1 or size is None or unknown or shared is not None or cache is not None:
         return None
-    given = _Mask.of(mask, q)
-    if given is None or (past_keys is None) != (past_values is None):
+    attention_mask = _Mask.of(mask, q)
+    if attention_mask is None or (past_keys is None) != (past_values is None):
         return None
     if offsets is not None:
         ends = [size, 2 * size]
@@ -95,7 +95,7 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
         k, v = split_heads(write, k, heads), split_heads(write, v, heads)
     if past_keys is not None:
         k, v = write("Concat", past_keys, k, axis=2), write("Concat", past_values, v, axis=2)
-    y = _attend(write, node, (q, k, v), size // heads, (given, addend, past_keys))
+    y = _attend(write, node, (q, k, v), size // heads, (attention_mask, addend, past_keys))
     return [y, *(write("Identity", operand) for operand in (k, v))]
 
 
@@ -126,7 +126,7 @@ class _Mask:
         is_same = isinstance(count, ir.SymbolicDim) and count.value is not None and count == samples
         return cls(value) if is_same else None
 
-    def excluded_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
+    def exclude_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
         """1 for keys that may not be attended to, else 0, as scores broadcast; None for nothing.
 
         Args:
@@ -159,19 +159,19 @@ def _attend(
     node: ir.Node,
     heads: tuple[ir.Value, ir.Value, ir.Value],
     size: int,
-    given: tuple[_Mask, ir.Value | None, ir.Value | None],
+    masking: tuple[_Mask, ir.Value | None, ir.Value | None],
 ) -> ir.Value:
     """Values mixed by the scores of queries and keys.
 
     Args:
         heads: Queries, keys and values, [batch, heads, places, size].
         size: Of a query.
-        given: Which keys may be attended to, where not to all of them; what is added to scores; old keys.
+        masking: Which keys may be attended to, where not to all of them; what is added to scores; old keys.
     """
-    (q, k, v), (mask, addend, past) = heads, given
+    (q, k, v), (mask, addend, past) = heads, masking
     form = ops.RuntimeScores.of(node)
     addends = [] if addend is None else [addend]
-    if (closed := mask.excluded_keys(write, k)) is not None:
+    if (closed := mask.exclude_keys(write, k)) is not None:
         addends.append(write("Mul", closed, write.constant(form.mask_filter_value)))
     if form.unidirectional:
         behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)

@@ -138,15 +138,15 @@ def _obstacle(node: ir.Node) -> str:
     """Why a node cannot be written as others; empty where it can."""
     q, k, *_ = node.inputs
     assert q is not None and k is not None
-    given = (*node.inputs, *[None] * 7)
+    inputs = (*node.inputs, *[None] * 7)
     if q.dtype not in (_T.FLOAT, _T.DOUBLE):
         return "it is not of float32"
     mode = ops.Attention.of(node).qk_matmul_output_mode
     if len(node.outputs) > 3 and mode not in (_SCORES, _WEIGHTS):
         return f"'qk_matmul_output_mode' {mode} is not the same in all versions of ONNX"
-    mask = given[_MASK]
+    mask = inputs[_MASK]
     if mask is not None and (sizes := _sizes(mask)):
-        total = _sizes(k)[-2] if given[_PAST] is None else None
+        total = _sizes(k)[-2] if inputs[_PAST] is None else None
         if sizes[-1] != total and (sizes[-1] == 1 or None not in (sizes[-1], total)):
             return "its mask is shorter than the keys"
     return ""

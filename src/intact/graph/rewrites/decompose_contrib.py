@@ -140,8 +140,8 @@ def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
 def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """An activation of a Gemm."""
     form = ops.FusedGemm.of(node)
-    given = (form.activation_alpha, form.activation_beta, form.activation_gamma)
-    kind, numbers = form.activation, [number for number in given if number is not None]
+    parameters = (form.activation_alpha, form.activation_beta, form.activation_gamma)
+    kind, numbers = form.activation, [number for number in parameters if number is not None]
     if not _knows(kind, numbers):
         return None
     read = inputs[:2] if inputs[2] is None else inputs[:3]

@@ -132,8 +132,8 @@ class _Product:
         wanted: Those that the node reads each of them with, summed ones last (of the right operand of a
             MatMul in front of the last); one that it does not have is of size 1 there.
         order: Which operand is on the left, and which on the right.
-        made: The axes of what the node makes, with those that are summed behind a Mul, and one of size 1
-            that a MatMul with a vector has.
+        output_axes: The axes of the node's output. A Mul still has those that are summed behind it, and a
+            MatMul with a vector has one of size 1.
         answer: Those of what Einsum makes.
         summed: Those that are summed.
         sizes: Of the summed ones, where a MatMul sums more than one.
@@ -145,7 +145,7 @@ class _Product:
     terms: tuple[str, str]
     wanted: tuple[str, str]
     order: tuple[int, int]
-    made: str
+    output_axes: str
     answer: str
     summed: str
     sizes: tuple[int, ...] = ()
@@ -158,7 +158,7 @@ class _Product:
 
     def stays(self, operand: int) -> bool:
         """Return whether the node reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand] and not _merged_shape(self, operand)
+        return self.wanted[operand] == self.terms[operand] and not _merge_shape(self, operand)
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
@@ -202,10 +202,10 @@ def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
     return _Product("MatMul", *order_of, output_axes, answer, summed, merged, width, spread)
 
 
-def _run(answer: str, last: str, others: Sequence[str]) -> str:
-    """Return the axes of the answer side by side up to `last`, as far as they are among `others`."""
+def _run(answer: str, last: str, rest: Sequence[str]) -> str:
+    """Return the axes of the answer side by side up to `last`, as far as they are among `rest`."""
     first = end = answer.index(last)
-    while last in others and first and answer[first - 1] in others:
+    while last in rest and first and answer[first - 1] in rest:
         first -= 1
     return answer[first : end + 1]
 
@@ -222,7 +222,7 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     insert = Inserter(graph, node, names)
     read = [_lay_out_operand(insert, name, x, product, i) for i, x in enumerate(node.inputs) if x is not None]
     operands = [read[i] for i in product.order]
-    same = product.made == product.answer and not product.columns
+    same = product.output_axes == product.answer and not product.columns
     node.name = names(f"{name}.einsum")  # the product takes over its name
     result = insert.node(
         product.kind, operands, f"{name}.product", dtype=old.dtype, shape=old.shape if same else None
@@ -239,11 +239,15 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
 def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
     """Return what Einsum makes, of what the product makes."""
     if product.columns:
-        size = np.array([0] * (len(product.made) - len(product.columns)) + [*product.columns], np.int64)
-        shape = old.shape if product.made == product.answer else None
+        size = np.array(
+            [0] * (len(product.output_axes) - len(product.columns)) + [*product.columns], np.int64
+        )
+        shape = old.shape if product.output_axes == product.answer else None
         sizes = insert.constant(f"{name}.sizes", size)
         value = insert.node("Reshape", [value, sizes], f"{name}.columns", dtype=old.dtype, shape=shape)
-    return _order_axes(insert, name, value, product.made, product.answer, old, sums=product.kind == "Mul")
+    return _order_axes(
+        insert, name, value, product.output_axes, product.answer, old, sums=product.kind == "Mul"
+    )
 
 
 def _order_axes(
@@ -273,7 +277,7 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
     term, wanted = product.terms[operand], product.wanted[operand]
     perm = [term.index(axis) for axis in wanted if axis in term]
     missing = [place for place, axis in enumerate(wanted) if axis not in term]
-    size = _merged_shape(product, operand)
+    size = _merge_shape(product, operand)
     if x.is_initializer() and x.const_value is not None:
         array = np.expand_dims(x.const_value.numpy().transpose(perm), tuple(missing))
         if size:
@@ -290,7 +294,7 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
     return x
 
 
-def _merged_shape(product: _Product, operand: int) -> list[int]:
+def _merge_shape(product: _Product, operand: int) -> list[int]:
     """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
     left, several = operand == product.order[0], product.sizes
     if not several and (left or not product.columns):

@@ -32,9 +32,9 @@ def _fuse_pad(node: ir.Node, scene: Scene) -> Outcome:
     for use, pads in zip(uses, joined, strict=True):
         attributes.remove(use.node, "auto_pad")
         attributes.put(use.node, "pads", ir.AttrInt64s("pads", pads or []))
-    given = node.inputs[1:]
+    pad_inputs = node.inputs[1:]
     replace(node, x, scene.names)
-    drop_unused(scene.graph, *given)
+    drop_unused(scene.graph, *pad_inputs)
     return "Pad is part of the MaxPool behind it"
 
 

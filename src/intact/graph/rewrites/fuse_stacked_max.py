@@ -51,11 +51,11 @@ def _match_stack(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], i
         unsqueeze = value.producer() if value is not None else None
         if unsqueeze is None or not is_op(unsqueeze, "Unsqueeze") or len(unsqueeze.inputs) < 2:
             return None
-        given, part = constants(unsqueeze.inputs[1]), unsqueeze.inputs[0]
+        axes_array, part = constants(unsqueeze.inputs[1]), unsqueeze.inputs[0]
         if (
-            given is None
+            axes_array is None
             or part is None
-            or [int(axis_number) % rank for axis_number in given.reshape(-1)] != [place]
+            or [int(axis_number) % rank for axis_number in axes_array.reshape(-1)] != [place]
         ):
             return None
         parts.append(part)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, hand_over, is_read
-from intact.graph.core.edit import known_sizes
+from intact.graph.core.edit import static_sizes
 from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
@@ -80,9 +80,9 @@ def _match(node: ir.Node, side: int) -> _GatheredMatMul | None:
     flat = gather.op_type == "Gather"
     leading = list(index.shape)[: None if flat else -1]
     sizes, unit_axis = list(rows.shape), len(leading) + (0 if side else 1)
-    if known_sizes(matrices.shape) is None or len(sizes) != len(leading) + 2 or sizes[unit_axis] != 1:
+    if static_sizes(matrices.shape) is None or len(sizes) != len(leading) + 2 or sizes[unit_axis] != 1:
         return None
-    shared = _shared(sizes[: len(leading)], leading)
+    shared = _count_shared_axes(sizes[: len(leading)], leading)
     turned = turned != (side == 0)
     return None if shared is None else _GatheredMatMul(rows, matrices, index, flat, turned, shared, unit_axis)
 
@@ -132,7 +132,7 @@ def _is_marked(matrices: ir.Value) -> bool:
     return marked and value.is_initializer() and matrices.shape is not None and len(matrices.shape) == 3
 
 
-def _shared(rows: Sequence[object], leading: Sequence[object]) -> int | None:
+def _count_shared_axes(rows: Sequence[object], leading: Sequence[object]) -> int | None:
     """Return how many leading axes are the same; None where those behind them are not all of size 1."""
     count = next((i for i, (a, b) in enumerate(zip(rows, leading, strict=True)) if a != b), len(rows))
     return count if all(size == 1 for size in rows[count:]) else None
@@ -142,7 +142,7 @@ def _open(node: ir.Node, chosen: _GatheredMatMul, names: Namer) -> None:
     graph, old, name = node.graph, node.outputs[0], node.name or "MatMul"
     assert isinstance(graph, ir.Graph)
     insert, dtype = Inserter(graph, node, names), old.dtype
-    sizes = known_sizes(chosen.matrices.shape)
+    sizes = static_sizes(chosen.matrices.shape)
     assert sizes is not None
     number, width = sizes[0], sizes[1 if chosen.turned else 2]
     depth = sizes[2 if chosen.turned else 1]

@@ -118,14 +118,14 @@ class _Form:
     def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
         """Queries, keys and values, [batch, heads, places, size]."""
         counts = [self.queries, self.keys, self.keys]
-        given = [x for x in inputs[:3] if x is not None]
+        projections = [x for x in inputs[:3] if x is not None]
         if self.packed:
             ends = [sum(counts[:at]) * self.size for at in range(4)]
-            given = [
-                write("Slice", given[0], write.sizes(start), write.sizes(end), write.sizes(2))
+            projections = [
+                write("Slice", projections[0], write.sizes(start), write.sizes(end), write.sizes(2))
                 for start, end in pairwise(ends)
             ]
-        return [split_heads(write, x, count) for x, count in zip(given, counts, strict=True)]
+        return [split_heads(write, x, count) for x, count in zip(projections, counts, strict=True)]
 
 
 def _float_type(x: ir.Value | None) -> ir.DataType:

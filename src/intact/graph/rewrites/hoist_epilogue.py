@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, hand_over
 from intact.graph.core.constants import Constants
-from intact.graph.core.edit import known_sizes
+from intact.graph.core.edit import static_sizes
 from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.rewrite import Outcome, Rewrite, Scene
 
@@ -30,10 +30,10 @@ def _hoist_epilogue(node: ir.Node, scene: Scene) -> Outcome:
     layer = _producer(node.inputs[0])
     if layer is None or not ops.is_kind(layer, "convolution", "product") or layer.graph is not scene.graph:
         return None
-    taken = []
+    moved = []
     while (name := _hoist_one(node, scene.constants, scene.names)) is not None:
-        taken.append(name)
-    return f"{', '.join(taken)} stand in front of it" if taken else None
+        moved.append(name)
+    return f"{', '.join(moved)} stand in front of it" if moved else None
 
 
 def _hoist_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
@@ -75,20 +75,22 @@ def _operands(
     node: ir.Node, reader: ir.Node, place: int, constants: Constants
 ) -> dict[int, NDArray[np.generic]] | None:
     """The constants that `reader` needs in front of `node`, by their inputs; None where it has to stay."""
-    others = [index for index, value in enumerate(reader.inputs) if index != place and value is not None]
+    other_indices = [
+        index for index, value in enumerate(reader.inputs) if index != place and value is not None
+    ]
     if not ops.is_kind(reader, "arithmetic", "function"):
         return None
-    if any(is_op(_producer(reader.inputs[index]), "DequantizeLinear") for index in others):
+    if any(is_op(_producer(reader.inputs[index]), "DequantizeLinear") for index in other_indices):
         return None  # a pair says how it is to be added
-    arrays = {index: constants(reader.inputs[index]) for index in others}
+    arrays = {index: constants(reader.inputs[index]) for index in other_indices}
     if any(array is None for array in arrays.values()):
         return None
     if all(array is not None and array.size == 1 for array in arrays.values()):
         wide = [array for array in arrays.values() if array is not None and array.ndim > _rank(node)]
-        return None if wide or (place and others and not is_op(reader, *_WITH_CONSTANT)) else {}
+        return None if wide or (place and other_indices and not is_op(reader, *_WITH_CONSTANT)) else {}
     if not is_op(reader, *_WITH_CONSTANT):
         return None
-    (index,) = others
+    (index,) = other_indices
     array = arrays[index]
     reshaped = None if array is None else _reshape_constant(node, array, constants)
     return None if reshaped is None else {index: reshaped}
@@ -122,7 +124,7 @@ def _reshape_constant(
             return np.expand_dims(behind, places)
         wide = any(behind.shape[axis] != 1 for axis in places)
         return None if wide else np.squeeze(behind, places)
-    last = known_sizes(ir.Shape([x.shape[-1], y.shape[-1]])) if len(x.shape) and len(y.shape) else None
+    last = static_sizes(ir.Shape([x.shape[-1], y.shape[-1]])) if len(x.shape) and len(y.shape) else None
     if last is None or last[0] != last[1] or behind.size != behind.shape[-1] or array.size != last[0]:
         return None
     return behind.reshape(-1)

@@ -47,12 +47,12 @@ def _fit_ports(call: ir.Node, function: ir.Function) -> None:
     Raises:
         FileFormatError: It has more inputs or outputs than its function.
     """
-    for what, given, ports in (
+    for what, arguments, ports in (
         ("inputs", call.inputs, function.inputs), ("outputs", call.outputs, function.outputs),
     ):  # fmt: skip
-        if len(given) > len(ports):
+        if len(arguments) > len(ports):
             raise FileFormatError(
-                f"node '{call.name}' ({call.op_type})", f"{len(given)} {what}",
+                f"node '{call.name}' ({call.op_type})", f"{len(arguments)} {what}",
                 f"at most {len(ports)}, as its function has", FIX,
             )  # fmt: skip
     call.resize_outputs(len(function.outputs))
@@ -67,12 +67,12 @@ def _stays(model: ir.Model, identifier: tuple[str, str, str]) -> str:
     function = model.functions[identifier]
     if function.domain and onnx.defs.has(function.name, function.domain):
         return "an operator of this name is registered"
-    others = {domain: version for domain, version in function.opset_imports.items() if domain}
-    if any(model.opset_imports.get(domain, version) != version for domain, version in others.items()):
+    other_domains = {domain: version for domain, version in function.opset_imports.items() if domain}
+    if any(model.opset_imports.get(domain, version) != version for domain, version in other_domains.items()):
         return "it has another version of a domain"
     nodes = (node for graph in (model.graph, *_bodies(model)) for node in graph.all_nodes())
-    given = (node for node in nodes if node.op_identifier() == identifier)
-    if any(map(has_graphs, given)):
+    calls = (node for node in nodes if node.op_identifier() == identifier)
+    if any(map(has_graphs, calls)):
         return "a graph is one of its attributes"
     return ""
 

@@ -83,10 +83,10 @@ _ONE_EACH: list[int] = []
 
 def _part_sizes(sequence: ir.Node, size: int | ir.SymbolicDim, constants: Constants) -> list[int] | None:
     """Return the sizes of the parts of an axis of `size`; None where they are not known, or no such parts."""
-    given = sequence.inputs[1] if len(sequence.inputs) > 1 else None
-    if given is None:
+    split_value = sequence.inputs[1] if len(sequence.inputs) > 1 else None
+    if split_value is None:
         return _ONE_EACH
-    sizes = constants(given)
+    sizes = constants(split_value)
     if sizes is None or not sizes.size or (sizes <= 0).any():
         return None
     if not sizes.ndim:

@@ -36,7 +36,7 @@ def minimum(a: ArrayLike, b: ArrayLike) -> Reals:
     return np.asarray(np.where((a > b) | np.isnan(b), b, a))
 
 
-def sloped(x: ArrayLike, slope: ArrayLike) -> Reals:
+def apply_slope(x: ArrayLike, slope: ArrayLike) -> Reals:
     """``fl32(x * slope)`` where ``x < 0``, else x. NORMATIVE.
 
     Args:

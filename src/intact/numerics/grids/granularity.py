@@ -11,7 +11,7 @@ from intact.spec import QuantSpec
 Shape = tuple[int, ...]
 
 
-def normalized_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
+def normalize_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
     """The axes of `spec` as ascending indices into `shape`; negative ones count from the end.
 
     Raises:
@@ -38,7 +38,7 @@ def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
         >>> granule_shape((4, 100), QuantSpec(axis=-1, block_size=32))
         (4, 4)
     """
-    axes = normalized_axes(shape, spec)
+    axes = normalize_axes(shape, spec)
     if spec.block_size is None:
         return tuple(shape[a] for a in axes)
     blocks = -(-shape[axes[0]] // spec.block_size)
@@ -68,7 +68,7 @@ def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
             f"shape {want}",
             "calibrate with the same axis and block size as the tensor is quantized with",
         )
-    axes = normalized_axes(shape, spec)
+    axes = normalize_axes(shape, spec)
     if spec.block_size is not None:
         per_element = np.repeat(params, spec.block_size, axis=axes[0])
         return np.take(per_element, np.arange(shape[axes[0]]), axis=axes[0])

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics.grids.affine import to_float32
-from intact.numerics.grids.granularity import normalized_axes
+from intact.numerics.grids.granularity import normalize_axes
 from intact.spec import QuantSpec
 
 
@@ -90,5 +90,5 @@ def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
 
 def _inner_axes(shape: tuple[int, ...], axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """The axes within a granule."""
-    own_axes = normalized_axes(shape, QuantSpec(axis=axis))
+    own_axes = normalize_axes(shape, QuantSpec(axis=axis))
     return tuple(a for a in range(len(shape)) if a not in own_axes)

@@ -25,7 +25,7 @@ def linear(
         x_zero_point: The code of `x` that means 0.0.
         w_zero_point: The same for `w`, one number or [out_features].
         bias: A foreign file's int32 bias, whose scale is ``multipliers(s_x, s_w)``, [out_features]. A real
-            bias is no part of the sum: `scaled_bias` takes it.
+            bias is no part of the sum: `scale_bias` takes it.
     Returns:
         int32 [..., out_features].
     Raises:

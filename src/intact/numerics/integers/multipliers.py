@@ -34,7 +34,7 @@ def multipliers(
     return _to_float32(product / _float64(y_scale), "multiplier")
 
 
-def scaled_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]:
+def scale_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]:
     """``B = fl32(bias / s_y)``, divided in float64. NORMATIVE.
 
     Args:

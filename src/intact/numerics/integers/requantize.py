@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.floats.binary import sloped
+from intact.numerics.floats.binary import apply_slope
 from intact.numerics.grids.affine import code_zero_point, positive_scale, quantize, round_and_clamp
 from intact.numerics.integers.accumulator import subtract_zero_point
 from intact.spec import QuantSpec
@@ -127,7 +127,7 @@ def to_real(
         quotient: float32, one number that divides the result of the gain; 1 changes nothing.
         residual: An operand added next, ``fl32(fl32(r - z_r) * s_r)``.
         slope: float32, one number or [channels] along `axis`, which multiplies negative results last
-            (`sloped`): LeakyRelu and PRelu.
+            (`apply_slope`): LeakyRelu and PRelu.
         axis: The channel axis of `acc`.
     Returns:
         float32, shape of `acc`.
@@ -145,7 +145,7 @@ def to_real(
         branch = subtract_zero_point(residual.codes, residual.zero_point, "residual").astype(np.float32)
         real = real + branch * np.asarray(residual.scale, np.float32)
     if slope is not None:
-        real = sloped(real, _per_channel(slope, real.shape, axis, "slope"))
+        real = apply_slope(real, _per_channel(slope, real.shape, axis, "slope"))
     return np.asarray(real)
 
 

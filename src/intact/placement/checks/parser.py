@@ -46,14 +46,13 @@ def code_type(half: Half) -> Said | None:
 
 def output_dtype(half: Half) -> Said | None:
     """output_dtype and the zero point name the same type."""
-    given, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
-    if not half.quantizes or not given or zero_point is None or zero_point.dtype is None:
+    declared_dtype, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
+    if not half.quantizes or not declared_dtype or zero_point is None or zero_point.dtype is None:
         return None
-    if given == int(zero_point.dtype):
+    if declared_dtype == int(zero_point.dtype):
         return None
-    message = (
-        f"Mismatch between attribute output_dtype {given} and zero-point data type {int(zero_point.dtype)}"
-    )
+    types = f"output_dtype {declared_dtype} and zero-point data type {int(zero_point.dtype)}"
+    message = f"Mismatch between attribute {types}"
     return message, "remove output_dtype"
 
 
@@ -130,7 +129,7 @@ def channel_count(half: Half) -> Said | None:
 
 def block_dimensions(half: Half) -> Said | None:
     """One axis is cut into blocks."""
-    blocked = _blocked_axes(half)
+    blocked = _find_block_axes(half)
     if blocked is None or len(blocked) <= 1:
         return None
     return "Only a single blocking dimension is allowed", "keep a scale for each index of all axes but one"
@@ -139,7 +138,7 @@ def block_dimensions(half: Half) -> Said | None:
 def block_size(half: Half) -> Said | None:
     """Blocks are all of one size."""
     scale, shape = half.array(SCALE), half.shape
-    for axis in _blocked_axes(half) or ():
+    for axis in _find_block_axes(half) or ():
         assert scale is not None and shape is not None
         size = shape[axis]
         if size is not None and scale.shape[axis] and size % scale.shape[axis]:
@@ -178,7 +177,7 @@ def scale_type(half: Half) -> Said | None:
 _REALS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 
 
-def _blocked_axes(half: Half) -> list[int] | None:
+def _find_block_axes(half: Half) -> list[int] | None:
     """The axes that have fewer scales than entries, where the scale has the data's rank."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or shape is None or scale.ndim != len(shape) or scale.ndim < 2:

@@ -57,12 +57,12 @@ class Half:
     def codes(self) -> str | None:
         """Type of the codes: "INT8", ...; None where the graph does not tell."""
         value = self.node.outputs[0] if self.quantizes else self.input(0)
-        given = self.form.output_dtype if self.quantizes else 0
+        declared_dtype = self.form.output_dtype if self.quantizes else 0
         zero_point = self.input(ZERO_POINT)
         for source in (zero_point, value):
             if source is not None and source.dtype is not None:
                 return source.dtype.name
-        return _TYPE_NAMES.get(given) if given else None
+        return _TYPE_NAMES.get(declared_dtype) if declared_dtype else None
 
     @cached_property
     def form(self) -> QuantizeLinear | DequantizeLinear:

@@ -75,7 +75,7 @@ def mixed_formats(c: Checked) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def unpaired(c: Checked) -> Iterator[Finding]:
+def pairs_of_halves(c: Checked) -> Iterator[Finding]:
     """Q without DQ behind it, and DQ without Q or stored codes in front."""
     for half in c.halves:
         node = half.node
@@ -106,7 +106,7 @@ def _gives_codes(value: Value | None) -> bool:
     return node is not None and (is_quantize(node) or may_move(node))
 
 
-def _weighted_layers(c: Checked) -> Iterator[Op]:
+def _layers_with_weights(c: Checked) -> Iterator[Op]:
     for op in c.view.ops:
         if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS and len(op.inputs) > 1:
             yield op
@@ -114,7 +114,7 @@ def _weighted_layers(c: Checked) -> Iterator[Op]:
 
 def inputs_of_layers(c: Checked) -> Iterator[Finding]:
     """All inputs of a quantizable layer come through DQ, or none."""
-    for op in _weighted_layers(c):
+    for op in _layers_with_weights(c):
         through = [c.carries((op, i)) for i in (0, 1)]
         if any(through) and not all(through) and not _weight_only(c, op):
             missing = through.index(False)
@@ -135,7 +135,7 @@ def _weight_only(c: Checked, op: Op) -> bool:
 
 def weight_is_constant(c: Checked) -> Iterator[Finding]:
     """Weights of convolutions are stored."""
-    for op in _weighted_layers(c):
+    for op in _layers_with_weights(c):
         if op.op_type in CONVOLUTIONS and (op, 1) in c.view.marks and not c.view.is_constant(op.inputs[1]):
             yield Finding(
                 "error", op.name, "weight",
@@ -146,7 +146,7 @@ def weight_is_constant(c: Checked) -> Iterator[Finding]:
 
 def weight_axes(c: Checked) -> Iterator[Finding]:
     """Per-channel scales run along the output channels."""
-    for op in _weighted_layers(c):
+    for op in _layers_with_weights(c):
         for index in (0, 1):
             half, value = _half_on(c, op, index), op.inputs[index]
             if half is None or value is None or not half.per_channel or not c.view.is_constant(value):
@@ -183,7 +183,7 @@ def _is_moved(c: Checked, op: Op, index: int) -> bool:
 
 def conv_transpose(c: Checked) -> Iterator[Finding]:
     """Transposed convolutions that builders have no int8 kernel for."""
-    for op in _weighted_layers(c):
+    for op in _layers_with_weights(c):
         shape = shape_of(op.inputs[1])
         if (
             op.op_type == "ConvTranspose"
@@ -221,7 +221,7 @@ STRUCTURE: tuple[Callable[[Checked], Iterator[Finding]], ...] = (
     opset,
     foreign_operators,
     mixed_formats,
-    unpaired,
+    pairs_of_halves,
     inputs_of_layers,
     weight_is_constant,
     weight_axes,

@@ -32,11 +32,11 @@ def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
         used = ctx.view.readers(output) or ctx.view.is_output(output) or len(op.outputs) == 1
         if used and (reader := ctx.float_reader(output)) is not None:
             return Kept(f"its output is read in float, by {reader}")
-    shared = _shared(ctx) if op.op_type == "Concat" else ""
+    shared = _describe_scale(ctx) if op.op_type == "Concat" else ""
     return Int8(inputs, f"{op} hands codes on{shared}")
 
 
-def _shared(ctx: Context) -> str:
+def _describe_scale(ctx: Context) -> str:
     parts = "the inputs that it alone reads" if ctx.profile.rescales else "all its inputs"
     return f", one scale over {parts}"
 

@@ -166,7 +166,7 @@ def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None)
     if spec.block_size is None:
         amax = kernels.absmax(weight, spec.axis)
     else:
-        (axis,) = numerics.normalized_axes(weight.shape, spec)
+        (axis,) = numerics.normalize_axes(weight.shape, spec)
         starts = np.arange(0, weight.shape[axis], spec.block_size)
         amax = np.asarray(np.maximum.reduceat(np.abs(numerics.to_float32(weight)), starts, axis=axis))
     if not np.isfinite(amax).all():

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine import Plan
-from intact.engine.arrays import as_input
 from intact.engine.engine import Engine, Port
 from intact.engine.steps import FallbackSubgraph, Tensor
+from intact.engine.user_arrays import as_input
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.enums import DataType
@@ -154,7 +154,7 @@ class WholeEngine:
         inputs, outputs: `Port`s, in the model's order.
     """
 
-    packed: Any = None
+    packed_weights: Any = None
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

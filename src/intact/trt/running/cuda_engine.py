@@ -316,7 +316,7 @@ class ICudaEngine(Reporting):
 
     def serialize(self) -> IHostMemory:
         """The bytes that `Runtime.deserialize_cuda_engine` reads."""
-        return to_bytes(self._engine.plan, self._engine.packed)
+        return to_bytes(self._engine.plan, self._engine.packed_weights)
 
     def serialize_with_config(self, config: Any = None) -> IHostMemory:
         """`serialize`: there is one form."""

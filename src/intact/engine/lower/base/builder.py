@@ -108,20 +108,20 @@ class PlanBuilder:
         if name not in self.tensors:
             self._define(Tensor(name, "codes", tensor.shape, grid.codes(codes.low, codes.high)))
             self.add(Reinterpret(node.name or name, (node.name or name,), tensor.name, name))
-        found = self.tensors[name].codes
-        assert found is not None
-        return name, found
+        read_codes = self.tensors[name].codes
+        assert read_codes is not None
+        return name, read_codes
 
-    def wanted_codes(self, value: Value | None) -> tuple[str, Codes]:
+    def require_codes(self, value: Value | None) -> tuple[str, Codes]:
         """As `codes`.
 
         Raises:
             NoMatch: It has none.
         """
-        found = self.codes(value)
-        if found is None:
+        name_and_codes = self.codes(value)
+        if name_and_codes is None:
             raise NoMatch(f"'{_name(value)}' {self._how(value)}")
-        return found
+        return name_and_codes
 
     def _how(self, value: Value | None) -> str:
         """How a value comes that has no codes."""
@@ -142,22 +142,22 @@ class PlanBuilder:
         name = _name(value)
         if name in self.tensors and self.tensors[name].codes is None:
             return name
-        found = self.codes(value)
-        if found is None or value is None:
+        name_and_codes = self.codes(value)
+        if name_and_codes is None or value is None:
             raise NoMatch(f"'{name}' is made by no native step")
         if not is_float32(value):
             raise NoMatch(f"'{name}' is {_dtype(value)}: native steps know float32 alone")
         self._define(Tensor(name, "float32", dims_of(value)))
         producer = value.producer()
         assert producer is not None
-        self.add(Dequantize(producer.name or name, (producer.name or name,), found[0], name))
+        self.add(Dequantize(producer.name or name, (producer.name or name,), name_and_codes[0], name))
         return name
 
     def either(self, value: Value | None) -> str:
         """The tensor of codes where there is one, else of floats, else a float32 constant."""
-        found = self.codes(value)
-        if found is not None:
-            return found[0]
+        name_and_codes = self.codes(value)
+        if name_and_codes is not None:
+            return name_and_codes[0]
         if value in self.constants:
             array = self.constants(value)
             assert array is not None
@@ -166,7 +166,7 @@ class PlanBuilder:
             return self.hold(_name(value), array)
         return self.real(value)
 
-    def made(self, value: Value | None) -> str:
+    def variable_tensor(self, value: Value | None) -> str:
         """As `either`, of what steps make.
 
         Raises:
@@ -195,13 +195,13 @@ class PlanBuilder:
         Raises:
             NoMatch: Reals are needed, and in another dtype than float32.
         """
-        if (quantize := self.asked(value)) is not None:
+        if (quantize := self.sole_quantizer(value)) is not None:
             return Output(_name(quantize.outputs[0]), self.grids.of(quantize))
         if not is_float32(value):
             raise NoMatch(f"'{_name(value)}' is {_dtype(value)}: native steps know float32 alone")
         return Output(_name(value), None)
 
-    def asked(self, value: Value) -> Node | None:
+    def sole_quantizer(self, value: Value) -> Node | None:
         """The one QuantizeLinear that reads `value`, where nobody else does and its grid is native."""
         readers = list(value.uses())
         if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
@@ -216,7 +216,7 @@ class PlanBuilder:
             self._define(Tensor(output.name, "float32", dims_of(value)))
         else:
             self._define(Tensor(output.name, "codes", dims_of(value), output.grid.codes(low, high)))
-            quantize = self.asked(value)
+            quantize = self.sole_quantizer(value)
             assert quantize is not None
             self.done[quantize] = None
         return output.name
@@ -239,8 +239,8 @@ class PlanBuilder:
 
     def hold(self, name: str, array: NDArray[np.generic]) -> str:
         """A constant of the plan; equal ones of one name are one."""
-        held = self.arrays.get(name)
-        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+        existing = self.arrays.get(name)
+        if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name
         unique = self._free(name)
         self.arrays[unique] = np.asarray(array, order="C")  # of rank 0 too
@@ -289,15 +289,15 @@ class PlanBuilder:
         return unique
 
     @cached_property
-    def decided(self) -> set[Node]:
+    def data_dependent_nodes(self) -> set[Node]:
         """Nodes of which values of the inputs say how large their outputs are."""
         return find_data_dependent_shapes(self.model).nodes
 
     @cached_property
     def _values(self) -> set[str]:
         graph = self.model.graph
-        made = {v for node in graph for v in node.outputs if v not in self.constants}
-        return {v.name or "" for v in (*made, *graph.inputs)}
+        outputs = {v for node in graph for v in node.outputs if v not in self.constants}
+        return {v.name or "" for v in (*outputs, *graph.inputs)}
 
     def _define(self, tensor: Tensor) -> None:
         assert tensor.name not in self.tensors, tensor.name
@@ -331,9 +331,9 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
     )
 
 
-def new_sizes(made: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
+def new_sizes(output_sizes: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
     """The names of sizes that those of `read` do not tell."""
-    return [dim for dim in made if isinstance(dim, str) and dim not in read]
+    return [dim for dim in output_sizes if isinstance(dim, str) and dim not in read]
 
 
 def dtype_of(value: Value) -> str:

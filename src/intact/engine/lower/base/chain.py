@@ -1,4 +1,4 @@
-"""Several steps for one node, from tensor to tensor."""
+"""Write several steps for one node, from tensor to tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens behind a sum as an `Epilogue`: BatchNorm, scaling, offsets, a residual Add, an activation."""
+"""Build an `Epilogue` of what follows a sum: BatchNorm, scales, offsets, a residual Add, an activation."""
 
 from __future__ import annotations
 
@@ -131,10 +131,14 @@ def take_residual(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     if not is_op(node, "Add") or tail.residual is not None:
         return False
     other = node.inputs[1] if node.inputs[0] is tail.output else node.inputs[0]
-    found = builder.codes(other)
-    if found is None or other is tail.output or builder.tensors[found[0]].shape != dims_of(tail.output):
+    name_and_codes = builder.codes(other)
+    if (
+        name_and_codes is None
+        or other is tail.output
+        or builder.tensors[name_and_codes[0]].shape != dims_of(tail.output)
+    ):
         return False
-    tail.residual = found
+    tail.residual = name_and_codes
     tail.take(node, node.outputs[0])
     return True
 
@@ -168,7 +172,7 @@ def finish(
         multiplier = np.atleast_1d(numerics.multipliers(first, second, gain=tail.alpha))
         for numbers in (tail.bias, tail.gain, tail.shift):
             if numbers is not None:
-                numerics.scaled_bias(numbers)
+                numerics.scale_bias(numbers)
     if still is not None and still.any():
         multiplier = np.where(still, np.float32(0), multiplier)
     low, high = _bounds(tail, output)
@@ -178,7 +182,7 @@ def finish(
         ends = (None, None) if tail.activation else (int(low or 0), int(high or 0))
         builder.write(output, tail.output, *ends)
     constants, divided = _constants(tail, output, multiplier, most)
-    held = {
+    constant_names = {
         key: builder.hold(f"{name}.{key}", np.atleast_1d(numbers))
         for key, numbers in (*constants.items(), ("integer_bias", integer_bias), ("slope", tail.slope))
         if numbers is not None
@@ -186,8 +190,8 @@ def finish(
     low, high = (None, None) if tail.activation else (low, high)
     residual, scale = (tail.residual[0], tail.residual[1].scale) if tail.residual else ("", 0.0)
     return Epilogue(
-        **held, residual=residual, residual_multiplier=scale, activation=tail.activation, low=low, high=high,
-        quotient=tail.quotient, divided=divided,
+        **constant_names, residual=residual, residual_multiplier=scale, activation=tail.activation,
+        low=low, high=high, quotient=tail.quotient, divided=divided,
     ), output  # fmt: skip
 
 

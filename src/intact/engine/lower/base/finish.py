@@ -1,4 +1,4 @@
-"""From a builder to a plan: subgraphs for what is left, an order in which everything can run, names."""
+"""Turn a builder into a plan: order the steps, cut subgraphs for the rest, and name tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intact.engine.lower.base.order import Ordered, Part, SizesPart, in_order, v
 from intact.engine.lower.base.shape_arithmetic import shape_arithmetic
 from intact.engine.plan import Plan
 from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
-from intact.engine.steps.base.wiring import constants, reads, renamed, writes
+from intact.engine.steps.base.wiring import constants, reads, rename_tensors, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
 
@@ -27,17 +27,17 @@ def finish(builder: PlanBuilder, notes: list[str]) -> tuple[Plan, dict[str, str]
     except NoMatch as why:  # a value that a subgraph would hand over has no known rank
         _give_up_all(builder, str(why))
         builder, steps = _all_at_once(builder)
-    said = [_note(step) for step in steps if isinstance(step, FallbackSubgraph)]
+    part_notes = [_note(step) for step in steps if isinstance(step, FallbackSubgraph)]
     inputs = tuple(value.name or "" for value in builder.model.graph.inputs)
     outputs = tuple(value.name or "" for value in builder.model.graph.outputs)
-    steps = _named(builder, steps, inputs, outputs)
+    steps = _name_codes(builder, steps, inputs, outputs)
     used = {name for step in steps for name in (*reads(step), *writes(step))} | {*inputs, *outputs}
-    held = {name for step in steps for name in (*constants(step), *reads(step))}
+    used_names = {name for step in steps for name in (*constants(step), *reads(step))}
     plan = Plan(
         tuple(steps),
         {name: tensor for name, tensor in builder.tensors.items() if name in used},
-        {name: array for name, array in builder.arrays.items() if name in held},
-        inputs, outputs, notes=(*notes, *said),
+        {name: array for name, array in builder.arrays.items() if name in used_names},
+        inputs, outputs, notes=(*notes, *part_notes),
     )  # fmt: skip
     return plan, {node.name or "": why for node, why in builder.reasons.items()}
 
@@ -68,13 +68,13 @@ def _all_at_once(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
 def _steps(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
     """The steps in order, and the builder with all that they name."""
     written, order = in_order(builder)
-    return written, [_step(written, one) for one in order]
+    return written, [_step(written, item) for item in order]
 
 
-def _step(builder: PlanBuilder, one: Ordered) -> Step:
-    if isinstance(one, SizesPart):
-        return shape_arithmetic(builder, one.nodes, one.ys)
-    return _subgraph(builder, one) if isinstance(one, Part) else one
+def _step(builder: PlanBuilder, item: Ordered) -> Step:
+    if isinstance(item, SizesPart):
+        return shape_arithmetic(builder, item.nodes, item.ys)
+    return _subgraph(builder, item) if isinstance(item, Part) else item
 
 
 def _note(step: FallbackSubgraph) -> str:
@@ -83,9 +83,9 @@ def _note(step: FallbackSubgraph) -> str:
 
 def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
     nodes = part.nodes
-    made = {value for node in nodes for value in node.outputs}
+    outputs = {value for node in nodes for value in node.outputs}
     xs = dict.fromkeys(
-        v for node in nodes for v in values_read(node) if v not in made and v not in builder.constants
+        v for node in nodes for v in values_read(node) if v not in outputs and v not in builder.constants
     )
     ys = [value for node in nodes for value in node.outputs if value.name in part.ys]
     reasons = dict.fromkeys(f"{n.op_type}: {builder.reasons[n]}" for n in nodes if n in builder.reasons)
@@ -102,7 +102,7 @@ def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
     )  # fmt: skip
 
 
-def _named(
+def _name_codes(
     builder: PlanBuilder, steps: list[Step], inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> list[Step]:
     """Call tensors of codes as the graph calls the floats that they stand for, where that name is free."""
@@ -110,7 +110,7 @@ def _named(
     outside = [step for step in steps if not step.native or isinstance(step, ShapeArithmetic)]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
-    taken = used | fixed
+    occupied = used | fixed
     for node in builder.model.graph:
         if not is_op(node, "QuantizeLinear", "DequantizeLinear"):
             continue
@@ -120,9 +120,9 @@ def _named(
             real, codes = codes, real
         if real is None or codes.name not in used or codes.name in fixed or codes.name in names:
             continue
-        if real.name and real.name not in taken:
+        if real.name and real.name not in occupied:
             names[codes.name or ""] = real.name
-            taken.add(real.name)
+            occupied.add(real.name)
     for old, new in names.items():
         builder.tensors[new] = replace(builder.tensors.pop(old), name=new)
-    return [renamed(step, names) for step in steps]
+    return [rename_tensors(step, names) for step in steps]

@@ -25,7 +25,7 @@ _FIXED: dict[str, dict[str, float]] = {
 def function_of(nodes: Sequence[Node], label: str) -> str | None:
     """What `numerics` calls the function that `nodes` compute and placement calls `label`; None: nothing."""
     fixed = _FIXED.get(nodes[0].op_type, {}) if len(nodes) == 1 else {}
-    said = ops.read(nodes[0]) if fixed else None
-    if any(abs(getattr(said, name) - want) > 1e-7 for name, want in fixed.items()):
+    op = ops.read(nodes[0]) if fixed else None
+    if any(abs(getattr(op, name) - want) > 1e-7 for name, want in fixed.items()):
         return None
     return _BY_LABEL.get(label)

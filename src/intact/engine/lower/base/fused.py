@@ -1,4 +1,4 @@
-"""Placement's fusions on the graph as it is when steps are chosen."""
+"""Find the nodes of placement's fusions in the graph when steps are chosen."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Fused:
 
     def factors(self) -> Fused:
         """The root with no more than the factors right behind it."""
-        others = (i for i, node in enumerate(self.affine) if not is_op(node, "Mul", "Div"))
-        return Fused(self.root, self.affine[: next(others, len(self.affine))])
+        other_indices = (i for i, node in enumerate(self.affine) if not is_op(node, "Mul", "Div"))
+        return Fused(self.root, self.affine[: next(other_indices, len(self.affine))])
 
 
 def fused_nodes(fusion: Fusion, nodes: Mapping[str, Node]) -> Fused | None:
@@ -50,5 +50,5 @@ def fused_nodes(fusion: Fusion, nodes: Mapping[str, Node]) -> Fused | None:
         return None
     affine = tuple(nodes[name] for _, name in fusion.affine if name in nodes)
     activation = tuple(nodes[name] for name in fusion.activation if name in nodes)
-    found = Fused(root, affine, nodes.get(fusion.residual), fusion.function, activation)
-    return found if len(activation) == len(fusion.activation) else replace(found, function="", activation=())
+    fused = Fused(root, affine, nodes.get(fusion.residual), fusion.function, activation)
+    return fused if len(activation) == len(fusion.activation) else replace(fused, function="", activation=())

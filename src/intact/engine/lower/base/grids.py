@@ -71,8 +71,8 @@ class Grids:
 
     def of(self, node: Node) -> Grid | None:
         """The grid of a QuantizeLinear or DequantizeLinear whose codes kernels compute with."""
-        found = self.any_of(node)
-        return found if isinstance(found, Grid) else None
+        grid = self.any_of(node)
+        return grid if isinstance(grid, Grid) else None
 
     def any_of(self, node: Node) -> Grid | FloatGrid | None:
         """The grid of a QuantizeLinear or DequantizeLinear, whether codes or floats lie on it."""

@@ -37,16 +37,16 @@ def lower_over_images(
     flat = packed.ndim == 3
 
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        who = name, done
+        step_names = name, done
         if not flat:
-            return [make(Image(*who, read.x, y, w, epilogue, read.low))]
-        image, before = as_image(builder, read.x, *who)
-        residual, more = as_image(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
-        low, lower = as_image(builder, read.low, *who) if read.low else ("", [])
+            return [make(Image(*step_names, read.x, y, w, epilogue, read.low))]
+        image, before = as_image(builder, read.x, *step_names)
+        residual, more = as_image(builder, epilogue.residual, *step_names) if epilogue.residual else ("", [])
+        low, lower = as_image(builder, read.low, *step_names) if read.low else ("", [])
         row = builder.tensors[y]
-        made = builder.scratch(f"{y}.image", row.dtype, image_dims(row.shape), row.codes)
-        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
-        return [*before, *more, *lower, step, Reshape(*who, made, y)]
+        output = builder.scratch(f"{y}.image", row.dtype, image_dims(row.shape), row.codes)
+        step = make(Image(*step_names, image, output, w, replace(epilogue, residual=residual), low))
+        return [*before, *more, *lower, step, Reshape(*step_names, output, y)]
 
     return lower_weighted(builder, fused, read, weight, packed[:, None] if flat else packed, steps)
 
@@ -72,6 +72,6 @@ def add_over_images(
         return
     name, done = node.name or "", (node.name or "",)
     image, before = as_image(builder, x, name, done)
-    made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
-    for step in (*before, step_of(image, made), Reshape(name, done, made, y)):
+    output = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
+    for step in (*before, step_of(image, output), Reshape(name, done, output, y)):
         builder.add(step, node)

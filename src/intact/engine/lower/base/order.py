@@ -1,4 +1,4 @@
-"""An order in which everything can run, cut by as few subgraphs as possible."""
+"""Order the steps of a plan so that as few subgraphs as possible run in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -67,56 +67,56 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Ordered]]:
     """
     # Every part costs a call of ONNX Runtime, row-major copies of what goes in and out, and a stop of the
     # native steps. A cheap step between two parts costs less when it runs in one part with them.
-    found = _copy(builder)
-    order = _ordered(found)
-    FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
+    ordered = _copy(builder)
+    order = _order(ordered)
+    FALLBACK_PARTS.check(sum(isinstance(item, Part) for item in order), "model", UnsupportedError)
     tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(builder.model.graph), 1)), -1)
-    while (fewer := _joined(found, order, tries)) is not None:
-        found, order = fewer
-    return found, order
+    while (fewer := _join_parts(ordered, order, tries)) is not None:
+        ordered, order = fewer
+    return ordered, order
 
 
-def _joined(
+def _join_parts(
     builder: PlanBuilder, order: Sequence[Ordered], tries: Iterator[int]
 ) -> tuple[PlanBuilder, list[Ordered]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
-    places = [i for i, one in enumerate(order) if isinstance(one, Part)]
+    places = [i for i, item in enumerate(order) if isinstance(item, Part)]
     # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
     for first, second in pairwise(places):
-        between = _between(order[first:second], order[second])
-        fewer = _without(builder, between) if between else None
+        connecting = _between(order[first:second], order[second])
+        fewer = _without(builder, connecting) if connecting else None
         if fewer is None:
             continue
         if next(tries) <= 0:
             return None
-        made = _ordered(fewer)
+        new_order = _order(fewer)
         # The part may depend on more than these steps: count, don't guess.
-        if sum(isinstance(one, Part) for one in made) < len(places):
-            return fewer, made
+        if sum(isinstance(item, Part) for item in new_order) < len(places):
+            return fewer, new_order
     return None
 
 
 def _between(order: Sequence[Ordered], last: Ordered) -> list[Step]:
     """The steps through which the last part depends on the first one of `order`."""
     first, *rest = order
-    steps = [one for one in rest if isinstance(one, Step)]
+    steps = [item for item in rest if isinstance(item, Step)]
     assert isinstance(first, Part) and isinstance(last, Part)
     behind, through = set(first.ys), list[Step]()
     for step in steps:
         if behind.intersection(reads(step)):
             behind.update(writes(step))
             through.append(step)
-    wanted, found = {v.name or "" for node in last.nodes for v in values_read(node)}, list[Step]()
+    wanted, connecting = {v.name or "" for node in last.nodes for v in values_read(node)}, list[Step]()
     for step in reversed(through):
         if wanted.intersection(writes(step)):
             wanted.update(reads(step))
-            found.append(step)
-    return found
+            connecting.append(step)
+    return connecting
 
 
-def _without(builder: PlanBuilder, between: Sequence[Step]) -> PlanBuilder | None:
+def _without(builder: PlanBuilder, connecting: Sequence[Step]) -> PlanBuilder | None:
     """A copy of `builder` that leaves these nodes to parts; None where other steps have some of them too."""
-    names = {name for step in between for name in step.nodes}
+    names = {name for step in connecting for name in step.nodes}
     gone = [step for step in builder.steps if names.intersection(step.nodes)]
     if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
         return None
@@ -147,7 +147,7 @@ def _copy(builder: PlanBuilder) -> PlanBuilder:
     )  # fmt: skip
 
 
-def _ordered(builder: PlanBuilder) -> list[Ordered]:
+def _order(builder: PlanBuilder) -> list[Ordered]:
     order = _Order(builder)
     # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
     # then go into it together. Taken earlier, some of them would need a part of their own.
@@ -162,10 +162,10 @@ class _Order:
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder, self.found = builder, list[Ordered]()
         graph = builder.model.graph
-        needed = _needed_nodes(builder)
+        needed = _nodes_of_outputs(builder)
         self._left = [node for node in needed if node not in builder.of_sizes]
         self._demand_floats()
-        self._waiting = _needed_steps(builder, self._left)
+        self._waiting = _steps_of_outputs(builder, self._left)
         ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
         position = {node.name: i for i, node in enumerate(graph)}
         self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
@@ -179,8 +179,8 @@ class _Order:
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         if ys:
             self.found.append(SizesPart(nodes, ys))
-            self._steps.made(ys)
-            self._nodes.made(ys)
+            self._steps.mark_ready(ys)
+            self._nodes.mark_ready(ys)
 
     def _read_by(self, node: Node) -> list[str]:
         return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
@@ -188,13 +188,13 @@ class _Order:
     def _demand_floats(self) -> None:
         """What a subgraph reads or the graph puts out must exist as it is in the graph."""
         builder = self.builder
-        made = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
+        outputs = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
         for node in self._left:
             for value in values_read(node):
-                if value not in made and value not in builder.constants:
+                if value not in outputs and value not in builder.constants:
                     _demand(builder, value, f"{node.op_type} '{node.name}'")
         for value in builder.model.graph.outputs:
-            if value not in made:
+            if value not in outputs:
                 _demand(builder, value, "the graph's output")
 
     def native(self) -> bool:
@@ -204,26 +204,26 @@ class _Order:
             step = self._waiting[turn[1]]
             self.found.append(step)
             self._wanted.subtract(set(reads(step)))
-            self._steps.made(writes(step), turn)
-            self._nodes.made(writes(step))
+            self._steps.mark_ready(writes(step), turn)
+            self._nodes.mark_ready(writes(step))
         return len(self.found) > before
 
     def part(self) -> bool:
         """Take all nodes that can run now; whether there were some."""
-        taken = list[int]()
+        indices = list[int]()
         while (turn := self._nodes.pop()) is not None:
             node = self._left[turn[1]]
-            taken.append(turn[1])
+            indices.append(turn[1])
             self._wanted.subtract(set(self._read_by(node)))
-            self._nodes.made([v.name or "" for v in node.outputs])
-        if not taken:
+            self._nodes.mark_ready([v.name or "" for v in node.outputs])
+        if not indices:
             assert not self._steps.left and not self._nodes.left, "the graph is in order"
             return False
-        nodes = [self._left[index] for index in sorted(taken)]
+        nodes = [self._left[index] for index in sorted(indices)]
         # What only this part reads is no output of it: ONNX Runtime may fuse it away, and copies it nowhere.
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         self.found.append(Part(nodes, ys))
-        self._steps.made(ys)
+        self._steps.mark_ready(ys)
         return True
 
 
@@ -267,7 +267,7 @@ class _Queue:
         self.left -= 1
         return heappop(self._heap)
 
-    def made(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
+    def mark_ready(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
         """These names are there: who waited for them runs in the same sweep where it comes later."""
         for name in names:
             for index in self._readers.pop(name, ()):
@@ -278,21 +278,21 @@ class _Queue:
 
 def values_read(node: Node) -> list[Value]:
     """What a node reads, in its subgraphs too."""
-    return [value for value in (*node.inputs, *_captured(node)) if value is not None]
+    return [value for value in (*node.inputs, *_captures(node)) if value is not None]
 
 
-def _captured(node: Node) -> list[Value]:
+def _captures(node: Node) -> list[Value]:
     """Values of the main graph that the subgraphs of `node` read."""
     graphs = ops.subgraphs(node)
     inner = {n for g in graphs for n in g.all_nodes()}
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}
-    found = [v for n in inner for v in n.inputs if v is not None]
-    found += [v for g in graphs for v in g.outputs]
-    return [v for v in dict.fromkeys(found) if v not in own and v.producer() not in inner]
+    values = [v for n in inner for v in n.inputs if v is not None]
+    values += [v for g in graphs for v in g.outputs]
+    return [v for v in dict.fromkeys(values) if v not in own and v.producer() not in inner]
 
 
-def _demand(builder: PlanBuilder, value: Value, who: str) -> None:
+def _demand(builder: PlanBuilder, value: Value, reader: str) -> None:
     tensor = builder.tensors.get(value.name or "")
     if tensor is not None:
         return
@@ -300,51 +300,51 @@ def _demand(builder: PlanBuilder, value: Value, who: str) -> None:
         builder.real(value)
     except NoMatch as why:
         raise UnsupportedError(
-            f"tensor '{value.name}'", str(why), f"a tensor that {who} can read", "export the model again"
+            f"tensor '{value.name}'", str(why), f"a tensor that {reader} can read", "export the model again"
         ) from why
 
 
-def _needed_nodes(builder: PlanBuilder) -> list[Node]:
+def _nodes_of_outputs(builder: PlanBuilder) -> list[Node]:
     """The nodes without a step that some output needs, in the graph's order."""
     graph, makers = builder.model.graph, _makers(builder)
     wanted: list[Value | str] = list(graph.outputs)
     seen: set[Value | str] = set()
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     by_name = {v.name: v for n in graph for v in n.outputs}
     while wanted:
-        one = wanted.pop()
-        if one in seen or (one in builder.constants and one not in graph.outputs):
+        item = wanted.pop()
+        if item in seen or (item in builder.constants and item not in graph.outputs):
             continue
-        seen.add(one)
-        name = one if isinstance(one, str) else one.name or ""
+        seen.add(item)
+        name = item if isinstance(item, str) else item.name or ""
         if (step := makers.get(name)) is not None:
             wanted += [by_name.get(n, n) for n in reads(step)]
             continue
         value = by_name.get(name)
         node = value.producer() if value is not None else None
-        if node is None or node in found:
+        if node is None or node in nodes:
             continue
         if node in builder.done:  # a pair, or the inside of a step
             wanted += [v for v in node.inputs[:1] if v is not None]
         else:
-            found.add(node)
+            nodes.add(node)
             if not (node in builder.of_sizes and is_op(node, "Shape")):
                 wanted += values_read(node)
-    return [node for node in graph if node in found]
+    return [node for node in graph if node in nodes]
 
 
 def _makers(builder: PlanBuilder) -> dict[str, Step]:
     return {name: step for step in builder.steps for name in writes(step)}
 
 
-def _needed_steps(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
+def _steps_of_outputs(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
     makers = _makers(builder)
     wanted = [v.name or "" for v in builder.model.graph.outputs]
     wanted += [v.name or "" for node in left for v in values_read(node)]
-    found: dict[int, Step] = {}
+    steps: dict[int, Step] = {}
     while wanted:
         step = makers.get(wanted.pop())
-        if step is not None and id(step) not in found:
-            found[id(step)] = step
+        if step is not None and id(step) not in steps:
+            steps[id(step)] = step
             wanted += reads(step)
-    return list(found.values())
+    return list(steps.values())

@@ -16,7 +16,7 @@ _NEVER = ops.DRAWING | {"DequantizeLinear", "QuantizeLinear"}
 
 def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
     """Every Shape of sizes that the graph's inputs tell, and what is computed from those and constants."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     for node in builder.model.graph:
         if node.domain or node.op_type in _NEVER or not all(map(_is_typed, node.outputs)):
             continue
@@ -24,12 +24,12 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
             continue
         if is_op(node, "Shape"):
             if sizes_of(builder, node) is not None:
-                found[node] = None
+                nodes[node] = None
             continue
         read = [value for value in node.inputs if value is not None and value not in builder.constants]
-        if read and all(value.producer() in found for value in read) and not ops.subgraphs(node):
-            found[node] = None
-    return frozenset(found)
+        if read and all(value.producer() in nodes for value in read) and not ops.subgraphs(node):
+            nodes[node] = None
+    return frozenset(nodes)
 
 
 def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
@@ -40,9 +40,9 @@ def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
         sizes = dims_of(node.inputs[0]) if node.inputs[0] is not None else ()
     except NoMatch:
         return None
-    said = ops.Shape.of(node)
-    found = sizes[said.start : said.end]
-    return found if all(map(builder.is_told, found)) else None
+    op = ops.Shape.of(node)
+    selected = sizes[op.start : op.end]
+    return selected if all(map(builder.is_told, selected)) else None
 
 
 def _is_typed(value: Value) -> bool:
@@ -60,10 +60,10 @@ def shape_arithmetic(builder: PlanBuilder, nodes: Sequence[Node], ys: tuple[str,
     roots = [node for node in nodes if is_op(node, "Shape")]
     sizes = [sizes_of(builder, node) or () for node in roots]
     inputs = [node.outputs[0] for node in roots]
-    made = [v for node in nodes for v in node.outputs if v.name in ys and v not in inputs]
+    outputs = [v for node in nodes for v in node.outputs if v.name in ys and v not in inputs]
     name, model = nodes[0].name or nodes[0].op_type, ""
-    if made:
-        data = np.frombuffer(cut(builder.model, inputs, made), np.uint8)
+    if outputs:
+        data = np.frombuffer(cut(builder.model, inputs, outputs), np.uint8)
         model = builder.hold(f"{name}.onnx", data)
     return ShapeArithmetic(
         name, tuple(n.name or "" for n in nodes), tuple(v.name or "" for v in inputs), tuple(sizes), ys, model

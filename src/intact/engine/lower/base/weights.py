@@ -53,13 +53,13 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     node = value.producer() if value is not None else None
     if node is not None and is_op(node, "Transpose") and value is not None and value.shape is not None:
         perm, value = ops.Transpose.of(node).order(len(value.shape)), node.inputs[0]
-    found, centred = _stored(builder, value)
-    axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
+    quantized, centred = _codes_of_weight(builder, value)
+    axis, stored_axis = quantized.spec.axis, out_axis if perm is None else perm[out_axis]
     if axis is not None and axis != stored_axis:
         raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
     if perm is not None:
         centred = centred.transpose(perm)
-    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)  # type: ignore[arg-type]
+    return Weight(np.moveaxis(centred, out_axis, 0), quantized.scale)  # type: ignore[arg-type]
 
 
 def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
@@ -68,39 +68,41 @@ def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
     Raises:
         NoMatch: As for `weight_of`; scales are of a tensor, a direction, or a row of all directions.
     """
-    found, centred = _stored(builder, value)
-    axis = found.spec.axis
+    quantized, centred = _codes_of_weight(builder, value)
+    axis = quantized.spec.axis
     if axis == 2:
         raise NoMatch("its weight has a scale for each index of axis 2, which is summed over")
     if centred.dtype != np.int8:
         raise NoMatch("its weight less its zero point does not fit into int8")
-    scale = found.scale
+    scale = quantized.scale
     if axis is not None:
         scale = np.broadcast_to(scale[:, None] if axis == 0 else scale, centred.shape[:2]).reshape(-1)
     return Weight(centred.reshape(-1, centred.shape[2]), scale)  # type: ignore[arg-type]
 
 
-def _stored(
+def _codes_of_weight(
     builder: PlanBuilder, value: Value | None
 ) -> tuple[QuantizedValue, NDArray[np.int8] | NDArray[np.int16]]:
     """A constant weight behind a DequantizeLinear, and its codes less their zero points."""
-    found = quantization_of(value, builder.constants)
-    if found is None or not found.constant:
+    quantized = quantization_of(value, builder.constants)
+    if quantized is None or not quantized.constant:
         raise NoMatch("its weight is no constant behind a DequantizeLinear with a constant scale")
-    if found.spec.format.is_float or found.spec.format.bits > 8:
-        raise NoMatch(f"its weight is {found.spec.format}: kernels multiply int8")
-    if found.spec.block_size is not None:
+    if quantized.spec.format.is_float or quantized.spec.format.bits > 8:
+        raise NoMatch(f"its weight is {quantized.spec.format}: kernels multiply int8")
+    if quantized.spec.block_size is not None:
         raise NoMatch("its weight has a scale for each block, and sums run over blocks")
-    codes = np.asarray(builder.constants(found.codes))
+    codes = np.asarray(builder.constants(quantized.codes))
     if codes.size == 0:
         raise NoMatch(f"its weight of shape {codes.shape} has no elements")
-    axis = found.spec.axis
-    return found, _centred(
-        codes, found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
+    axis = quantized.spec.axis
+    return quantized, _subtract_zero_points(
+        codes, quantized.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
     )
 
 
-def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[np.int8] | NDArray[np.int16]:
+def _subtract_zero_points(
+    codes: NDArray[np.generic], points: NDArray[np.int32]
+) -> NDArray[np.int8] | NDArray[np.int16]:
     """Codes less their zero points; the same memory where nothing changes and nobody can write there."""
     if codes.dtype == np.int8 and not points.any():
         return codes.copy() if codes.flags.writeable else codes  # type: ignore[return-value]
@@ -140,7 +142,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> NDArray[n
     Raises:
         NoMatch: Some input could.
     """
-    bound = _bound(weight, (x.low, x.high), x.zero_point, bias)
+    bound = _accumulator_bound(weight, (x.low, x.high), x.zero_point, bias)
     if bound.size and bound.max() >= 2**31:
         raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
     return bound
@@ -161,15 +163,15 @@ def prove_joined(
     Raises:
         NoMatch: There is none.
     """
-    bound = _bound(weight, ends, zero_point, bias)
+    bound = _accumulator_bound(weight, ends, zero_point, bias)
     shift = numerics.shift_of_sums(bound)
-    low = _bound(weight, (0, 255), 0, bias)
+    low = _accumulator_bound(weight, (0, 255), 0, bias)
     if shift > MOST_SHIFT or low.max(initial=0) >= 2**31 - 2**MOST_SHIFT:
         raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
     return shift
 
 
-def _bound(
+def _accumulator_bound(
     weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None
 ) -> NDArray[np.int64]:
     rows = range(0, max(1, len(weight.codes)), _ROWS)  # the sums are formed in int64
@@ -181,7 +183,7 @@ def _bound(
     ])  # fmt: skip
 
 
-def grouped(weight: NDArray[_Number], groups: int) -> NDArray[_Number]:
+def group_filters(weight: NDArray[_Number], groups: int) -> NDArray[_Number]:
     """[out / groups, in, ...] of ONNX's ConvTranspose, axes swapped, as [out, in / groups, ...]."""
     outputs, inputs, *kernel = weight.shape
     split = weight.reshape(outputs, groups, inputs // groups, *kernel)

@@ -1,4 +1,4 @@
-"""Weights of 9 bits: uint8 codes less a zero point other than 128, as int8 weights of repeated channels."""
+"""Split weights of 9 bits (uint8 codes less a zero point other than 128) into int8 weights."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class LoweredWindow:
     pads: tuple[int, int, int, int]
 
 
-def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
+def window(node: Node, op: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     """The window of a convolution or pool over images, or over sequences as images of height 1.
 
     Raises:
@@ -29,8 +29,8 @@ def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     rank = len(kernel)
     if rank not in (1, 2):
         raise NoMatch(f"kernels know one or two spatial axes, not {rank}")
-    strides, dilations = said.strides_of(rank), said.dilations_of(rank)
-    pads = pads_of_window(node, said, kernel)
+    strides, dilations = op.strides_of(rank), op.dilations_of(rank)
+    pads = pads_of_window(node, op, kernel)
     if min(pads) < 0:
         raise NoMatch("its pads are negative")
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
@@ -41,17 +41,17 @@ def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     return LoweredWindow((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
 
 
-def pads_of_window(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
+def pads_of_window(node: Node, op: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
     """Before each axis, then behind each.
 
     Raises:
         NoMatch: They depend on sizes that are not known.
     """
-    if node.op_type == "ConvTranspose" and said.auto_pad.startswith("SAME"):
+    if node.op_type == "ConvTranspose" and op.auto_pad.startswith("SAME"):
         raise NoMatch("its pads follow from auto_pad")
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     sizes = [None] * len(kernel) if shape is None else [n if isinstance(n, int) else None for n in shape[2:]]
-    pads = said.pads_of(kernel, sizes)
+    pads = op.pads_of(kernel, sizes)
     if pads is None:
         raise NoMatch("its pads follow from a size that is not known")
     return pads

@@ -85,7 +85,7 @@ class _Walk:
         if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
         rule = _SHAPES.get(node.op_type)
-        declared = self._declared_sizes(value)
+        declared = self._sizes_in_graph(value)
         if rule is None or (declared is not None and None not in declared):
             return
         sizes = rule(self, node)
@@ -99,7 +99,7 @@ class _Walk:
 
     def _measure_constant(self, value: Value) -> None:
         """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
-        declared = self._declared_sizes(value)
+        declared = self._sizes_in_graph(value)
         if declared is not None and None not in declared:
             return
         array = self.constants(value)
@@ -135,9 +135,9 @@ class _Walk:
 
     def shape(self, value: Value | None) -> Sizes | None:
         """Return the sizes of a tensor; None where its rank is not known."""
-        return None if value is None else self.shapes.get(value, self._declared_sizes(value))
+        return None if value is None else self.shapes.get(value, self._sizes_in_graph(value))
 
-    def _declared_sizes(self, value: Value) -> Sizes | None:
+    def _sizes_in_graph(self, value: Value) -> Sizes | None:
         sizes = _sizes(value)
         if sizes is None:
             return None
@@ -277,8 +277,8 @@ def _one(sizes: Sizes) -> Size:
     numbers = [n for n in large if isinstance(n, int)]
     if numbers:
         return numbers[0]
-    size, *others = dict.fromkeys(large)
-    for other in others:
+    size, *rest = dict.fromkeys(large)
+    for other in rest:
         size = compute_size("broadcast", size, other)
     return size
 
@@ -312,15 +312,15 @@ def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
     return new
 
 
-def _missing_size(sizes: Sizes, taken: Sizes) -> Size:
-    """Return what one size must be, so that `sizes` and it with `taken` have one product."""
+def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
+    """Return what one size must be, so that `sizes` and it with `targets` have one product."""
     names = [n for n in sizes if not isinstance(n, int)]
-    for name in (n for n in taken if not isinstance(n, int)):
+    for name in (n for n in targets if not isinstance(n, int)):
         if name is None or name not in names:
             return None
         names.remove(name)
     whole = int(np.prod([n for n in sizes if isinstance(n, int)], dtype=object))
-    part = int(np.prod([n for n in taken if isinstance(n, int)], dtype=object))
+    part = int(np.prod([n for n in targets if isinstance(n, int)], dtype=object))
     if not part or None in names or (not names and whole % part):
         return None
     if whole % part == 0:

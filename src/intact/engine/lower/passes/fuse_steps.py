@@ -1,4 +1,4 @@
-"""Small rewrites of the finished list of steps: neighbours that one step does, exactly.
+"""Fuse neighbouring steps of the finished list where one step gives exactly the same.
 
 Two that move data as one, padding as a convolution's own, factors and offsets in a layer's epilogue, bounds
 as a grid's.
@@ -177,8 +177,8 @@ def _with_numbers(
     """Return the layer whose function's values are multiplied, or added to, in its epilogue (N44)."""
     other, before = step.b if step.a == layer.y else step.a, _with_function(layer.epilogue)
     field = _NUMBERS.get(step.function)
-    taken = before is None or before.offsets or (field == "factors" and before.factors)
-    if field is None or before is None or taken or other not in arrays:
+    occupied = before is None or before.offsets or (field == "factors" and before.factors)
+    if field is None or before is None or occupied or other not in arrays:
         return None
     numbers = _vector(arrays, other, len(arrays[layer.weight]), 0 if isinstance(layer, Linear) else 2)
     if numbers is None or arrays[other].ndim > rank:

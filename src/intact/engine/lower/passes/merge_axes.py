@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower.base.builder import MOST_RANK
 from intact.graph import Inserter, Node, Outcome, Rewrite, Scene, Value, is_op, ops, replace, set_shape
-from intact.graph.core.edit import known_sizes
+from intact.graph.core.edit import static_sizes
 
 
 def _join_axes(node: Node, scene: Scene) -> Outcome:
@@ -20,8 +20,8 @@ def _join_axes(node: Node, scene: Scene) -> Outcome:
     """
     before, behind = _reshape_before(node), _reshape_behind(node)
     x = node.inputs[0]
-    sizes = known_sizes(x.shape) if x is not None else None
-    output_sizes = known_sizes(behind.outputs[0].shape) if behind is not None else None
+    sizes = static_sizes(x.shape) if x is not None else None
+    output_sizes = static_sizes(behind.outputs[0].shape) if behind is not None else None
     if before is None or behind is None or x is None or sizes is None or output_sizes is None:
         return None
     if len(sizes) <= MOST_RANK or 0 in sizes:

@@ -1,4 +1,4 @@
-"""The layers of a plan: what placement said, as far as the steps do it, and what they do instead.
+"""List the layers of a plan, and where they differ from what placement said.
 
 A layer of a plan is what one step does, with the small ones that only serve it. Nodes that ONNX Runtime runs
 keep the layers of placement, in float.
@@ -149,9 +149,9 @@ def _native(steps: Sequence[Step], placed: _PlacedNodes) -> list[_Run]:
         names = {name for name in step.nodes if name in placed.position}
         if isinstance(step, FallbackSubgraph) or not names:
             continue
-        others = {id(runs[name]): runs[name] for name in names if name in runs}
-        run = _Run(names.union(*(other.nodes for other in others.values())))
-        run.steps = [*(s for other in others.values() for s in other.steps), step]
+        overlapping = {id(runs[name]): runs[name] for name in names if name in runs}
+        run = _Run(names.union(*(other.nodes for other in overlapping.values())))
+        run.steps = [*(s for other in overlapping.values() for s in other.steps), step]
         runs |= dict.fromkeys(run.nodes, run)
     return list({id(run): run for run in runs.values()}.values())
 

@@ -1,4 +1,4 @@
-"""Q moves up and DQ moves down through what only moves data, so that codes pass; pairs that meet vanish.
+"""Move Q up and DQ down through nodes that only move data, and drop pairs that meet.
 
 Every rewrite makes of a valid model one that means the same, code by code.
 """

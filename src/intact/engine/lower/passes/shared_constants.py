@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps.base.wiring import renamed
+from intact.engine.steps.base.wiring import rename_tensors
 
 _LEAST = 64
 """Bytes from which an array is worth a name that another layer gave it."""
@@ -34,7 +34,7 @@ def share_constants(plan: Plan) -> Plan:
                 names[name] = first_name
     if not names:
         return plan
-    steps = tuple(renamed(step, names) for step in plan.steps)
+    steps = tuple(rename_tensors(step, names) for step in plan.steps)
     constants = {name: array for name, array in plan.constants.items() if name not in names}
     return replace(plan, steps=steps, constants=constants)
 

@@ -15,7 +15,7 @@ from intact.graph import (
     Rewrite,
     Scene,
     Value,
-    guarded_softmax,
+    find_guarded_softmax,
     is_op,
     ops,
     replace,
@@ -73,11 +73,11 @@ def _join_bounds(node: Node, scene: Scene) -> Outcome:
     if relu is None or not is_op(relu, "Relu"):
         return None
     low = node.inputs[1] if len(node.inputs) > 1 else None
-    given = scene.constants(low) if low is not None else np.zeros((), np.float32)
+    bound = scene.constants(low) if low is not None else np.zeros((), np.float32)
     y = relu.outputs[0]
-    if given is None or y.is_graph_output() or len(y.uses()) > 1 or relu.inputs[0] is None:
+    if bound is None or y.is_graph_output() or len(y.uses()) > 1 or relu.inputs[0] is None:
         return None
-    least = Inserter(scene.graph, node, scene.names).constant(f"{node.name}.least", np.maximum(given, 0))
+    least = Inserter(scene.graph, node, scene.names).constant(f"{node.name}.least", np.maximum(bound, 0))
     node.resize_inputs(max(2, len(node.inputs)))
     node.replace_input_with(1, least)
     replace(relu, relu.inputs[0], scene.names)
@@ -90,12 +90,12 @@ BOUNDS = Rewrite("join bounds", _join_bounds, ("Clip",))
 def _drop_nan_guard(node: Node, scene: Scene) -> Outcome:
     """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
-    So `guarded_softmax` finds rows of which nothing may be attended to. A Softmax that is quantized as it is
-    made has no code below that of 0, and of a NaN makes the lowest one (N11).
+    `find_guarded_softmax` recognizes this guard of rows in which nothing may be attended to. Where the output
+    of the Softmax is quantized directly, no code lies below that of 0, and NaN becomes the lowest one (N11).
 
     Guards: one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
-    softmax = guarded_softmax(node, scene.constants)
+    softmax = find_guarded_softmax(node, scene.constants)
     if softmax is None or not _is_quantized_alone(node, softmax):
         return None
     replace(node, softmax, scene.names)
@@ -111,9 +111,9 @@ def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
     if softmax.is_graph_output() or guarded.is_graph_output():
         return False
     readers = [use.node for use in guarded.uses()]
-    others = {use.node for use in softmax.uses()} - {guard}
-    asked = {test.producer()} if test is not None and len(test.uses()) == 1 else set()
-    return others <= asked and len(readers) == 1 and is_op(readers[0], "QuantizeLinear")
+    other_readers = {use.node for use in softmax.uses()} - {guard}
+    test_nodes = {test.producer()} if test is not None and len(test.uses()) == 1 else set()
+    return other_readers <= test_nodes and len(readers) == 1 and is_op(readers[0], "QuantizeLinear")
 
 
 def _join_norm(node: Node, scene: Scene) -> Outcome:

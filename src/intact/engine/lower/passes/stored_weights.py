@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.compact_constants import LEAST, Stored, compact_codes
 from intact.engine.plan import Plan
-from intact.engine.stored import LEAST, Stored, stored_codes
 from intact.graph import Constants, Model, Node, is_op
 from intact.graph.ops import DequantizeLinear
 
@@ -62,7 +62,7 @@ def _read_stored_weight(node: Node, constants: Constants) -> Stored | None:
         return None
     form = DequantizeLinear.of(node)
     axis = 0 if scale.size == 1 else 1 if form.axis is None else form.axis
-    return stored_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, form.block_size)
+    return compact_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, form.block_size)
 
 
 _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8}
@@ -71,7 +71,7 @@ _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8
 def _matches(stored: Stored, candidates: dict[str, NDArray[Any]]) -> Iterator[tuple[str, Any]]:
     """Yield the constants that `stored` is, and the form that it has for each."""
     codes_shape = stored.form.shape
-    values = stored.widened(codes_shape)
+    values = stored.widen(codes_shape)
     is_few = len(codes_shape) <= _MOST_AXES
     orders = list(permutations(range(len(codes_shape)))) if is_few else [stored.form.order]
     for name, array in list(candidates.items()):

@@ -38,20 +38,20 @@ class Group:
 
 def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
     """The groups of more than one node, and every root; each node is in one group at most."""
-    taken: set[Node] = set()
+    claimed: set[Node] = set()
     groups: list[Group] = []
-    found = (
+    candidates = (
         *_layers(builder, fusions),
         *_behind_adds(builder),
         *_behind_norms(builder),
         *_activations(builder),
     )
-    for group in found:
+    for group in candidates:
         if any(value in builder.constants for value in group.nodes[-1].outputs):
             continue  # what it makes is known: readers take the array
-        if not taken.intersection(group.nodes):
+        if not claimed.intersection(group.nodes):
             groups.append(group)
-            taken.update(group.nodes)
+            claimed.update(group.nodes)
     return groups
 
 
@@ -126,22 +126,22 @@ def _activations(builder: PlanBuilder) -> Iterator[Group]:
         for source in dict.fromkeys(op.inputs):
             if source is None or view.is_constant(source):
                 continue
-            found = activation_behind(view, profile, source)
-            if found is None or len(found.ops) < 2 or found.ops[0] is not op:
+            activation = activation_behind(view, profile, source)
+            if activation is None or len(activation.ops) < 2 or activation.ops[0] is not op:
                 continue
-            if (entry := _entry(found, source)) is not None:
-                nodes = [one.node for one in found.ops]
-                yield Group(nodes, _function(nodes, found.label, entry, found.output))
+            if (entry := _entry(activation, source)) is not None:
+                nodes = [member.node for member in activation.ops]
+                yield Group(nodes, _function(nodes, activation.label, entry, activation.output))
 
 
-def _entry(found: Activation, source: Value) -> Value | None:
+def _entry(activation: Activation, source: Value) -> Value | None:
     """What the activation reads, where it is one value and no pair stands within."""
     entries = set[Value | None]()
-    for op in found.ops:
+    for op in activation.ops:
         for seen, real in zip(op.inputs, op.node.inputs, strict=True):
             if seen is source:
                 entries.add(real)
-            elif any(seen is other.outputs[0] for other in found.ops) and seen is not real:
+            elif any(seen is other.outputs[0] for other in activation.ops) and seen is not real:
                 return None
     return entries.pop() if len(entries) == 1 else None
 

@@ -26,10 +26,10 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     for node in builder.of_sizes:
         _define_outputs(builder, node)
     groups = [part for group in claim(builder, fusions) for part in _without(group, builder.of_sizes)]
-    taken = {node for group in groups for node in group.nodes}
+    claimed = {node for group in groups for node in group.nodes}
     for node in model.graph:
         if (
-            node not in taken
+            node not in claimed
             and node not in builder.of_sizes
             and not all(value in constants for value in node.outputs)
         ):
@@ -116,7 +116,9 @@ def _single(node: Node) -> Group:
             try:
                 with builder.attempt():
                     rule(builder, node)
-                    if node in builder.decided:  # what the rule took from the graph is but declared
+                    if (
+                        node in builder.data_dependent_nodes
+                    ):  # what the rule took from the graph is but declared
                         raise NoMatch("values of the inputs decide the sizes of its output")
                 if rule is lower_alone_in_floats:
                     builder.reasons.setdefault(node, why)

@@ -1,4 +1,4 @@
-"""What a step asks about the tensors and constants that it names, when a plan is checked."""
+"""Check the tensors and constants that a step names, when a plan is checked."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class Checker:
         (rank,) = self.rank(name)
         self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
 
-    def per_axis(self, names: tuple[str, ...], *given: tuple[Any, ...]) -> None:
+    def per_axis(self, names: tuple[str, ...], *lists: tuple[Any, ...]) -> None:
         """These tensors have one rank, and these lists an entry for each axis."""
-        ranks = (*self.rank(*names), *(len(one) for one in given))
+        ranks = (*self.rank(*names), *(len(entries) for entries in lists))
         self.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
 
 

@@ -1,4 +1,4 @@
-"""Sizes as a plan says them: numbers, names of free sizes, and expressions of these.
+"""Sizes of a plan: numbers, names of free sizes, and expressions of these.
 
 An expression is text, so that it stands wherever a name may stand, in ONNX files too: "=" and JSON, such as
 ``=["*", "batch", 12]``. Numbers are whole. "/" rounds towards zero as ONNX's Div does.
@@ -65,8 +65,8 @@ def expression(function: str, a: Dim, b: Dim) -> Dim | None:
             return b
         if _is_bounded(b, a):
             return a
-    made = _text((function, tree, _tree(b)))
-    return made if isinstance(made, int) or len(made) <= _LONGEST else None
+    text = _text((function, tree, _tree(b)))
+    return text if isinstance(text, int) or len(text) <= _LONGEST else None
 
 
 def _is_bounded(a: Dim, b: Dim) -> bool:
@@ -78,17 +78,17 @@ def _is_bounded(a: Dim, b: Dim) -> bool:
     return len(rest) == 1 and isinstance(rest[0], int) and rest[0] > 1
 
 
-def value_of(dim: Dim, known: Mapping[str, int]) -> int | None:
+def value_of(dim: Dim, sizes: Mapping[str, int]) -> int | None:
     """A size in numbers; None where a name in it is not known, or it is beyond any tensor's.
 
     Args:
         dim: The size.
-        known: What free sizes turned out to be, by name.
+        sizes: What free sizes turned out to be, by name.
     """
     if isinstance(dim, int):
         return dim
-    value = known.get(dim)
-    return _compute(_tree(dim), known) if value is None and dim.startswith("=") else value
+    value = sizes.get(dim)
+    return _compute(_tree(dim), sizes) if value is None and dim.startswith("=") else value
 
 
 def names_in(dim: Dim) -> frozenset[str]:
@@ -110,14 +110,14 @@ def _is_never_negative(tree: Any) -> bool:
     return tree[0] != "-" and test(map(_is_never_negative, tree[1:]))
 
 
-def _compute(tree: Any, known: Mapping[str, int]) -> int | None:
+def _compute(tree: Any, sizes: Mapping[str, int]) -> int | None:
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
-        return known.get(tree)
-    a, b = _compute(tree[1], known), _compute(tree[2], known)
-    made = None if a is None or b is None else _FUNCTIONS[tree[0]](a, b)
-    return made if made is not None and abs(made) < _LARGEST else None
+        return sizes.get(tree)
+    a, b = _compute(tree[1], sizes), _compute(tree[2], sizes)
+    value = None if a is None or b is None else _FUNCTIONS[tree[0]](a, b)
+    return value if value is not None and abs(value) < _LARGEST else None
 
 
 def _names(tree: Any) -> Iterator[str]:
@@ -133,15 +133,15 @@ def _tree(dim: Dim) -> Any:
     """(function, a, b), of which a and b are such again, names or numbers; a name where it is none."""
     if isinstance(dim, str) and dim.startswith("=[") and len(dim) <= _LONGEST:
         try:
-            return _checked(json.loads(dim[1:]))
+            return _check(json.loads(dim[1:]))
         except (ValueError, RecursionError):
             pass
     return dim
 
 
-def _checked(parsed: Any) -> Any:
+def _check(parsed: Any) -> Any:
     if isinstance(parsed, list) and len(parsed) == 3 and parsed[0] in _FUNCTIONS:
-        return parsed[0], _checked(parsed[1]), _checked(parsed[2])
+        return parsed[0], _check(parsed[1]), _check(parsed[2])
     if type(parsed) is str and parsed and not parsed.startswith("="):
         return parsed
     if type(parsed) is int and abs(parsed) < _LARGEST:

@@ -83,22 +83,22 @@ class Epilogue:
         checker.that(self.quotient == 1 or not self.gain, "a gain and a quotient", "one of them")
         checker.that(self.quotient != 0, "a quotient of 0", "another number")
 
-    def added(self, run: Run) -> NDArray[Any] | None:
+    def integer_addends(self, run: Run) -> NDArray[Any] | None:
         """The integers that are part of the sum."""
         return run.array(self.integer_bias) if self.integer_bias else None
 
     def evaluate(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> None:
         """Write the codes of y's grid, or floats, from the sums, whose channels lie along `axis`."""
-        self.write(run, y, self.computed(run, y, acc, axis))
+        self.write(run, y, self.apply(run, y, acc, axis))
 
-    def write(self, run: Run, y: str, found: NDArray[Any]) -> None:
-        """Write what `computed` returned, or a part of it."""
+    def write(self, run: Run, y: str, values: NDArray[Any]) -> None:
+        """Write what `apply` returned, or a part of it."""
         if run.grid(y) is not None and not self.activation:
-            run.write_codes(y, found)
+            run.write_codes(y, values)
         else:
-            run.write_real(y, found)
+            run.write_real(y, values)
 
-    def computed(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
+    def apply(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
         """What sums become: codes, or floats, which y quantizes where a function made them."""
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
@@ -119,7 +119,7 @@ class Epilogue:
             return numerics.requantize(
                 acc, m, bias, np.float32(grid.scale), grid.zero_point, grid.spec, bounds=bounds, **behind
             )
-        return self._activated(run, numerics.to_real(acc, m, bias, **behind), axis)
+        return self._activate(run, numerics.to_real(acc, m, bias, **behind), axis)
 
     def _gain(self, run: Run) -> Gain | None:
         if not self.gain:
@@ -127,7 +127,7 @@ class Epilogue:
         gain = _channels(run.array(self.gain))
         return Gain(gain, _channels(run.array(self.shift))) if self.shift else Gain(gain)
 
-    def _activated(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
+    def _activate(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
         if self.activation:
             real = FUNCTIONS[self.activation](real)
             real = np.moveaxis(real, axis, -1)

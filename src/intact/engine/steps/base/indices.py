@@ -1,4 +1,4 @@
-"""Indices that steps read: what they may not say."""
+"""Check the indices that steps read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class OnnxStep:
     ys: tuple[str, ...]
 
     @property
-    def modelled(self) -> tuple[str, ...]:
+    def model_outputs(self) -> tuple[str, ...]:
         """The tensors that the model makes."""
         return self.ys
 
@@ -34,7 +34,7 @@ class OnnxStep:
         from intact.graph import check_fallback  # plans without such parts run without ONNX
 
         model = constants[self.model].tobytes()
-        check_fallback(model, f"step '{self.name}'", {y: tensors[y].stored_dtype for y in self.modelled})
+        check_fallback(model, f"step '{self.name}'", {y: tensors[y].stored_dtype for y in self.model_outputs})
         return model
 
     def session(

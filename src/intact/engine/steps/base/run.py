@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.sizes import learned
+from intact.engine.steps.base.sizes import resolve_size
 from intact.engine.steps.base.tensors import Codes, Tensor
 from intact.errors import QuantValueError
 
@@ -39,8 +39,8 @@ class Run:
         shape = self.tensors[name].shape
         fits = len(shape) == array.ndim
         for dim, size in zip(shape, array.shape, strict=False):
-            known = learned(dim, size, self.sizes) if isinstance(dim, str) else dim
-            fits &= known == size or name in self.loose
+            want = resolve_size(dim, size, self.sizes) if isinstance(dim, str) else dim
+            fits &= want == size or name in self.loose
         if not fits:
             raise QuantValueError(
                 f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",
@@ -48,9 +48,9 @@ class Run:
             )  # fmt: skip
         self.arrays[name] = array
 
-    def declared(self, name: str) -> tuple[int | None, ...]:
+    def partial_shape(self, name: str) -> tuple[int | None, ...]:
         """What the plan says about a tensor; None where nobody knows the named dimension yet."""
-        return self.tensors[name].declared(self.sizes)
+        return self.tensors[name].partial_shape(self.sizes)
 
     def grid(self, name: str) -> Codes | None:
         """The grid of a tensor of codes; None for others and for constants."""

@@ -1,4 +1,4 @@
-"""What a step asks about the sizes of what it reads, once those of the plan's inputs are known."""
+"""Answer a step's questions about sizes, once those of the plan's inputs are known."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Sizes:
         """A tensor's sizes, or a constant's."""
         return self.shapes[name] if name in self.shapes else self._constant(name)
 
-    def declared(self, name: str) -> tuple[int | None, ...]:
+    def partial_shape(self, name: str) -> tuple[int | None, ...]:
         """What the plan says about a tensor; None where nobody knows the named dimension yet."""
-        return self._tensors[name].declared(self.dims)
+        return self._tensors[name].partial_shape(self.dims)
 
-    def declared_all(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
+    def complete_shapes(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
         """Sizes of tensors, if the plan knows them all."""
-        known: dict[str, Shape] = {}
+        shapes: dict[str, Shape] = {}
         for name in names:
-            shape = tuple(d for d in self.declared(name) if d is not None)
+            shape = tuple(d for d in self.partial_shape(name) if d is not None)
             if len(shape) != len(self._tensors[name].shape):
                 return None
-            known[name] = shape
-        return known
+            shapes[name] = shape
+        return shapes
 
     def bind(self, name: str, shape: Shape) -> None:
         """Store a tensor's sizes, and learn those of its named dimensions.
@@ -60,18 +60,18 @@ class Sizes:
         if len(wanted) != len(shape):
             raise mismatch(name, f"{len(shape)} dimensions {shape}", f"{len(wanted)} dimensions {wanted}")
         for axis, (dim, size) in enumerate(zip(wanted, shape, strict=True)):
-            want = learned(dim, size, self.dims) if isinstance(dim, str) else dim
+            want = resolve_size(dim, size, self.dims) if isinstance(dim, str) else dim
             if want != size and name not in self._loose:
-                said = f" ('{dim}')" if isinstance(dim, str) else ""
-                raise mismatch(name, f"size {size} in dimension {axis}{said}", f"{want}")
+                dim_text = f" ('{dim}')" if isinstance(dim, str) else ""
+                raise mismatch(name, f"size {size} in dimension {axis}{dim_text}", f"{want}")
         self.shapes[name] = shape
 
 
-def learned(dim: str, size: int, known: dict[str, int]) -> int:
+def resolve_size(dim: str, size: int, sizes: dict[str, int]) -> int:
     """What a free size is: as known, or as the known ones tell, or else `size`, which is known then."""
-    want = value_of(dim, known)
+    want = value_of(dim, sizes)
     if want is None:
-        want = known[dim] = size
+        want = sizes[dim] = size
     return want
 
 

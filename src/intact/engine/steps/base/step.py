@@ -74,7 +74,7 @@ class Step:
         """
         return sizes.of(reads(self)[0])
 
-    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         """Sizes of all that it makes, in the order of its fields.
 
         Raises:

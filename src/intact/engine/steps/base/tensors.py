@@ -35,14 +35,14 @@ class Codes:
     high: int
 
     @property
-    def held(self) -> tuple[int, int]:
+    def stored_range(self) -> tuple[int, int]:
         """Ends of the codes in its memory: what its producer can write, and the zero point, for padding."""
         return min(self.low, self.zero_point), max(self.high, self.zero_point)
 
     @property
     def offset(self) -> int:
         """Kernels read bytes: byte = code + offset. Codes that are never negative are bytes already."""
-        return 128 if self.held[0] < 0 else 0
+        return 128 if self.stored_range[0] < 0 else 0
 
     @property
     def byte_range(self) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Tensor:
     shape: tuple[Dim, ...]
     codes: Codes | None = None
 
-    def declared(self, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
+    def partial_shape(self, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
         """The shape, with the free sizes that are known, and what they tell; None for others."""
         return tuple(value_of(d, sizes) if isinstance(d, str) else d for d in self.shape)
 

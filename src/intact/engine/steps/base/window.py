@@ -1,4 +1,4 @@
-"""What convolutions and pools say about their windows."""
+"""Check the windows of convolutions and pools."""
 
 from __future__ import annotations
 

@@ -85,30 +85,30 @@ def fields_of(record: object) -> tuple[Field, ...]:
 @cache
 def _fields_of(kind: Any) -> tuple[Field, ...]:
     hints = get_type_hints(kind, include_extras=True)
-    found = []
-    for one in fields(kind):
-        roles = [role for role in getattr(hints[one.name], "__metadata__", ()) if isinstance(role, Role)]
+    wired = []
+    for entry in fields(kind):
+        roles = [role for role in getattr(hints[entry.name], "__metadata__", ()) if isinstance(role, Role)]
         if roles:
-            optional = one.default == "" or (isinstance(roles[0], Const) and roles[0].optional)
-            found.append(Field(one.name, roles[0], optional))
-    return tuple(found)
+            optional = entry.default == "" or (isinstance(roles[0], Const) and roles[0].optional)
+            wired.append(Field(entry.name, roles[0], optional))
+    return tuple(wired)
 
 
-def named(record: object) -> tuple[tuple[str, Role], ...]:
+def names_with_roles(record: object) -> tuple[tuple[str, Role], ...]:
     """All names of a record and of the records within it, with their roles."""
     return _names_of(record).all
 
 
 def reads(record: object) -> tuple[str, ...]:
     """What a step computes with: tensors, and constants that stand in the place of one."""
-    kept: _Names | None = record.__dict__.get(_KEPT)
-    return (kept or _names_of(record)).reads
+    cached: _Names | None = record.__dict__.get(_KEPT)
+    return (cached or _names_of(record)).reads
 
 
 def writes(record: object) -> tuple[str, ...]:
     """The tensors that a step makes."""
-    kept: _Names | None = record.__dict__.get(_KEPT)
-    return (kept or _names_of(record)).writes
+    cached: _Names | None = record.__dict__.get(_KEPT)
+    return (cached or _names_of(record)).writes
 
 
 def constants(record: object) -> tuple[str, ...]:
@@ -131,25 +131,25 @@ _KEPT = "_names"
 
 def _names_of(record: object) -> _Names:
     """A record's names, kept in the record: it never changes, and binding asks for them many times."""
-    kept: _Names | None = record.__dict__.get(_KEPT)
-    if kept is None:
-        pairs = [(name, one.role) for one in fields_of(record) for name in one.names(record) if name]
+    cached: _Names | None = record.__dict__.get(_KEPT)
+    if cached is None:
+        pairs = [(name, entry.role) for entry in fields_of(record) for name in entry.names(record) if name]
         for part in _parts_of(record):
-            pairs.extend(named(getattr(record, part)))
+            pairs.extend(names_with_roles(getattr(record, part)))
         by_role = (tuple(n for n, role in pairs if isinstance(role, kind)) for kind in (Reads, Writes, Const))
-        kept = record.__dict__[_KEPT] = _Names(tuple(pairs), *by_role)
-    return kept
+        cached = record.__dict__[_KEPT] = _Names(tuple(pairs), *by_role)
+    return cached
 
 
-def renamed(record: Any, names: Mapping[str, str]) -> Any:
+def rename_tensors(record: Any, names: Mapping[str, str]) -> Any:
     """A record with its tensors and constants called by other names, where `names` has one."""
     changes: dict[str, Any] = {}
-    for one in fields_of(record):
-        value = getattr(record, one.name)
-        new = tuple(names.get(v, v) for v in one.names(record))
-        changes[one.name] = new if isinstance(value, tuple) else new[0]
+    for entry in fields_of(record):
+        value = getattr(record, entry.name)
+        new = tuple(names.get(v, v) for v in entry.names(record))
+        changes[entry.name] = new if isinstance(value, tuple) else new[0]
     for part in _parts_of(record):
-        changes[part] = renamed(getattr(record, part), names)
+        changes[part] = rename_tensors(getattr(record, part), names)
     return replace(record, **changes)
 
 
@@ -163,6 +163,6 @@ def _parts_of(record: object) -> tuple[str, ...]:
 def _parts_of_kind(kind: Any) -> tuple[str, ...]:
     hints = get_type_hints(kind)
     return tuple(
-        one.name for one in fields(kind)
-        if is_dataclass(hints[one.name]) and not hasattr(hints[one.name], "kind")
+        entry.name for entry in fields(kind)
+        if is_dataclass(hints[entry.name]) and not hasattr(hints[entry.name], "kind")
     )  # fmt: skip

@@ -47,14 +47,14 @@ class Call(Step):
     def evaluate(self, run: Run) -> None:
         """The same body that an engine runs."""
         inputs = [(run.array(name), run.grid(name)) for name in self.xs]
-        made = self.call(inputs, [run.grid(name) for name in self.ys])
-        for name, array in zip(self.ys, made, strict=True):
+        outputs = self.call(inputs, [run.grid(name) for name in self.ys])
+        for name, array in zip(self.ys, outputs, strict=True):
             run.bind(name, array)
 
-    def output_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+    def operator_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """The sizes of what it makes, as the operator was registered."""
-        made = self._operator().output_shapes(inputs)
-        return {y: tuple(int(d) for d in shape) for y, shape in zip(self.ys, made, strict=True)}
+        shapes = self._operator().output_shapes(inputs)
+        return {y: tuple(int(d) for d in shape) for y, shape in zip(self.ys, shapes, strict=True)}
 
     def call(
         self, inputs: Sequence[tuple[NDArray[Any], Codes | None]], grids: Sequence[Codes | None]
@@ -69,22 +69,22 @@ class Call(Step):
             QuantValueError: The body made something else than it should.
         """
         operator = self._operator()
-        given = [array if grid is None else _with_grid(array, grid) for array, grid in inputs]
+        arguments = [array if grid is None else _with_grid(array, grid) for array, grid in inputs]
         keywords = {**operator.defaults, **json.loads(self.attributes)}
         if operator.codes:
             keywords["outputs"] = tuple(_grid(codes) for codes in grids if codes is not None)
-        made = operator.body(*given, **keywords)
-        arrays = [np.asarray(made)] if operator.outputs == 1 else [np.asarray(one) for one in made]
+        outputs = operator.body(*arguments, **keywords)
+        arrays = [np.asarray(outputs)] if operator.outputs == 1 else [np.asarray(array) for array in outputs]
         return [_check_output(self, array, grid) for array, grid in zip(arrays, grids, strict=True)]
 
     def _operator(self) -> Operator:
-        found = find(self.operator)
-        if found is None:
+        operator = find(self.operator)
+        if operator is None:
             raise UnsupportedError(
                 f"step '{self.name}'", f"operator '{self.operator}', which nobody registered here",
                 "the operators that the plan was built with", "import the module that registers it first",
             )  # fmt: skip
-        return found
+        return operator
 
 
 def _with_grid(array: NDArray[Any], codes: Codes) -> Quantized:

@@ -34,8 +34,8 @@ class FallbackSubgraph(OnnxStep, Step):
 
     def evaluate(self, run: Run) -> None:
         """On one thread, with graph optimizations off."""
-        made = self.session(run.constants, run.tensors, threads=1).run(
+        outputs = self.session(run.constants, run.tensors, threads=1).run(
             {name: run.array(name) for name in self.xs}
         )
         for name in self.ys:
-            run.bind(name, made[name])
+            run.bind(name, outputs[name])

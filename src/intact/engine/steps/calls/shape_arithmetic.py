@@ -47,30 +47,34 @@ class ShapeArithmetic(OnnxStep, Step):
             checker.that(checker.grid(name) is None, f"codes in '{name}'", "numbers")
 
     @property
-    def modelled(self) -> tuple[str, ...]:
+    def model_outputs(self) -> tuple[str, ...]:
         return tuple(y for y in self.ys if y not in self.inputs)
 
     def evaluate(self, run: Run) -> None:
         """On one thread, with graph optimizations off."""
-        made = self.compute(run.sizes, lambda: self.session(run.constants, run.tensors, threads=1))
-        for name, array in made.items():
+        vectors = self.compute(run.sizes, lambda: self.session(run.constants, run.tensors, threads=1))
+        for name, array in vectors.items():
             run.bind(name, array)
 
-    def compute(self, known: Mapping[str, int], session: Callable[[], Session]) -> dict[str, NDArray[Any]]:
+    def compute(
+        self, dim_sizes: Mapping[str, int], session: Callable[[], Session]
+    ) -> dict[str, NDArray[Any]]:
         """What it makes, by tensor.
 
         Args:
-            known: The free sizes, by name.
+            dim_sizes: The free sizes, by name.
             session: What runs the model.
         Raises:
             QuantValueError: A size is not known.
         """
-        given = {name: self._vector(dims, known) for name, dims in zip(self.inputs, self.sizes, strict=True)}
-        made = session().run(given) if self.model else {}
-        return {y: given[y] if y in given else made[y] for y in self.ys}
+        vectors = {
+            name: self._vector(dims, dim_sizes) for name, dims in zip(self.inputs, self.sizes, strict=True)
+        }
+        outputs = session().run(vectors) if self.model else {}
+        return {y: vectors[y] if y in vectors else outputs[y] for y in self.ys}
 
-    def _vector(self, dims: tuple[Dim, ...], known: Mapping[str, int]) -> NDArray[np.int64]:
-        values = [value_of(dim, known) for dim in dims]
+    def _vector(self, dims: tuple[Dim, ...], dim_sizes: Mapping[str, int]) -> NDArray[np.int64]:
+        values = [value_of(dim, dim_sizes) for dim in dims]
         for dim, value in zip(dims, values, strict=True):
             if value is None:
                 raise QuantValueError(

@@ -13,11 +13,11 @@ from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.floats.binary import maximum, minimum, sloped
+from intact.numerics.floats.binary import apply_slope, maximum, minimum
 
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "max": maximum, "min": minimum, "slope": sloped,
+    "max": maximum, "min": minimum, "slope": apply_slope,
 }  # fmt: skip
 """One float32 operation each, rounded by itself."""
 
@@ -41,5 +41,5 @@ class Binary(Step):
 
     def evaluate(self, run: Run) -> None:
         with np.errstate(all="ignore"):
-            made = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
-        run.write_real(self.y, made)
+            values = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
+        run.write_real(self.y, values)

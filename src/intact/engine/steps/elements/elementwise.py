@@ -29,15 +29,15 @@ class Elementwise(Step):
     y: Write
 
     def check(self, checker: Checker) -> None:
-        known = ELEMENTWISE.get(self.operation)
-        checker.that(known is not None, self.operation, f"one of {', '.join(ELEMENTWISE)}")
-        read, made = tuple(checker.dtype(name) for name in self.xs), checker.dtype(self.y)
-        got = f"{self.operation} of {', '.join(read)} that makes {made}"
-        checker.that(takes(self.operation, read, made), got, "dtypes that the operation knows")
+        operation = ELEMENTWISE.get(self.operation)
+        checker.that(operation is not None, self.operation, f"one of {', '.join(ELEMENTWISE)}")
+        read, output_dtype = tuple(checker.dtype(name) for name in self.xs), checker.dtype(self.y)
+        got = f"{self.operation} of {', '.join(read)} that makes {output_dtype}"
+        checker.that(takes(self.operation, read, output_dtype), got, "dtypes that the operation knows")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        first, *others = self.xs
-        return reduce(lambda shape, name: broadcast(name, shape, sizes.of(name)), others, sizes.of(first))
+        first, *rest = self.xs
+        return reduce(lambda shape, name: broadcast(name, shape, sizes.of(name)), rest, sizes.of(first))
 
     def evaluate(self, run: Run) -> None:
         dtype = run.tensors[self.y].dtype

@@ -53,7 +53,7 @@ class SplitQuantize(Step):
         for name, codes in ((self.high, high), (self.low, low)):
             checker.that(checker.grid(name) == codes, f"{checker.grid(name)} in '{name}'", f"{codes}")
 
-    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         return sizes.of(self.x), sizes.of(self.x)
 
     def evaluate(self, run: Run) -> None:

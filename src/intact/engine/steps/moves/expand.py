@@ -33,13 +33,13 @@ class Expand(Step):
         checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        return self._made(sizes.of(self.x), sizes.declared(self.y))
+        return self._output_shape(sizes.of(self.x), sizes.partial_shape(self.y))
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)
-        run.bind(self.y, np.broadcast_to(x, self._made(x.shape, run.declared(self.y))).copy())
+        run.bind(self.y, np.broadcast_to(x, self._output_shape(x.shape, run.partial_shape(self.y))).copy())
 
-    def _made(self, x: Shape, declared: tuple[int | None, ...]) -> Shape:
+    def _output_shape(self, x: Shape, declared: tuple[int | None, ...]) -> Shape:
         x = (1,) * (len(declared) - len(x)) + x
         shape = tuple(size if want is None else want for size, want in zip(x, declared, strict=True))
         if broadcast(self.x, shape, x) != shape:

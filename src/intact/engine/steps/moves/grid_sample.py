@@ -42,10 +42,10 @@ class GridSample(Step):
         (n, c, h, w), grid = sizes.of(self.x), sizes.of(self.grid)
         if grid[0] != n or grid[3] != 2:
             raise mismatch(self.grid, f"shape {grid}", f"two numbers for each place, in {n} images")
-        made = n, c, grid[1], grid[2]
-        if 0 not in made and not h * w:
+        shape = n, c, grid[1], grid[2]
+        if 0 not in shape and not h * w:
             raise mismatch(self.x, f"shape {(n, c, h, w)}", "pixels")
-        return made
+        return shape
 
     def evaluate(self, run: Run) -> None:
         x, grid = run.array(self.x), run.array(self.grid)

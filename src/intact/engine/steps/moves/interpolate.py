@@ -40,10 +40,10 @@ class Interpolate(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """As many as there are rows of places."""
-        made, given = sizes.of(self.places), sizes.of(self.weights)
-        if made != given or made[1] == 0:
-            raise mismatch(self.weights, f"shape {given}", f"one weight for each place, {made}")
-        return tuple(made[0] if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+        places, weights = sizes.of(self.places), sizes.of(self.weights)
+        if places != weights or places[1] == 0:
+            raise mismatch(self.weights, f"shape {weights}", f"one weight for each place, {places}")
+        return tuple(places[0] if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
 
     def evaluate(self, run: Run) -> None:
         x, places = run.array(self.x), run.array(self.places)

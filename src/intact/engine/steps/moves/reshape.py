@@ -25,22 +25,22 @@ class Reshape(Step):
         checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        return self._made(sizes.of(self.x), sizes.declared(self.y))
+        return self._output_shape(sizes.of(self.x), sizes.partial_shape(self.y))
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)
-        run.bind(self.y, x.reshape(self._made(x.shape, run.declared(self.y))))
+        run.bind(self.y, x.reshape(self._output_shape(x.shape, run.partial_shape(self.y))))
 
-    def _made(self, x: Shape, shape: tuple[int | None, ...]) -> Shape:
+    def _output_shape(self, x: Shape, shape: tuple[int | None, ...]) -> Shape:
         """As the plan says; at most one dimension is what is left.
 
         No elements leave any number: then it is what x's other axes hold, so that [0, 4, 2] becomes [0, 8].
         """
         elements, unknown = prod(x), shape.count(None)
-        known = prod(d for d in shape if d is not None)
-        if unknown > 1 or (elements % known if unknown and known else elements != known):
+        product = prod(d for d in shape if d is not None)
+        if unknown > 1 or (elements % product if unknown and product else elements != product):
             raise mismatch(self.x, f"{elements} elements", f"as many as the shape {shape} of '{self.y}'")
-        if not known:
+        if not product:
             elements = prod(sorted(x)[shape.count(0) :])
-            known = prod(d for d in shape if d)
-        return tuple(elements // known if d is None else d for d in shape)
+            product = prod(d for d in shape if d)
+        return tuple(elements // product if d is None else d for d in shape)

@@ -35,19 +35,19 @@ class Slice(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """As the plan says; to the end of an axis of which it does not say how much."""
-        x, shape = sizes.of(self.x), sizes.declared(self.y)
-        made = []
+        x, shape = sizes.of(self.x), sizes.partial_shape(self.y)
+        output_sizes = []
         for axis, (size, want, start, hop) in enumerate(zip(x, shape, self.starts, self.steps, strict=True)):
             count = _rest(size, start, hop) if want is None else want
             last = start + hop * (count - 1)
             if count and not (0 <= start < size and 0 <= last < size):
                 got = f"size {size} in dimension {axis}"
                 raise mismatch(self.x, got, f"one that holds {count} elements from {start} in steps of {hop}")
-            made.append(count)
-        return tuple(made)
+            output_sizes.append(count)
+        return tuple(output_sizes)
 
     def evaluate(self, run: Run) -> None:
-        x, shape = run.array(self.x), run.declared(self.y)
+        x, shape = run.array(self.x), run.partial_shape(self.y)
         for axis, (start, hop, want) in enumerate(zip(self.starts, self.steps, shape, strict=True)):
             size = _rest(x.shape[axis], start, hop) if want is None else want
             x = np.take(x, start + hop * np.arange(size), axis=axis)

@@ -77,8 +77,8 @@ class StackPlanes(Step):
         x, grid = run.array(self.x), run.grid(self.x)
         count, channels, height, width = x.shape
         volumes = x.reshape(count // self.depth, self.depth, channels, height, width)
-        made = (len(volumes), self.places, self.kernel, *x.shape[1:])
-        y = np.full(made, 0 if grid is None else grid.zero_point, x.dtype)
+        output_shape = (len(volumes), self.places, self.kernel, *x.shape[1:])
+        y = np.full(output_shape, 0 if grid is None else grid.zero_point, x.dtype)
         for tap in range(self.kernel):
             windows, plane = self.planes(tap)
             if self.repeats:

@@ -68,10 +68,12 @@ class ChosenLinear(Step):
         x, index = run.array(self.x), run.array(self.index).reshape(-1)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
         weight, zero_point = run.array(self.weight), run.codes(self.x).zero_point
-        acc = numerics.linear(x.reshape(-1, x.shape[-1]), weight, zero_point, bias=self.epilogue.added(run))
-        found = self.epilogue.computed(run, self.y, acc, axis=-1)
+        acc = numerics.linear(
+            x.reshape(-1, x.shape[-1]), weight, zero_point, bias=self.epilogue.integer_addends(run)
+        )
+        values = self.epilogue.apply(run, self.y, acc, axis=-1)
         each = index.size // len(acc) if len(acc) else 1
-        parts = found.reshape(len(acc), self.groups, len(weight) // self.groups)
+        parts = values.reshape(len(acc), self.groups, len(weight) // self.groups)
         self.epilogue.write(run, self.y, parts[np.arange(index.size) // each, index])
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:

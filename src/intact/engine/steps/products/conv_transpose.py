@@ -65,7 +65,7 @@ class ConvTranspose(Step):
         ]
         acc = numerics.conv(
             _frame(x, around, zero_point), kernel[:, :, ::-1, ::-1], zero_point,
-            bias=self.epilogue.added(run), dilation=self.dilations, groups=self.groups,
+            bias=self.epilogue.integer_addends(run), dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
         self.epilogue.evaluate(run, self.y, acc, axis=1)
 

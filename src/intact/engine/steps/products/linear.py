@@ -52,7 +52,7 @@ class Linear(Step):
         return *sizes.of(self.x)[:-1], sizes.of(self.weight)[0]
 
     def evaluate(self, run: Run) -> None:
-        acc = self._sums(run, self.low or self.x, self.epilogue.added(run))
+        acc = self._sums(run, self.low or self.x, self.epilogue.integer_addends(run))
         if self.low:
             acc = numerics.join_sums(self._sums(run, self.x, None), acc, self.shift)
         self.epilogue.evaluate(run, self.y, acc, axis=-1)

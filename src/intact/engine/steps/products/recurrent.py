@@ -70,10 +70,10 @@ class Recurrent(Step):
         if self.y:
             checker.that(checker.rank(self.y) == (4,), self.y, "a tensor of rank 4")
         if self.lengths:
-            one = checker.rank(self.lengths) == (1,) and checker.dtype(self.lengths) == "int32"
-            checker.that(one, self.lengths, "int32 of rank 1")
+            is_vector = checker.rank(self.lengths) == (1,) and checker.dtype(self.lengths) == "int32"
+            checker.that(is_vector, self.lengths, "int32 of rank 1")
 
-    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         directions, rows, hidden = sizes.of(self.weight)
         steps, batch, width = self._steps_first(sizes.of(self.x))
         if width != directions * rows:
@@ -83,10 +83,10 @@ class Recurrent(Step):
             if name and sizes.of(name) != wanted:
                 raise mismatch(name, f"shape {sizes.of(name)}", f"{wanted}")
         every = self._batch_first((steps, directions, batch, hidden))
-        return tuple(shape for name, shape in zip(self._made, (every, state, state), strict=True) if name)
+        return tuple(shape for name, shape in zip(self._outputs, (every, state, state), strict=True) if name)
 
     @property
-    def _made(self) -> tuple[str, str, str]:
+    def _outputs(self) -> tuple[str, str, str]:
         return self.y, self.last_h, self.last_c
 
     def _batch_first(self, shape: Shape) -> Shape:
@@ -97,7 +97,7 @@ class Recurrent(Step):
         return (*shape[1:-1], shape[0], shape[-1]) if self.batch_first else shape
 
     def evaluate(self, run: Run) -> None:
-        x, weight = self._turned(run.array(self.x)), run.array(self.weight)
+        x, weight = self._swap_batch_axis(run.array(self.x)), run.array(self.weight)
         hidden = weight.shape[2]
         h, c = (self._state(run, name, (len(weight), x.shape[1], hidden)) for name in (self.h, self.c))
         bias = run.array(self.bias) if self.bias else [None] * len(weight)
@@ -109,17 +109,17 @@ class Recurrent(Step):
             )
             for d, start in enumerate(np.split(x, len(weight), axis=-1))
         ]  # fmt: skip
-        states, last_h, last_c = (np.stack(one) for one in zip(*every, strict=True))
-        for name, made in zip(self._made, (np.moveaxis(states, 0, 1), last_h, last_c), strict=True):
+        states, last_h, last_c = (np.stack(arrays) for arrays in zip(*every, strict=True))
+        for name, array in zip(self._outputs, (np.moveaxis(states, 0, 1), last_h, last_c), strict=True):
             if name:
-                run.write_real(name, np.moveaxis(made, -2, 0) if self.batch_first else made)
+                run.write_real(name, np.moveaxis(array, -2, 0) if self.batch_first else array)
 
-    def _turned(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _swap_batch_axis(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
         """With the batch last but one."""
         return np.moveaxis(array, 0, -2) if self.batch_first else array
 
     def _state(self, run: Run, name: str, shape: Shape) -> NDArray[np.float32]:
-        return self._turned(run.real(name)) if name else np.zeros(shape, np.float32)
+        return self._swap_batch_axis(run.real(name)) if name else np.zeros(shape, np.float32)
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         steps, batch, _ = self._steps_first(shape_of(self.x))

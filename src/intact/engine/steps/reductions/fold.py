@@ -31,8 +31,8 @@ class Fold(Step):
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
         dtype = checker.dtype(self.x)
-        known = self.function in FOLD_DTYPES.get(dtype, ())
-        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLD_DTYPES}")
+        is_supported = self.function in FOLD_DTYPES.get(dtype, ())
+        checker.that(is_supported, f"{self.function} of {dtype}", f"one of {FOLD_DTYPES}")
         checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:

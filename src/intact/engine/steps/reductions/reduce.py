@@ -34,8 +34,8 @@ class Reduce(Step):
         checker.that(other == left, f"'{self.y}'", f"rank {left}")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        kept = ((axis not in self.axes, n) for axis, n in enumerate(sizes.of(self.x)))
-        return tuple(n if stays else 1 for stays, n in kept if stays or self.keepdims)
+        axis_sizes = ((axis not in self.axes, n) for axis, n in enumerate(sizes.of(self.x)))
+        return tuple(n if stays else 1 for stays, n in axis_sizes if stays or self.keepdims)
 
     def evaluate(self, run: Run) -> None:
         run.write_real(self.y, REDUCTIONS[self.function](run.real(self.x), self.axes, self.keepdims))

@@ -37,18 +37,18 @@ class TopK(Step):
         checker.one_rank(self.x, self.y, self.places)
         checker.axis(self.x, self.axis)
         checker.that(self.k >= 0, f"{self.k} elements", "0 or more")
-        dtype, known = checker.dtype(self.x), ("codes", *ORDER_DTYPES)
-        checker.that(dtype in known, dtype, f"one of {', '.join(known)}")
+        dtype, dtypes = checker.dtype(self.x), ("codes", *ORDER_DTYPES)
+        checker.that(dtype in dtypes, dtype, f"one of {', '.join(dtypes)}")
         checker.one_dtype(self.x, self.y)
         checker.one_grid(self.x, self.y)
         checker.that(checker.dtype(self.places) == "int64", checker.dtype(self.places), "int64")
 
-    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         shape = sizes.of(self.x)
         if shape[self.axis] < self.k:
             raise mismatch(self.x, f"size {shape[self.axis]} in dimension {self.axis}", f"{self.k} at least")
-        made = tuple(self.k if axis == self.axis else n for axis, n in enumerate(shape))
-        return made, made
+        output_shape = tuple(self.k if axis == self.axis else n for axis, n in enumerate(shape))
+        return output_shape, output_shape
 
     def evaluate(self, run: Run) -> None:
         y, places = top_k(run.array(self.x), self.k, self.axis, self.largest)

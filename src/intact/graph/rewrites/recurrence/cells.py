@@ -88,7 +88,7 @@ class _Finder:
     def _is_echo(self, state: Carried) -> bool:
         """Whether nobody reads a state, but to show what was made last again where a mask hides a step."""
         uses = len(state.read.uses())
-        return not uses or (uses == 1 and self.choice(state.made).old is state.read)
+        return not uses or (uses == 1 and self.choice(state.next).old is state.read)
 
     # -- reading
 
@@ -177,7 +177,7 @@ class _Finder:
             return None
         if form.transB:
             product = {x: weight.T for x, weight in product.items()}
-        return _add_sums([product, *(self._sum(one) for one in node.inputs[2:] if one is not None)])
+        return _add_sums([product, *(self._sum(addend) for addend in node.inputs[2:] if addend is not None)])
 
     def _sum_of_split(self, node: ir.Node, value: ir.Value) -> _Sum | None:
         whole = self._sum(node.inputs[0])
@@ -273,7 +273,7 @@ class _Finder:
 
     def _match_update(self, state: Carried) -> Masked | None:
         """Return what becomes of a state, which stays where the mask says so."""
-        choice = self.choice(state.made)
+        choice = self.choice(state.next)
         return choice if choice.old is None or choice.old is state.read else None
 
     def _cell(

@@ -23,13 +23,13 @@ class Carried:
 
     Attributes:
         read: In the body: what comes in.
-        made: In the body: what goes on to the next step.
+        next: In the body: what goes on to the next step.
         first: Around the body: what the first step reads.
         last: Around the body: what the last step made.
     """
 
     read: ir.Value
-    made: ir.Value
+    next: ir.Value
     first: ir.Value
     last: ir.Value
 
@@ -44,7 +44,7 @@ class Repeat:
         limits: Numbers of steps, values around the body: the least counts. None of them: all rows.
         states: What changes from step to step, counters apart.
         rows: Value of the body -> what it is a row of, one for each step.
-        made: Value of the body, and the tensor of what it is in each step.
+        outputs: Value of the body, and the tensor of what it is in each step.
         counted: Outputs that say how often the body ran.
     """
 
@@ -53,7 +53,7 @@ class Repeat:
     limits: list[ir.Value] = field(default_factory=list)
     states: list[Carried] = field(default_factory=list)
     rows: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    made: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
+    outputs: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
     counted: list[ir.Value] = field(default_factory=list)
     fixed: dict[ir.Value, ir.Value] = field(default_factory=dict)
     handed_on: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
@@ -122,7 +122,7 @@ def _read_scan(node: ir.Node) -> Repeat | None:
     read, body_outputs = list(body.inputs), list(body.outputs)
     _share_out(repeat, zip(read, body_outputs, inputs, node.outputs, strict=False), states)
     repeat.rows = dict(zip(read[states:], inputs[states:], strict=True))
-    repeat.made = list(zip(body_outputs[states:], node.outputs[states:], strict=True))
+    repeat.outputs = list(zip(body_outputs[states:], node.outputs[states:], strict=True))
     return repeat
 
 
@@ -133,25 +133,29 @@ def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
     if min(ports) < 2 or (len(repeat.body.inputs), len(repeat.body.outputs)) != ports:
         return None
     trips, goes_on, *first = node.inputs
-    count, asked, *read = repeat.body.inputs
+    count, condition, *read = repeat.body.inputs
     asks, *body_outputs = repeat.body.outputs
     if any(value is None for value in first):
         return None
-    given = [value for value in first if value is not None]
-    _share_out(repeat, zip(read, body_outputs, given, node.outputs, strict=False), len(given))
-    repeat.made = list(zip(body_outputs[len(given) :], node.outputs[len(given) :], strict=True))
+    initial_values = [value for value in first if value is not None]
+    _share_out(
+        repeat, zip(read, body_outputs, initial_values, node.outputs, strict=False), len(initial_values)
+    )
+    repeat.outputs = list(
+        zip(body_outputs[len(initial_values) :], node.outputs[len(initial_values) :], strict=True)
+    )
     counters = {count: count}
     for state in list(repeat.states):
         start = constant_array(state.first, constants)
         if start is not None and start.size == 1 and start.item() == 0 and _is_next(repeat, state, constants):
-            counters[state.read] = state.made
+            counters[state.read] = state.next
             repeat.states.remove(state)
             repeat.counted.append(state.last)
     most = constant_array(trips, constants)
     if trips is not None and (most is None or most.item() < _ENDLESS):
         repeat.limits.append(trips)
     tests = _Tests(repeat, constants, counters)
-    if repeat.source(asks) is not asked:
+    if repeat.source(asks) is not condition:
         during = tests.bounds(asks, begun=True)
         before = tests.bounds(goes_on, begun=False)
         if during is None or before is None or (before and {*before} != {*during}):
@@ -188,7 +192,7 @@ def _is_inside(value: ir.Value, body: ir.Graph) -> bool:
 
 def _is_next(repeat: Repeat, state: Carried, constants: Constants) -> bool:
     """Return whether a state grows by 1 in each step."""
-    node = (repeat.source(state.made) or state.made).producer()
+    node = (repeat.source(state.next) or state.next).producer()
     if node is None or not is_op(node, "Add"):
         return False
     for increment, other in (node.inputs, node.inputs[::-1]):

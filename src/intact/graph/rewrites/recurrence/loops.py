@@ -49,7 +49,7 @@ class _Opener:
     def __init__(self, repeat: Repeat, cell: RecurrentCell, constants: Constants, names: Namer) -> None:
         self._repeat, self._cell, self._constants, self._names = repeat, cell, constants, names
         self._write, self._base = Writer(repeat.node, names), repeat.node.name or cell.op_type
-        self._h = cell.h.made
+        self._h = cell.h.next
 
     # -- what is asked for
 
@@ -57,10 +57,10 @@ class _Opener:
         """Return whether everything that is read of the node is what the cell makes."""
         repeat, cell = self._repeat, self._cell
         carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
-        others = [state.last for state in repeat.states if state.last not in carried]
-        if any(map(is_read, (*others, *repeat.counted))):
+        uncarried = [state.last for state in repeat.states if state.last not in carried]
+        if any(map(is_read, (*uncarried, *repeat.counted))):
             return False
-        if any(is_read(tensor) and self._shows_state(value) is None for value, tensor in repeat.made):
+        if any(is_read(tensor) and self._shows_state(value) is None for value, tensor in repeat.outputs):
             return False
         if cell.mask is None:
             return True
@@ -79,7 +79,7 @@ class _Opener:
         old = shown.old
         state = next((s for s in repeat.states if s.read is old), None)
         if state is not None:  # what was shown last: the state, where both began as 0
-            echo = match_mask(repeat, self._constants, state.made)
+            echo = match_mask(repeat, self._constants, state.next)
             same = echo.mask is cell.mask and echo.new is cell.new_h and echo.old is state.read
             begun = self._is_zero(state.first) and self._is_zero(cell.h.first)
             return True if same and begun and not repeat.backwards else None
@@ -113,7 +113,7 @@ class _Opener:
         nothing = self._write.sizes(1)
         every = self._write("Squeeze", y, nothing)
         graph_node = repeat.node
-        for value, tensor in repeat.made:
+        for value, tensor in repeat.outputs:
             if is_read(tensor):
                 shows_state = self._shows_state(value)
                 shown = (
@@ -125,9 +125,9 @@ class _Opener:
         for state, last in ((cell.h, last_h), (cell.c, last_c)):
             if state is not None and last is not None and is_read(state.last):
                 hand_over(graph_node, state.last, self._last(state, last, lengths), self._names)
-        for output, given in repeat.handed_on:
+        for output, inner_value in repeat.handed_on:
             if is_read(output):
-                hand_over(graph_node, output, given, self._names)
+                hand_over(graph_node, output, inner_value, self._names)
         assert isinstance(graph_node.graph, ir.Graph)
         graph_node.graph.remove(graph_node, safe=True)
 

@@ -28,18 +28,18 @@ def as_operand(view: View, tensor: Tensor) -> Real:
 
 def spread(binding: Binding, name: str, shape: Shape) -> Real:
     """A tensor under a larger shape: axes of size 1 and missing ones get strides of 0."""
-    found = operand_of(binding, name)
-    sizes, strides = tuple(found.view.sizes), tuple(found.view.strides)
+    operand = operand_of(binding, name)
+    sizes, strides = tuple(operand.view.sizes), tuple(operand.view.strides)
     missing = len(shape) - len(sizes)
     sizes, strides = (1,) * missing + sizes, (0,) * missing + strides
     still = [0 if n == 1 else s for n, s in zip(sizes, strides, strict=True)]
-    return replace(found, view=found.view.part(found.view.offset, shape, still))
+    return replace(operand, view=operand.view.part(operand.view.offset, shape, still))
 
 
-def transpose_operand(found: Real, order: Sequence[int]) -> Real:
+def transpose_operand(operand: Real, order: Sequence[int]) -> Real:
     """Its axes in another order."""
-    sizes, strides = ([axes[i] for i in order] for axes in (found.view.sizes, found.view.strides))
-    return replace(found, view=found.view.part(found.view.offset, sizes, strides))
+    sizes, strides = ([axes[i] for i in order] for axes in (operand.view.sizes, operand.view.strides))
+    return replace(operand, view=operand.view.part(operand.view.offset, sizes, strides))
 
 
 def constant_or_none(binding: Binding, name: str) -> View | None:

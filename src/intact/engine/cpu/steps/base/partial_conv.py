@@ -71,18 +71,22 @@ def _layer(part: PartialConv, step: Weighted, binding: Binding) -> str:
     if not binding.chooser.asks:
         return ""
     x, y, epilogue = part.x, part.y, step.epilogue
-    said = [
+    words = [
         f"{_by(x.sizes)} {_by(part.weight.shape[1:3])} {_by(y.sizes)}",
         f"at {_by(x.strides[:3])} {_by(y.strides[:3])}", f"strides {_by(part.strides)}",
         f"dilations {_by(part.dilations)}", f"groups {part.groups}", f"bytes to {_high(part)}",
         "codes" if binding.tensor(step.y).codes is not None else "floats",
         *([] if part.low is None else ["of 16 bits"]),
     ]  # fmt: skip
-    has = ("residual", part.residual), ("slope", epilogue.slope), (epilogue.activation, epilogue.activation)
-    said += [name for name, there in has if there]
+    options = (
+        ("residual", part.residual),
+        ("slope", epilogue.slope),
+        (epilogue.activation, epilogue.activation),
+    )
+    words += [name for name, there in options if there]
     if gemm.is_grouped(binding.kernels[gemm.FAMILY]):  # whose speed depends on what the weights are
-        said.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
-    return ", ".join([*said, f"threads {binding.threads}"])
+        words.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
+    return ", ".join([*words, f"threads {binding.threads}"])
 
 
 def _by(sizes: Sequence[int]) -> str:
@@ -115,7 +119,7 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
     return gemm.conv(
         part.x,
         part.y,
-        binding.packed(step.weight, _form(kernel, part, apart), pack),
+        binding.pack_constant(step.weight, _form(kernel, part, apart), pack),
         _epilogue(part, step, binding),
         strides=part.strides,
         dilations=part.dilations,
@@ -166,7 +170,7 @@ def _winograd(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep
     def pack() -> NDArray[np.uint8]:
         return gemm.pack_winograd(part.weight, high=_high(part), kernel=kernel)
 
-    packed = binding.packed(step.weight, _form(kernel, part), pack)
+    packed = binding.pack_constant(step.weight, _form(kernel, part), pack)
     epilogue = _epilogue(part, step, binding)
     return gemm.winograd(
         part.x, part.y, packed, epilogue, origin=part.origin, threads=binding.threads, kernel=kernel
@@ -180,7 +184,7 @@ def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray
         added: NDArray[np.int32] = part.weight.sum(axis=(1, 2, 3), dtype=np.int32)
         return added
 
-    return binding.packed(step.weight, f"sums{part.label}", add)
+    return binding.pack_constant(step.weight, f"sums{part.label}", add)
 
 
 def _low_of(step: Weighted) -> str:
@@ -210,5 +214,5 @@ def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilo
             step.epilogue, step.y, binding, channels=channels, repeats=repeats, correction=zeros
         )
 
-    found = binding.prepared.keep(key, make)
-    return found if part.residual is None else replace(found, residual=part.residual)
+    bound = binding.prepared.keep(key, make)
+    return bound if part.residual is None else replace(bound, residual=part.residual)

@@ -17,10 +17,10 @@ def bind_table(step: Table, binding: Binding) -> list[NativeStep]:
         FileFormatError: Of a code that can occur it gives one that y's grid does not have.
     """
     low, high = binding.codes(step.x).byte_range
-    made = binding.array(step.table)[low : high + 1]
+    entries = binding.array(step.table)[low : high + 1]
     least, most = binding.codes(step.y).byte_range
-    if made.min() < least or made.max() > most:
-        got, want = f"a table of {made.min()} to {made.max()}", f"bytes from {least} to {most}"
+    if entries.min() < least or entries.max() > most:
+        got, want = f"a table of {entries.min()} to {entries.max()}", f"bytes from {least} to {most}"
         raise FileFormatError(f"step '{step.name}'", got, want, "build the plan from the model again")
     table = binding.constant(step.table)
     return [pointwise.lookup(binding.view(step.x), table, binding.view(step.y), binding.kernels)]

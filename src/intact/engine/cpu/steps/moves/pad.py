@@ -25,9 +25,9 @@ def _fill(step: Pad, binding: Binding, x: View, y: View) -> list[NativeStep]:
         return [moves.fill(y, byte)]
     if not step.fill:
         return [moves.fill(y, 0)]
-    one = binding.constant(step.fill)
+    value = binding.constant(step.fill)
     return [
-        moves.copy(one.part(one.offset, part.sizes, [0] * len(part.sizes)), part, binding.kernels)
+        moves.copy(value.part(value.offset, part.sizes, [0] * len(part.sizes)), part, binding.kernels)
         for part in _rim(step, x, y)
     ]
 

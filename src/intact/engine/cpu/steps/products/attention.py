@@ -14,9 +14,9 @@ from intact.kernels.program import NativeStep
 def bind_attention(step: Attention, binding: Binding) -> list[NativeStep]:
     """Scores, softmax and values in one."""
     shape = binding.shape(step.scores.y)
-    made, weights = (as_operand(dense_view(0, 0, dtype_of(t), shape), t) for t in step.between)
+    score_operand, weights = (as_operand(dense_view(0, 0, dtype_of(t), shape), t) for t in step.middle)
     a = spread(binding, step.a, matrices_under(binding, step.a, shape))
-    scores = product_of(step.scores, binding, a, made)
+    scores = product_of(step.scores, binding, a, score_operand)
     product = product_of(step.product, binding, weights, operand_of(binding, step.y))
     mask = spread(binding, step.mask, shape) if step.mask else None
     return [

@@ -27,14 +27,14 @@ def bind_chosen_linear(step: ChosenLinear, binding: Binding) -> list[NativeStep]
         dense = binding.temporary(dtype_of(binding.tensor(step.x)), tuple(x.sizes))
         before.append(moves.copy(x, dense))
         rows = _dense(dense)
-    if (made := _rows(y)) is None:
+    if (output_rows := _rows(y)) is None:
         dense = binding.temporary(dtype_of(binding.tensor(step.y)), tuple(y.sizes))
         behind.append(moves.copy(dense, y))
-        made = _dense(dense)
+        output_rows = _dense(dense)
     check_constant_index(step, binding)
     index = binding.view(step.index)
     index = index.part(index.offset, index.sizes[:1], index.strides[:1])
-    return [*before, _native(step, binding, rows, index, made), *behind]
+    return [*before, _native(step, binding, rows, index, output_rows), *behind]
 
 
 def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View) -> NativeStep:
@@ -49,12 +49,12 @@ def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View)
         return added
 
     zero = zero_of(binding.codes(step.x))
-    correction = -zero * binding.packed(step.weight, "sums", add).astype(np.int64)
-    return gemm.chosen_linear(
+    correction = -zero * binding.pack_constant(step.weight, "sums", add).astype(np.int64)
+    return gemm.linear_by_index(
         x,
         index,
         y,
-        binding.packed(step.weight, f"{kernel}.to{high}.chosen{step.groups}", pack),
+        binding.pack_constant(step.weight, f"{kernel}.to{high}.chosen{step.groups}", pack),
         bind_epilogue(step.epilogue, step.y, binding, channels=len(weight), correction=correction),
         kernel=kernel,
         threads=binding.threads,
@@ -65,9 +65,11 @@ def _native(step: ChosenLinear, binding: Binding, x: View, index: View, y: View)
 def _kernel(step: ChosenLinear, binding: Binding, rows: int) -> str:
     """The first kernel of vectors that the matrices and the rows of each suit."""
     chosen = binding.kernels[gemm.FAMILY]
-    others = [k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k)]
-    others = others or [k for k in alternatives(gemm.FAMILY, forced=False) if not gemm.is_grouped(k)]
-    kernels = [k for k in (chosen, *others) if not gemm.is_tiled(k)]
+    alternative_kernels = [k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k)]
+    alternative_kernels = alternative_kernels or [
+        k for k in alternatives(gemm.FAMILY, forced=False) if not gemm.is_grouped(k)
+    ]
+    kernels = [k for k in (chosen, *alternative_kernels) if not gemm.is_tiled(k)]
     out, depth = binding.weight(step.weight).shape
     sizes = {"pixels": max(rows // step.groups, 1), "window": depth, "channels": out // step.groups}
     return next((k for k in kernels if gemm.fills(k, **sizes)), kernels[0])

@@ -37,11 +37,11 @@ def _parts(step: ConvTranspose, binding: Binding) -> Iterator[PartialConv]:
                 x,
                 every_stride(y, firsts, step.strides, number),
                 every_stride(residual, firsts, step.strides, number) if residual else None,
-                np.concatenate([weight[:, h.taps][:, :, one.taps] for one in together]),
+                np.concatenate([weight[:, h.taps][:, :, phase.taps] for phase in together]),
                 dilations=(h.dilation, w.dilation),
                 origin=(h.origin, w.origin),
                 groups=step.groups,
-                label=f".{taps_label(h.taps)}." + "+".join(taps_label(one.taps) for one in together),
+                label=f".{taps_label(h.taps)}." + "+".join(taps_label(phase.taps) for phase in together),
                 repeats=number,
             )
             yield part if h.taps and w.taps else _zero_part(part, binding)

@@ -26,7 +26,7 @@ def bind_float_conv(step: FloatConv, binding: Binding) -> list[NativeStep]:
         float_gemm.conv(
             binding.image(step.x),
             binding.image(step.y),
-            binding.packed(step.weight, f"{kernel}.filters{step.groups}", pack),
+            binding.pack_constant(step.weight, f"{kernel}.filters{step.groups}", pack),
             window,
             groups=step.groups,
             start=constant_or_none(binding, step.bias),

@@ -21,14 +21,14 @@ def bind_float_conv_transpose(step: FloatConvTranspose, binding: Binding) -> lis
     kernel = binding.kernels[float_gemm.FAMILY]
     axes = [phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
     joined = step.groups == 1 and len({w.window for w in axes[1]}) == 1 and are_side_by_side(axes[1], [y])
-    made = []
+    native_steps = []
     for h in axes[0]:
         for together in [axes[1]] if joined else [[w] for w in axes[1]]:
             w, number = together[0], len(together)
             if h.first >= y.sizes[1] or w.first >= y.sizes[2]:
                 continue
             part = every_stride(y, (h.first, w.first), step.strides, number)
-            taps = np.concatenate([weight[:, h.taps][:, :, one.taps] for one in together])
+            taps = np.concatenate([weight[:, h.taps][:, :, phase.taps] for phase in together])
             read, window, origin = x, (len(h.taps), len(w.taps)), (h.origin, w.origin)
             if 0 in window:
                 read, window, origin = _nothing(part, x.sizes[3], binding), (1, 1), (0, 0)
@@ -37,20 +37,20 @@ def bind_float_conv_transpose(step: FloatConvTranspose, binding: Binding) -> lis
             def pack(taps: NDArray[np.float32] = taps) -> NDArray[np.float32]:
                 return float_gemm.pack_filters(taps, step.groups, kernel)
 
-            label = f"{taps_label(h.taps)}." + "+".join(taps_label(one.taps) for one in together)
+            label = f"{taps_label(h.taps)}." + "+".join(taps_label(phase.taps) for phase in together)
             top, left = origin
-            made.append(
+            native_steps.append(
                 float_gemm.conv(
                     read,
                     part,
-                    binding.packed(step.weight, f"{kernel}.filters{step.groups}.{label}", pack),
+                    binding.pack_constant(step.weight, f"{kernel}.filters{step.groups}.{label}", pack),
                     PixelWindow(window, (1, 1), (h.dilation, w.dilation), (-top, -left, 0, 0)),
                     groups=step.groups,
                     start=_starts(step.bias, number, binding),
                     kernel=kernel,
                 )
             )
-    return made
+    return native_steps
 
 
 def _starts(bias: str, number: int, binding: Binding) -> View | None:

@@ -20,6 +20,6 @@ def bind_float_linear(step: FloatLinear, binding: Binding) -> list[NativeStep]:
     def pack() -> NDArray[np.float32]:
         return float_gemm.pack(binding.weight(step.weight), kernel)
 
-    packed = binding.packed(step.weight, kernel, pack)
+    packed = binding.pack_constant(step.weight, kernel, pack)
     x, y = binding.view(step.x), binding.view(step.y)
     return [float_gemm.matmul(x, y, packed, constant_or_none(binding, step.bias), binding.kernels)]

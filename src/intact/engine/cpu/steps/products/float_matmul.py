@@ -16,9 +16,9 @@ def bind_float_matmul(step: FloatMatMul, binding: Binding) -> list[NativeStep]:
     lead = tuple(y.sizes)[:-2]
     a, b = (spread(binding, n, (*lead, *binding.view(n).sizes[-2:])).view for n in (step.a, step.b))
     if not any(b.strides[axis] for axis in range(len(lead))):
-        rows, made = _rows(a), _rows(y)
-        if rows is not None and made is not None:
-            a, y, b = rows, made, b.part(b.offset, b.sizes[-2:], b.strides[-2:])
+        rows, output_rows = _rows(a), _rows(y)
+        if rows is not None and output_rows is not None:
+            a, y, b = rows, output_rows, b.part(b.offset, b.sizes[-2:], b.strides[-2:])
     return [float_gemm.matmul(a, y, b, kernels=binding.kernels)]
 
 

@@ -27,8 +27,8 @@ def bind_recurrent(step: Recurrent, binding: Binding) -> list[NativeStep]:
     def real(name: str, order: Sequence[int]) -> Real | None:
         if not name:
             return None
-        found = operand_of(binding, name)
-        return transpose_operand(found, order) if step.batch_first else found
+        operand = operand_of(binding, name)
+        return transpose_operand(operand, order) if step.batch_first else operand
 
     x = real(step.x, (1, 0, 2))
     assert x is not None
@@ -38,7 +38,7 @@ def bind_recurrent(step: Recurrent, binding: Binding) -> list[NativeStep]:
         recurrent.recurrent(
             step.cell,
             x.view,
-            binding.hold(binding.packed(step.weight, f"{kernel}.{step.cell}", pack)),
+            binding.hold(binding.pack_constant(step.weight, f"{kernel}.{step.cell}", pack)),
             hidden=weight.shape[2],
             reverse=step.reverse,
             bias=bias,

@@ -63,10 +63,10 @@ def _largest(step: Pool, binding: Binding, window: PixelWindow) -> list[NativeSt
         return _of_few_channels(x, y, window, dtype, binding, make)
     if not large:
         return [make(x, y, window, binding.kernels)]
-    between = binding.temporary(dtype, (n, y.sizes[1], width, channels))
+    middle = binding.temporary(dtype, (n, y.sizes[1], width, channels))
     return [
-        make(x, between, _along(window, 0), binding.kernels),
-        make(between, y, _along_rows(_along(window, 1)), binding.kernels),
+        make(x, middle, _along(window, 0), binding.kernels),
+        make(middle, y, _along_rows(_along(window, 1)), binding.kernels),
     ]
 
 

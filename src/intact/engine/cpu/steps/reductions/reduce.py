@@ -13,9 +13,11 @@ from intact.kernels.program import NativeStep
 def bind_reduce(step: Reduce, binding: Binding) -> list[NativeStep]:
     """One number for the elements along axes: they become the last ones of x, and y has the others."""
     x, y = operand_of(binding, step.x), operand_of(binding, step.y)
-    kept = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
+    kept_axes = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
     inner = sorted(step.axes)
-    written = transpose_operand(y, kept) if step.keepdims else y
+    written = transpose_operand(y, kept_axes) if step.keepdims else y
     return [
-        float_steps.reduce(transpose_operand(x, [*kept, *inner]), written, step.function, binding.kernels)
+        float_steps.reduce(
+            transpose_operand(x, [*kept_axes, *inner]), written, step.function, binding.kernels
+        )
     ]

@@ -19,7 +19,7 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch(f"no kernel for {name}, which nobody registered")
     values = [value for value in node.inputs if value is not None]
     if operator.codes:
-        xs = tuple(builder.wanted_codes(value)[0] for value in values)
+        xs = tuple(builder.require_codes(value)[0] for value in values)
     else:
         xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []
@@ -45,7 +45,7 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
 
 
 def _output(builder: PlanBuilder, operator: Operator, value: Any) -> Output:
-    found = builder.output(value)
-    if operator.codes and found.grid is None:
-        raise NoMatch(f"its output '{found.name}' goes on in floats, and its body makes codes: quantize it")
-    return found if operator.codes else Output(value.name or "", None)
+    output = builder.output(value)
+    if operator.codes and output.grid is None:
+        raise NoMatch(f"its output '{output.name}' goes on in floats, and its body makes codes: quantize it")
+    return output if operator.codes else Output(value.name or "", None)

@@ -21,7 +21,7 @@ def lower_add(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         NoMatch: One operand is real, or the result is.
     """
     node = nodes[0]
-    (a, first), (b, second) = (builder.wanted_codes(value) for value in node.inputs)
+    (a, first), (b, second) = (builder.require_codes(value) for value in node.inputs)
     tail = Tail([node], node.outputs[0])
     for other in nodes[1:]:
         if not take_bounds(builder, tail, other):

@@ -22,9 +22,9 @@ def with_number(function: str, number: float, *, first: bool = False) -> Rule:
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         name, x = node.name or "", builder.either(node.inputs[0])
-        held = scalar(builder, node, function, number)
+        constant = scalar(builder, node, function, number)
         y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
-        a, b = (held, x) if first else (x, held)
+        a, b = (constant, x) if first else (x, constant)
         builder.add(Binary(name, (name,), function, a, b, y), node)
 
     return rule

@@ -14,35 +14,35 @@ from intact.numerics.elementwise import INTEGERS
 
 def lower_integer_clip(builder: PlanBuilder, node: Node) -> None:
     """Clip of integers: the low end, then the high one."""
-    made = plain(builder, node.inputs[0])
-    if made.dtype not in INTEGERS:
-        raise NoMatch(f"no kernel bounds {made.dtype}")
-    given = zip(("max", "min"), (*node.inputs[1:], None, None), strict=False)
-    ends = [(name, plain(builder, end)) for name, end in given if end is not None]
+    output = plain(builder, node.inputs[0])
+    if output.dtype not in INTEGERS:
+        raise NoMatch(f"no kernel bounds {output.dtype}")
+    bounds = zip(("max", "min"), (*node.inputs[1:], None, None), strict=False)
+    ends = [(name, plain(builder, end)) for name, end in bounds if end is not None]
     if not ends:
         raise NoMatch("it bounds nothing")
     *first, (last, most) = ends
     for name, end in first:
-        made = operation_step(builder, node, name, made, end, shape=made.shape)
-    write_operation(builder, node, last, [made, most])
+        output = operation_step(builder, node, name, output, end, shape=output.shape)
+    write_operation(builder, node, last, [output, most])
 
 
 def lower_clip(builder: PlanBuilder, node: Node) -> None:
     """Clip by constants in one step, by anything else in one for each end."""
-    value, who = node.outputs[0], (node.name or "", (node.name or "",))
+    value, step_names = node.outputs[0], (node.name or "", (node.name or "",))
     low, high = (node.inputs[i] if i < len(node.inputs) else None for i in (1, 2))
     source = builder.either(node.inputs[0])
     if all(end is None or end in builder.constants for end in (low, high)):
         ends = _end(builder, low, -np.inf), _end(builder, high, np.inf)
         y = builder.write(builder.output(value), value)
-        builder.add(Clip(*who, source, y, *ends), node)
+        builder.add(Clip(*step_names, source, y, *ends), node)
         return
     for function, end in (("max", low), ("min", high)):
         if end is None:
             continue
         last = function == "min" or high is None
         y = builder.write(builder.output(value), value) if last else between_floats(builder, value, 1)
-        builder.add(Binary(*who, function, source, builder.either(end), y), *[node] * last)
+        builder.add(Binary(*step_names, function, source, builder.either(end), y), *[node] * last)
         source = y
 
 

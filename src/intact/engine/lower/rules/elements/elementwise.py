@@ -30,9 +30,9 @@ def _operation_of(name_of: Callable[[Node], str]) -> Rule:
 
 
 def _infinite(node: Node) -> str:
-    said = ops.IsInf.of(node)
+    op = ops.IsInf.of(node)
     names = {(1, 1): "is_inf", (1, 0): "is_neg_inf", (0, 1): "is_pos_inf"}
-    both = int(said.detect_negative != 0), int(said.detect_positive != 0)
+    both = int(op.detect_negative != 0), int(op.detect_positive != 0)
     if both not in names:
         raise NoMatch("it looks for nothing")
     return names[both]
@@ -40,8 +40,8 @@ def _infinite(node: Node) -> str:
 
 def write_operation(builder: PlanBuilder, node: Node, name: str, operands: Sequence[Tensor]) -> None:
     """The last step of a node."""
-    made = operation_dtype(name, operands)
-    y = builder.write_plain(node.outputs[0], made)
+    dtype = operation_dtype(name, operands)
+    y = builder.write_plain(node.outputs[0], dtype)
     builder.add(Elementwise(*who(node), name, tuple(x.name for x in operands), y), node)
 
 
@@ -51,10 +51,10 @@ def operation_dtype(name: str, operands: Sequence[Tensor], to: str = "") -> str:
     Raises:
         NoMatch: It does not work on these.
     """
-    made = to or ELEMENTWISE[name].makes or operands[-1].dtype
-    if not takes(name, [x.dtype for x in operands], made):
+    dtype = to or ELEMENTWISE[name].makes or operands[-1].dtype
+    if not takes(name, [x.dtype for x in operands], dtype):
         raise NoMatch(f"no kernel has {name} of {', '.join(x.dtype for x in operands)}")
-    return made
+    return dtype
 
 
 def operation_step(

@@ -14,9 +14,9 @@ def lower_fake_quantize(builder: PlanBuilder, node: Node) -> None:
     if pair is None:
         raise NoMatch(why_no_grid(builder, node))
     above, grid = pair
-    x = builder.made(above.inputs[0])
+    x = builder.variable_tensor(above.inputs[0])
     if builder.tensors[x].dtype not in ("codes", "float32"):
         raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
-    who = node.name or "", (above.name or "", node.name or "")
-    builder.add(FakeQuantize(*who, x, y, grid.format, grid.scale, grid.zero_point), node)
+    step_names = node.name or "", (above.name or "", node.name or "")
+    builder.add(FakeQuantize(*step_names, x, y, grid.format, grid.scale, grid.zero_point), node)

@@ -21,7 +21,7 @@ def lower_function(
     Raises:
         NoMatch: It is neither.
     """
-    if builder.codes(entry) is not None and builder.asked(output) is not None:
+    if builder.codes(entry) is not None and builder.sole_quantizer(output) is not None:
         lower_table(builder, nodes, entry, output, function_of(nodes, label) or "")
         return
     name = function_of(nodes, label)

@@ -13,13 +13,13 @@ def integer_extreme(name: str) -> Rule:
     """Max or Min of any number of tensors of integers, two by two."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
-        first, *others = (plain(builder, value) for value in node.inputs)
-        if not others:
+        first, *rest = (plain(builder, value) for value in node.inputs)
+        if not rest:
             raise NoMatch("it compares nothing")
         shape = dims_of(node.outputs[0])
-        for other in others[:-1]:
+        for other in rest[:-1]:
             first = operation_step(builder, node, name, first, other, shape=shape)
-        write_operation(builder, node, name, [first, others[-1]])
+        write_operation(builder, node, name, [first, rest[-1]])
 
     return rule
 
@@ -30,9 +30,9 @@ def lower_extreme(builder: PlanBuilder, node: Node) -> None:
     operands = [builder.either(v) for v in node.inputs]
     if len(operands) < 2:
         raise NoMatch("it compares nothing")
-    made = operands[0]
+    result = operands[0]
     for i, other in enumerate(operands[1:], 2):
         last = i == len(operands)
         y = builder.write(builder.output(value), value) if last else between_floats(builder, value, i)
-        builder.add(Binary(name, (name,), node.op_type.lower(), made, other, y), *[node] * last)
-        made = y
+        builder.add(Binary(name, (name,), node.op_type.lower(), result, other, y), *[node] * last)
+        result = y

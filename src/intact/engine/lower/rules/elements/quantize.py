@@ -14,15 +14,15 @@ def lower_quantize_linear(builder: PlanBuilder, node: Node) -> None:
     grid, value = builder.grids.of(node), node.inputs[0]
     if grid is None:
         raise NoMatch(why_no_grid(builder, node))
-    y, who = node.outputs[0], (node.name or "", (node.name or "",))
-    found = builder.codes(value)
-    if found is not None:
-        write_rescale(builder, node, found, grid)
+    y, step_names = node.outputs[0], (node.name or "", (node.name or "",))
+    name_and_codes = builder.codes(value)
+    if name_and_codes is not None:
+        write_rescale(builder, node, name_and_codes, grid)
         return
     x = builder.real(value)
     if builder.tensors[x].dtype != "float32":
         raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
-    builder.add(Quantize(*who, x, builder.write_codes(y, grid.codes())), node)
+    builder.add(Quantize(*step_names, x, builder.write_codes(y, grid.codes())), node)
 
 
 def why_no_grid(builder: PlanBuilder, node: Node) -> str:

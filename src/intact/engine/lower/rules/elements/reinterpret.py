@@ -13,10 +13,10 @@ from intact.engine.steps import Codes, Reinterpret
 from intact.graph import Node
 
 
-def keeps_codes(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
+def keeps_codes(inside: NDArray[np.int64], output_codes: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
     """Whether all codes that can occur, `inside`, become themselves on `grid`."""
     same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
-    return same and bool((inside == made).all())
+    return same and bool((inside == output_codes).all())
 
 
 def write_reinterpret(builder: PlanBuilder, nodes: Sequence[Node], x: str, y: str) -> None:

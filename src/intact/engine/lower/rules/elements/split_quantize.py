@@ -26,7 +26,7 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
     pair = builder.grids.float_pair(value.producer() if value is not None else None)
     constant = value is None or value in builder.constants
     if value is None or constant or pair is None or pair[1].format not in FORMATS:
-        return CodesRead(*builder.wanted_codes(value))
+        return CodesRead(*builder.require_codes(value))
     quantize, grid = pair
     high, low = split_codes(grid.format, grid.scale, grid.zero_point)
     if not np.isfinite(np.float32(high.scale)):
@@ -66,8 +66,11 @@ def _split(
     assert dequantize is not None, "it is no constant"
     x = x or builder.real(quantize.inputs[0])
     shape = builder.tensors[x].shape
-    made = [builder.scratch(name, "codes", shape, one) for name, one in zip(names, codes, strict=True)]
-    if made != list(names):
+    tensors = [
+        builder.scratch(name, "codes", shape, part_codes)
+        for name, part_codes in zip(names, codes, strict=True)
+    ]
+    if tensors != list(names):
         raise NoMatch(f"the graph has a tensor called '{names[0]}' or '{names[1]}'")
     done = (quantize.name or "", dequantize.name or "")
     builder.add(SplitQuantize(done[1], done, x, *names, grid.format, grid.scale, grid.zero_point))

@@ -26,7 +26,7 @@ def lower_table(
     Raises:
         NoMatch: It does not stand between codes, or one of its operators is not known here.
     """
-    x, codes = builder.wanted_codes(entry)
+    x, codes = builder.require_codes(entry)
     written = builder.output(output)
     if written.grid is None:
         raise NoMatch("its output goes on in float")
@@ -36,20 +36,20 @@ def lower_table(
     if function:
         made_floats = numerics.FUNCTIONS[function](floats)
     else:
-        known: dict[Value, NDArray[Any]] = {entry: floats}
+        arrays: dict[Value, NDArray[Any]] = {entry: floats}
         with np.errstate(all="ignore"):
             for node in nodes:
-                known[node.outputs[0]] = _evaluate(builder, node, known)
-        made_floats = known[output]
+                arrays[node.outputs[0]] = _evaluate(builder, node, arrays)
+        made_floats = arrays[output]
     floats = np.broadcast_to(made_floats, inside.shape)
     if np.isnan(floats).any():
         raise NoMatch("it is not a number for some codes")
-    made = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
-    if keeps_codes(inside, made, codes, written.grid):
+    output_codes = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
+    if keeps_codes(inside, output_codes, codes, written.grid):
         write_reinterpret(builder, nodes, x, builder.write(written, output, codes.low, codes.high))
         return
-    y = builder.write(written, output, int(made.min()), int(made.max()))
-    table = builder.hold(f"{nodes[0].name}.table", _bytes(builder, inside, made, codes, y))
+    y = builder.write(written, output, int(output_codes.min()), int(output_codes.max()))
+    table = builder.hold(f"{nodes[0].name}.table", _bytes(builder, inside, output_codes, codes, y))
     done = tuple(n.name or "" for n in nodes)
     builder.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
 
@@ -60,29 +60,29 @@ def codes_of(codes: Codes) -> NDArray[np.int64]:
 
 
 def _bytes(
-    builder: PlanBuilder, inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, y: str
+    builder: PlanBuilder, inside: NDArray[np.int64], output_codes: NDArray[np.int32], codes: Codes, y: str
 ) -> NDArray[np.uint8]:
     """The table by bytes; those that do not occur read as the nearest that does."""
     out = builder.tensors[y].codes
     assert out is not None
     places = np.clip(np.arange(256), inside[0] + codes.offset, inside[-1] + codes.offset)
-    return np.asarray(made[places - codes.offset - inside[0]] + out.offset, np.uint8)
+    return np.asarray(output_codes[places - codes.offset - inside[0]] + out.offset, np.uint8)
 
 
-def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any]]) -> NDArray[Any]:
+def _evaluate(builder: PlanBuilder, node: Node, arrays: Mapping[Value, NDArray[Any]]) -> NDArray[Any]:
     """What one node makes, rounded to float32: as its step in floats, or of float64."""
     operands: list[NDArray[Any]] = []
     for index, value in enumerate(node.inputs):
         if value is None:
             operands.append(np.asarray(_default_operand(node, index), np.float32))
         else:
-            operands.append(known[value] if value in known else _number(builder, value))
+            operands.append(arrays[value] if value in arrays else _number(builder, value))
     if (step := float_value_of(node, operands)) is not None:
         return step
-    made = ops.curve(node, *(x.astype(np.float64) for x in operands))
-    if made is None:
+    values = ops.curve(node, *(x.astype(np.float64) for x in operands))
+    if values is None:
         raise NoMatch(f"no curve is known for {node.op_type}")
-    return np.asarray(made, np.float32)
+    return np.asarray(values, np.float32)
 
 
 def _default_operand(node: Node, index: int) -> float:

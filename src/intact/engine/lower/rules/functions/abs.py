@@ -11,10 +11,10 @@ from intact.graph import Node
 def lower_abs(builder: PlanBuilder, node: Node) -> None:
     """Abs: the larger of a number and its negative, less the sign that 0 may have."""
     value, name = node.outputs[0], node.name or ""
-    who, x = (name, (name,)), builder.either(node.inputs[0])
+    step_names, x = (name, (name,)), builder.either(node.inputs[0])
     minus, zero = scalar(builder, node, "minus", -1.0), scalar(builder, node, "zero", 0.0)
     negative, larger = between_floats(builder, value, 1), between_floats(builder, value, 2)
     y = builder.write(builder.output(value), value)
-    builder.add(Binary(*who, "mul", x, minus, negative))
-    builder.add(Binary(*who, "max", negative, x, larger))
-    builder.add(Binary(*who, "add", larger, zero, y), node)
+    builder.add(Binary(*step_names, "mul", x, minus, negative))
+    builder.add(Binary(*step_names, "max", negative, x, larger))
+    builder.add(Binary(*step_names, "add", larger, zero, y), node)

@@ -17,10 +17,10 @@ def lower_elu(builder: PlanBuilder, node: Node) -> None:
 
 def lower_selu(builder: PlanBuilder, node: Node) -> None:
     """``gamma * elu(x)`` with the slope `alpha` below 0."""
-    x, said, chain = builder.either(node.inputs[0]), ops.Selu.of(node), StepChain(builder, node)
-    shape, alpha = dims_of(chain.value), chain.number("alpha", said.alpha)
+    x, op, chain = builder.either(node.inputs[0]), ops.Selu.of(node), StepChain(builder, node)
+    shape, alpha = dims_of(chain.value), chain.number("alpha", op.alpha)
     curve = chain.binary("slope", chain.function("elu", x, shape), alpha, shape)
-    chain.binary("mul", curve, chain.number("gamma", said.gamma), shape, chain.y)
+    chain.binary("mul", curve, chain.number("gamma", op.gamma), shape, chain.y)
 
 
 def lower_celu(builder: PlanBuilder, node: Node) -> None:
@@ -32,7 +32,7 @@ def lower_celu(builder: PlanBuilder, node: Node) -> None:
     if not alpha > 0:
         raise NoMatch(f"its alpha is {alpha}")
     x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
-    shape, zero, held = dims_of(chain.value), chain.number("zero", 0.0), chain.number("alpha", alpha)
-    below = chain.binary("div", chain.binary("min", x, zero, shape), held, shape)
-    bent = chain.binary("mul", chain.function("elu", below, shape), held, shape)
+    shape, zero, alpha_name = dims_of(chain.value), chain.number("zero", 0.0), chain.number("alpha", alpha)
+    below = chain.binary("div", chain.binary("min", x, zero, shape), alpha_name, shape)
+    bent = chain.binary("mul", chain.function("elu", below, shape), alpha_name, shape)
     chain.binary("add", chain.binary("max", x, zero, shape), bent, shape, chain.y)

@@ -10,11 +10,11 @@ from intact.graph import Node, ops
 
 def lower_hard_sigmoid(builder: PlanBuilder, node: Node) -> None:
     """HardSigmoid of any slope: clip(alpha * x + beta, 0, 1)."""
-    said, value, name = ops.HardSigmoid.of(node), node.outputs[0], node.name or ""
-    who, x = (name, (name,)), builder.either(node.inputs[0])
-    alpha, beta = scalar(builder, node, "alpha", said.alpha), scalar(builder, node, "beta", said.beta)
+    op, value, name = ops.HardSigmoid.of(node), node.outputs[0], node.name or ""
+    step_names, x = (name, (name,)), builder.either(node.inputs[0])
+    alpha, beta = scalar(builder, node, "alpha", op.alpha), scalar(builder, node, "beta", op.beta)
     scaled, line = between_floats(builder, value, 1), between_floats(builder, value, 2)
     y = builder.write(builder.output(value), value)
-    builder.add(Binary(*who, "mul", x, alpha, scaled))
-    builder.add(Binary(*who, "add", scaled, beta, line))
-    builder.add(Clip(*who, line, y, 0.0, 1.0), node)
+    builder.add(Binary(*step_names, "mul", x, alpha, scaled))
+    builder.add(Binary(*step_names, "add", scaled, beta, line))
+    builder.add(Clip(*step_names, line, y, 0.0, 1.0), node)

@@ -49,23 +49,23 @@ def lower_pow(builder: PlanBuilder, node: Node) -> None:
         scaled = chain.binary("mul", chain.function("log", x, shape), chain.number("exponent", power), shape)
         chain.function("exp", scaled, shape, chain.y)
         return
-    one = chain.number("one", 1.0)
+    unit = chain.number("one", 1.0)
     parts = _products(chain, x, abs(int(power)), power < 0)
     if power < 0:
-        chain.binary("div", one, parts[-1], shape, chain.y)
+        chain.binary("div", unit, parts[-1], shape, chain.y)
     elif power == 1:
-        chain.binary("mul", x, one, shape, chain.y)
+        chain.binary("mul", x, unit, shape, chain.y)
 
 
 def _products(chain: StepChain, x: str, power: int, inner: bool) -> list[str]:
     """x, and what squares and products with x make of it, down the bits of `power`; the last one is the
     node's output unless it is an `inner` one."""
-    made, shape, bits = [x], dims_of(chain.value), bin(power)[3:]
+    factors, shape, bits = [x], dims_of(chain.value), bin(power)[3:]
     turns = [other for bit in bits for other in (["square", "times"] if bit == "1" else ["square"])]
     for i, turn in enumerate(turns, 1):
         into = chain.y if i == len(turns) and not inner else ""
-        made.append(chain.binary("mul", made[-1], made[-1] if turn == "square" else x, shape, into))
-    return made
+        factors.append(chain.binary("mul", factors[-1], factors[-1] if turn == "square" else x, shape, into))
+    return factors
 
 
 _MOST_POWER = 64

@@ -17,9 +17,9 @@ def lower_sign(builder: PlanBuilder, node: Node) -> None:
     if x.dtype not in {"float32", *INTEGERS}:
         raise NoMatch(f"no kernel knows the sign of {x.dtype}")
     numbers = {"zero": 0, "one": 1, "minus": -1}
-    held = {key: builder.hold(f"{node.name}.{key}", np.array(n, x.dtype)) for key, n in numbers.items()}
-    below = write_choice(builder, node, "less", x, held["zero"], held["minus"], held["zero"])
-    write_choice(builder, node, "greater", x, held["zero"], held["one"], below, last=True)
+    constants = {key: builder.hold(f"{node.name}.{key}", np.array(n, x.dtype)) for key, n in numbers.items()}
+    below = write_choice(builder, node, "less", x, constants["zero"], constants["minus"], constants["zero"])
+    write_choice(builder, node, "greater", x, constants["zero"], constants["one"], below, last=True)
 
 
 def write_choice(

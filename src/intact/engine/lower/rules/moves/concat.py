@@ -91,10 +91,10 @@ def lower_concat(builder: PlanBuilder, node: Node) -> None:
         builder.add(Concat(*who(node), tuple(part.name for part in parts), y, axis), node)
         return
     grid = Grid.of(codes)
-    found = [_part(builder, v, grid, node) for v in node.inputs]
-    low, high = min(low for _, low, _ in found), max(high for _, _, high in found)
+    code_parts = [_part(builder, v, grid, node) for v in node.inputs]
+    low, high = min(low for _, low, _ in code_parts), max(high for _, _, high in code_parts)
     y = builder.write_codes(value, grid.codes(low, high))
-    builder.add(Concat(*who(node), tuple(name for name, _, _ in found), y, axis), node)
+    builder.add(Concat(*who(node), tuple(name for name, _, _ in code_parts), y, axis), node)
 
 
 def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
@@ -106,7 +106,11 @@ def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -
     node = value.producer() if value is not None else None
     if Grid.of(codes) != grid:
         name = builder.read_as(tensor, codes, grid, concat)[0]
-    elif node is not None and is_op(node, "QuantizeLinear") and (found := builder.codes(node.inputs[0])):
-        name = found[0]
-        check_ratio(Grid.of(found[1]), grid)
+    elif (
+        node is not None
+        and is_op(node, "QuantizeLinear")
+        and (name_and_codes := builder.codes(node.inputs[0]))
+    ):
+        name = name_and_codes[0]
+        check_ratio(Grid.of(name_and_codes[1]), grid)
     return name, codes.low, codes.high

@@ -10,11 +10,11 @@ from intact.graph import Node, ops
 
 def lower_depth_to_space(builder: PlanBuilder, node: Node) -> None:
     """A Transpose of blocks of channels, between two Reshapes."""
-    said, (n, c, h, w) = ops.DepthToSpace.of(node), _image(node)
-    b = said.blocksize
+    op, (n, c, h, w) = ops.DepthToSpace.of(node), _image(node)
+    b = op.blocksize
     if not isinstance(c, int):
         raise NoMatch("its channels are not known")
-    if said.mode == "DCR":
+    if op.mode == "DCR":
         _reorder(builder, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
     else:
         _reorder(builder, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
@@ -22,11 +22,11 @@ def lower_depth_to_space(builder: PlanBuilder, node: Node) -> None:
 
 def lower_space_to_depth(builder: PlanBuilder, node: Node) -> None:
     """A Transpose of blocks of pixels, between two Reshapes."""
-    said, (n, c, h, w) = ops.SpaceToDepth.of(node), _image(node)
-    b = said.blocksize
+    op, (n, c, h, w) = ops.SpaceToDepth.of(node), _image(node)
+    b = op.blocksize
     if not isinstance(h, int) or not isinstance(w, int):
         raise NoMatch("its height or width is not known")
-    perm = (0, 3, 5, 1, 2, 4) if said.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    perm = (0, 3, 5, 1, 2, 4) if op.mode == "DCR" else (0, 1, 3, 5, 2, 4)
     _reorder(builder, node, (n, c, h // b, b, w // b, b), perm)
 
 

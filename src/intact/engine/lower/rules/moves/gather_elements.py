@@ -10,8 +10,8 @@ from intact.graph import Node, ops
 
 def lower_gather_elements(builder: PlanBuilder, node: Node) -> None:
     """One step; x may be a constant."""
-    held = node.inputs[0] in builder.constants
-    x = plain(builder, node.inputs[0]) if held else data(builder, node.inputs[0])
+    is_constant = node.inputs[0] in builder.constants
+    x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
     index = plain(builder, node.inputs[1])
     axis = ops.GatherElements.of(node).axis % max(len(x.shape), 1)
     if not x.shape:

@@ -43,10 +43,10 @@ def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArr
     before = [
         np.arange(n).reshape(-1, *[1] * (len(shape) - axis - 1)) for axis, n in enumerate(sizes[:batch])
     ]
-    found = np.zeros(shape, np.int64)
+    row_indices = np.zeros(shape, np.int64)
     for size, place in zip(sizes, [*before, *places], strict=True):
-        found = found * size + place
-    return found.reshape(-1)
+        row_indices = row_indices * size + place
+    return row_indices.reshape(-1)
 
 
 def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
@@ -71,11 +71,11 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
 
 def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
     """The size of several axes as one; a name of its own where one of them is not known."""
-    known = [n for n in dims if isinstance(n, int)]
+    numbers = [n for n in dims if isinstance(n, int)]
     named = [n for n in dims if not isinstance(n, int)]
     if not named:
-        return prod(known)
-    return named[0] if len(named) == 1 and prod(known) == 1 else name
+        return prod(numbers)
+    return named[0] if len(named) == 1 and prod(numbers) == 1 else name
 
 
 def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -84,10 +84,10 @@ def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
     Raises:
         NoMatch: One is not known.
     """
-    known = tuple(n for n in sizes if isinstance(n, int))
-    if len(known) < len(sizes):
+    numbers = tuple(n for n in sizes if isinstance(n, int))
+    if len(numbers) < len(sizes):
         raise NoMatch("the sizes that it indexes are not known")
-    return known
+    return numbers
 
 
 def index_tuples(builder: PlanBuilder, node: Node, index: Tensor) -> Tensor:

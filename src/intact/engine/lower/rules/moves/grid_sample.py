@@ -11,15 +11,15 @@ from intact.numerics.grid_sample import PADDINGS
 
 def lower_grid_sample(builder: PlanBuilder, node: Node) -> None:
     """Images of float32, with the modes that the step has."""
-    said = ops.GridSample.of(node)
+    op = ops.GridSample.of(node)
     x, grid = (plain(builder, value) for value in node.inputs)
     if len(x.shape) != 4 or x.dtype != "float32" or grid.dtype != "float32":
         raise NoMatch("it samples no images of float32")
-    if said.mode not in ("linear", "nearest"):
-        raise NoMatch(f"its mode is '{said.mode}'")
-    if said.padding_mode not in PADDINGS:
-        raise NoMatch(f"its padding is '{said.padding_mode}'")
+    if op.mode not in ("linear", "nearest"):
+        raise NoMatch(f"its mode is '{op.mode}'")
+    if op.padding_mode not in PADDINGS:
+        raise NoMatch(f"its padding is '{op.padding_mode}'")
     y = builder.write_plain(node.outputs[0], "float32")
-    nearest, align = said.mode == "nearest", bool(said.align_corners)
-    sample = GridSample(*who(node), x.name, grid.name, y, nearest, said.padding_mode, align)
+    nearest, align = op.mode == "nearest", bool(op.align_corners)
+    sample = GridSample(*who(node), x.name, grid.name, y, nearest, op.padding_mode, align)
     builder.add(sample, node)

@@ -20,18 +20,18 @@ Shape = tuple[Dim, ...]
 Reals = NDArray[np.floating[Any]]
 
 
-def lower_interpolation(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
+def lower_interpolation(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
     """One step for each axis, first those that shrink: what is between them is smallest then."""
     x = builder.real(node.inputs[0])
     if builder.tensors[x].dtype != "float32":
         raise NoMatch(f"it interpolates {builder.tensors[x].dtype}")
     shape = builder.tensors[x].shape
-    changed = sorted(axes_to_resize(builder, node, said, shape), key=lambda found: found[3])
+    changed = sorted(axes_to_resize(builder, node, op, shape), key=lambda axis_change: axis_change[3])
     if not changed:
         builder.add(Reshape(*who(node), x, builder.write_plain(node.outputs[0], "float32")), node)
     for axis, size, wanted, scale in changed:
-        places, weights = samples(said, size, wanted, scale)
-        held = [
+        places, weights = samples(op, size, wanted, scale)
+        constants = [
             builder.hold(f"{node.name}.axis{axis}.{key}", array)
             for key, array in (("places", places), ("weights", weights))
         ]
@@ -39,44 +39,44 @@ def lower_interpolation(builder: PlanBuilder, node: Node, said: ops.Resize) -> N
         last = axis == changed[-1][0]
         y = builder.write_plain(node.outputs[0], "float32") if last else ""
         y = y or builder.scratch(f"{node.outputs[0].name}.axis{axis}", "float32", shape)
-        builder.add(Interpolate(*who(node), x, y, axis, *held), *[node] * last)
+        builder.add(Interpolate(*who(node), x, y, axis, *constants), *[node] * last)
         x = y
 
 
 def samples(
-    said: ops.Resize, size: int, wanted: int, scale: float
+    op: ops.Resize, size: int, wanted: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Which of `size` elements each of `wanted` is a sum of, and their weights: [wanted, terms] each."""
-    at = coordinates(said, np.float64, size, wanted, scale)
-    smooth = bool(said.antialias) and scale < 1
-    places, weights = _antialias(at, size, said, scale) if smooth else SAMPLES[said.mode](at, size, said)
+    at = coordinates(op, np.float64, size, wanted, scale)
+    smooth = bool(op.antialias) and scale < 1
+    places, weights = _antialias(at, size, op, scale) if smooth else SAMPLES[op.mode](at, size, op)
     return places, weights.astype(np.float32)
 
 
 def axes_to_resize(
-    builder: PlanBuilder, node: Node, said: ops.Resize, shape: Shape
+    builder: PlanBuilder, node: Node, op: ops.Resize, shape: Shape
 ) -> list[tuple[int, int, int, float]]:
     """(axis, size, wanted size, scale) for each axis that does not stay as it is."""
-    scales = _scales(builder, node, said, len(shape))
-    if not scales and said.keep_aspect_ratio_policy != "stretch":
-        raise NoMatch(f"its scales follow '{said.keep_aspect_ratio_policy}'")
-    found, made = list[tuple[int, int, int, float]](), dims_of(node.outputs[0])
-    if made == shape:
+    scales = _scales(builder, node, op, len(shape))
+    if not scales and op.keep_aspect_ratio_policy != "stretch":
+        raise NoMatch(f"its scales follow '{op.keep_aspect_ratio_policy}'")
+    changes, output_dims = list[tuple[int, int, int, float]](), dims_of(node.outputs[0])
+    if output_dims == shape:
         return []  # whatever the scales are, as in ONNX Runtime
-    for axis, (size, wanted) in enumerate(zip(shape, made, strict=True)):
-        given = scales.get(axis, 1.0) if scales else None
-        if given == 1 or (given is None and size == wanted):
+    for axis, (size, wanted) in enumerate(zip(shape, output_dims, strict=True)):
+        given_scale = scales.get(axis, 1.0) if scales else None
+        if given_scale == 1 or (given_scale is None and size == wanted):
             continue
         if not isinstance(size, int) or not isinstance(wanted, int):
             raise NoMatch(f"the size of axis {axis} is not known")
         RESIZED.check(wanted, f"node '{node.name}' ({node.op_type})")
         if size == 0:
             raise NoMatch(f"axis {axis} is empty")
-        found.append((axis, size, wanted, wanted / size if given is None else given))
-    return found
+        changes.append((axis, size, wanted, wanted / size if given_scale is None else given_scale))
+    return changes
 
 
-def _scales(builder: PlanBuilder, node: Node, said: ops.Resize, rank: int) -> dict[int, float]:
+def _scales(builder: PlanBuilder, node: Node, op: ops.Resize, rank: int) -> dict[int, float]:
     """By axis, as they are given; empty where sizes are."""
     if len(node.inputs) < 3 or node.inputs[2] is None or not node.inputs[2].name:
         return {}
@@ -84,19 +84,19 @@ def _scales(builder: PlanBuilder, node: Node, said: ops.Resize, rank: int) -> di
     check_scales(node, scales)
     if scales.size == 0:
         return {}
-    axes = [axis % rank for axis in said.axes] if said.axes is not None else range(rank)
+    axes = [axis % rank for axis in op.axes] if op.axes is not None else range(rank)
     return dict(zip(axes, map(float, scales), strict=True))
 
 
-def coordinates(said: ops.Resize, real: Any, size: int, wanted: int, scale: float) -> Reals:
+def coordinates(op: ops.Resize, real: Any, size: int, wanted: int, scale: float) -> Reals:
     """Where each of `wanted` elements lies among those of the input."""
-    place = _PLACES.get(said.coordinate_transformation_mode)
+    place = _PLACES.get(op.coordinate_transformation_mode)
     if place is None:
-        raise NoMatch(f"its coordinates follow '{said.coordinate_transformation_mode}'")
+        raise NoMatch(f"its coordinates follow '{op.coordinate_transformation_mode}'")
     return np.asarray(place(np.arange(wanted, dtype=real), real(scale), size, wanted))
 
 
-def _linear(at: Reals, size: int, said: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
+def _linear(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
     """Of the two neighbours, by nearness."""
     low = np.floor(at)
     part = at - low
@@ -104,11 +104,11 @@ def _linear(at: Reals, size: int, said: ops.Resize) -> tuple[NDArray[np.int64], 
     return np.clip(places, 0, size - 1).astype(np.int64), np.stack([1 - part, part], axis=1)
 
 
-def _cubic(at: Reals, size: int, said: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
+def _cubic(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
     """Of four neighbours, by Keys' kernel (1981), as ONNX's Resize has it."""
     places = np.floor(at)[:, None] + np.arange(-1, 3)
-    weights = _keys(np.abs(at[:, None] - places), said.cubic_coeff_a)
-    if said.exclude_outside:
+    weights = _keys(np.abs(at[:, None] - places), op.cubic_coeff_a)
+    if op.exclude_outside:
         weights = np.where((places >= 0) & (places < size), weights, 0)
         weights /= weights.sum(axis=1, keepdims=True)
     return np.clip(places, 0, size - 1).astype(np.int64), weights
@@ -121,16 +121,16 @@ def _keys(away: Reals, a: float) -> Reals:
     return np.where(away <= 1, near, np.where(away < 2, far, 0))
 
 
-def _antialias(at: Reals, size: int, said: ops.Resize, scale: float) -> tuple[NDArray[np.int64], Reals]:
+def _antialias(at: Reals, size: int, op: ops.Resize, scale: float) -> tuple[NDArray[np.int64], Reals]:
     """Of all neighbours under the kernel made wide by 1 / scale, as ONNX Runtime and PyTorch have it: those
     beyond the ends count for the last one, or not at all."""
-    reach = (2 if said.mode == "cubic" else 1) / scale
+    reach = (2 if op.mode == "cubic" else 1) / scale
     first = np.floor(at + 1 - reach)
     places = first[:, None] + np.arange(int(np.floor(2 * reach)) + 2)
     away = np.abs(at[:, None] - places) * scale
-    weights = _keys(away, said.cubic_coeff_a) if said.mode == "cubic" else np.maximum(1 - away, 0)
+    weights = _keys(away, op.cubic_coeff_a) if op.mode == "cubic" else np.maximum(1 - away, 0)
     inside = (places >= 0) & (places < size)
-    if said.exclude_outside:
+    if op.exclude_outside:
         weights = np.where(inside, weights, 0)
     weights = weights / weights.sum(axis=1, keepdims=True)
     used = weights.any(axis=0)  # of a column that weighs nothing nobody needs the places

@@ -17,13 +17,13 @@ from intact.graph import Node, ops
 
 def lower_pad(builder: PlanBuilder, node: Node) -> None:
     """Constants around a tensor, or a Resize that reads its elements again."""
-    said = ops.Pad.of(node).mode
-    mode = _MODES.get(said)
-    if said == "constant":
+    onnx_mode = ops.Pad.of(node).mode
+    mode = _MODES.get(onnx_mode)
+    if onnx_mode == "constant":
         pad_with_constant(builder, node)
         return
     if mode is None:
-        raise NoMatch(f"its mode is '{said}'")
+        raise NoMatch(f"its mode is '{onnx_mode}'")
     x = data(builder, node.inputs[0])
     shape, places = x.shape, {}
     for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
@@ -60,15 +60,15 @@ def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
 def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
     """The constant that a Pad fills with, "" for real 0, and x with the codes that occur behind it."""
     codes = x.codes
-    given: NDArray[np.generic] = np.zeros(0)
+    fill: NDArray[np.generic] = np.zeros(0)
     if has(node, 2):
-        given = builder.constant(node.inputs[2], "its fill").reshape(-1)
+        fill = builder.constant(node.inputs[2], "its fill").reshape(-1)
     if codes is None:
-        if not given.size or not given[0]:
+        if not fill.size or not fill[0]:
             return "", x
-        return builder.hold(f"{node.name}.fill", given[:1].astype(x.dtype)), x
-    low, high = codes.held  # the zero point occurs now, if it did not
-    code = int(given[0]) if given.size else 0  # of a file that pads codes, without a fill that is code 0
+        return builder.hold(f"{node.name}.fill", fill[:1].astype(x.dtype)), x
+    low, high = codes.stored_range  # the zero point occurs now, if it did not
+    code = int(fill[0]) if fill.size else 0  # of a file that pads codes, without a fill that is code 0
     if code == codes.zero_point:
         return "", replace(x, codes=replace(codes, low=low, high=high))
     code_dtype = np.int8 if codes.signed else np.uint8
@@ -99,7 +99,7 @@ def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int
     Raises:
         NoMatch: It is computed.
     """
-    found = ops.Pad.of(node).sides(node, builder.constants, rank)
-    if found is None:
+    sides = ops.Pad.of(node).sides(node, builder.constants, rank)
+    if sides is None:
         raise NoMatch("its pads are not constant")
-    return tuple(found)
+    return tuple(sides)

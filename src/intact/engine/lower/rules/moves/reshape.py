@@ -12,12 +12,12 @@ def lower_reshape(builder: PlanBuilder, node: Node) -> None:
     """Flatten, Identity, Reshape, Squeeze and Unsqueeze: the graph says the shape."""
     x = data(builder, node.inputs[0])
     if is_op(node, "Squeeze", "Unsqueeze") and has(node, 1):
-        given, rank = numbers(builder, node, 1), len(dims_of(node.outputs[0]))
+        target, rank = numbers(builder, node, 1), len(dims_of(node.outputs[0]))
         if node.op_type == "Squeeze":
-            axes = {axis % len(x.shape) for axis in given}
+            axes = {axis % len(x.shape) for axis in target}
             tell(node.outputs[0], [dim for axis, dim in enumerate(x.shape) if axis not in axes])
         else:
-            axes, rest = {axis % rank for axis in given}, iter(x.shape)
+            axes, rest = {axis % rank for axis in target}, iter(x.shape)
             tell(node.outputs[0], [1 if axis in axes else next(rest) for axis in range(rank)])
     y = define_like(builder, node.outputs[0], x)
     builder.add(Reshape(*who(node), x.name, y), node)

@@ -60,32 +60,32 @@ def require_size(shape: tuple[Dim, ...], axis: int) -> int:
 
 def lower_resize(builder: PlanBuilder, node: Node) -> None:
     """The nearest element, or values between elements, by the mode."""
-    said = ops.Resize.of(node)
-    if said.mode == "nearest":
-        _take_nearest(builder, node, said)
-    elif said.mode in SAMPLES:
-        lower_interpolation(builder, node, said)
+    op = ops.Resize.of(node)
+    if op.mode == "nearest":
+        _take_nearest(builder, node, op)
+    elif op.mode in SAMPLES:
+        lower_interpolation(builder, node, op)
     else:
-        raise NoMatch(f"it interpolates: {said.mode}")
+        raise NoMatch(f"it interpolates: {op.mode}")
 
 
-def _take_nearest(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
+def _take_nearest(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
     x = data(builder, node.inputs[0])
     axes, indices = list[int](), list[str]()
-    for axis, size, wanted, scale in axes_to_resize(builder, node, said, x.shape):
+    for axis, size, wanted, scale in axes_to_resize(builder, node, op, x.shape):
         axes.append(axis)
-        indices.append(builder.hold(f"{node.name}.axis{axis}", _nearest(said, size, wanted, scale)))
+        indices.append(builder.hold(f"{node.name}.axis{axis}", _nearest(op, size, wanted, scale)))
     y = define_like(builder, node.outputs[0], x)
     builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
 
 
-def _nearest(said: ops.Resize, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
+def _nearest(op: ops.Resize, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
     """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
-    rounding = _ROUNDINGS.get(said.nearest_mode)
+    rounding = _ROUNDINGS.get(op.nearest_mode)
     if rounding is None:
-        raise NoMatch(f"it rounds by '{said.nearest_mode}'")
+        raise NoMatch(f"it rounds by '{op.nearest_mode}'")
     chosen, single = (
-        rounding(coordinates(said, real, size, wanted, scale)) for real in (np.float64, np.float32)
+        rounding(coordinates(op, real, size, wanted, scale)) for real in (np.float64, np.float32)
     )
     if (single != chosen).any():
         raise NoMatch("it rounds so near a tie that the width of floats decides")

@@ -14,8 +14,8 @@ from intact.graph import Node, ops
 def lower_reverse_sequence(builder: PlanBuilder, node: Node) -> None:
     """By constant lengths: all rows whole at once, else row by row."""
     x, lengths = data(builder, node.inputs[0]), numbers(builder, node, 1)
-    said = ops.ReverseSequence.of(node)
-    time, batch = said.time_axis, said.batch_axis
+    op = ops.ReverseSequence.of(node)
+    time, batch = op.time_axis, op.batch_axis
     sizes = tuple(n for n in x.shape[:2] if isinstance(n, int))
     if {time, batch} != {0, 1} or len(sizes) < 2:
         raise NoMatch("its axes are not the first two, or their sizes are not known")
@@ -23,8 +23,8 @@ def lower_reverse_sequence(builder: PlanBuilder, node: Node) -> None:
     if len(lengths) != sizes[batch] or not all(0 <= length <= steps for length in lengths):
         raise NoMatch("its lengths are not those of its rows")
     if steps and all(length == steps for length in lengths):
-        starts, hops = ([at if axis == time else one for axis in range(rank)]
-                        for at, one in ((steps - 1, 0), (-1, 1)))  # fmt: skip
+        starts, hops = ([at if axis == time else sign for axis in range(rank)]
+                        for at, sign in ((steps - 1, 0), (-1, 1)))  # fmt: skip
         y = define_like(builder, node.outputs[0], x)
         builder.add(Slice(*who(node), x.name, y, tuple(starts), tuple(hops)), node)
         return

@@ -16,26 +16,26 @@ from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
 def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
     """One step; what it writes has the type, or the grid, of what it writes onto."""
     x, updates = tensors_alike(builder, node.inputs[0], node.inputs[2])
-    index, said = plain(builder, node.inputs[1]), ops.ScatterElements.of(node)
+    index, op = plain(builder, node.inputs[1]), ops.ScatterElements.of(node)
     if not x.shape:
         raise NoMatch("it has no axis")
-    axis, made = said.axis % len(x.shape), with_codes_of_both(x, updates)
+    axis, output_codes = op.axis % len(x.shape), with_codes_of_both(x, updates)
     check_range(builder, index, x.shape[axis])
-    reduction = require_reduction(said.reduction, x)
-    y = define_like(builder, node.outputs[0], made)
+    reduction = require_reduction(op.reduction, x)
+    y = define_like(builder, node.outputs[0], output_codes)
     scatter = ScatterElements(*who(node), x.name, index.name, updates.name, y, axis, reduction)
     builder.add(scatter, node)
 
 
 def tensors_alike(builder: PlanBuilder, *values: Value | None) -> list[Tensor]:
     """Tensors or constants of one type: codes of one grid, stored alike, or numbers."""
-    found = [plain(builder, v) if v in builder.constants else data(builder, v) for v in values]
-    grids = {None if t.codes is None else (Grid.of(t.codes), t.codes.offset) for t in found}
+    tensors = [plain(builder, v) if v in builder.constants else data(builder, v) for v in values]
+    grids = {None if t.codes is None else (Grid.of(t.codes), t.codes.offset) for t in tensors}
     if len(grids) > 1:
         raise NoMatch("what it scatters has another grid than what it scatters onto")
-    if len({t.dtype for t in found}) > 1:
+    if len({t.dtype for t in tensors}) > 1:
         raise NoMatch("what it scatters has another type than what it scatters onto")
-    return found
+    return tensors
 
 
 def with_codes_of_both(x: Tensor, updates: Tensor) -> Tensor:

@@ -29,14 +29,17 @@ def lower_scatter_nd(builder: PlanBuilder, node: Node) -> None:
     if not isinstance(count, int) or count < 1:
         raise NoMatch("the length of its tuples is not known")
     sizes = require_sizes(x.shape[:count])
-    made, reduction = with_codes_of_both(x, updates), require_reduction(ops.ScatterND.of(node).reduction, x)
+    output_codes, reduction = (
+        with_codes_of_both(x, updates),
+        require_reduction(ops.ScatterND.of(node).reduction, x),
+    )
     tuples = index_tuples(builder, node, index)
     rows = under_shape(
         builder, node, x, "rows", (prod(sizes), product_of_sizes(x.shape[count:], f"{name}.row"))
     )
-    given = under_shape(builder, node, updates, "updates", (tuples.shape[0], rows.shape[1]))
-    written = between(builder, f"{name}.written", made, rows.shape)
-    scatter = ScatterRows(*who(node), rows.name, tuples.name, given.name, written, sizes, reduction)
+    update_rows = under_shape(builder, node, updates, "updates", (tuples.shape[0], rows.shape[1]))
+    written = between(builder, f"{name}.written", output_codes, rows.shape)
+    scatter = ScatterRows(*who(node), rows.name, tuples.name, update_rows.name, written, sizes, reduction)
     builder.add(scatter, node)
-    y = define_like(builder, value, made)
+    y = define_like(builder, value, output_codes)
     builder.add(Reshape(*who(node), written, y))

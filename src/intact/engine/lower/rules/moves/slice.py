@@ -17,27 +17,27 @@ def lower_slice(builder: PlanBuilder, node: Node) -> None:
     ends = [0] * len(starts) if computed else numbers(builder, node, 2)
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
     steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
-    first, hops, made = [0] * len(shape), [1] * len(shape), list(dims_of(node.outputs[0]))
+    first, hops, output_dims = [0] * len(shape), [1] * len(shape), list(dims_of(node.outputs[0]))
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
         if (
             (not isinstance(size, int) or computed)
             and start >= 0
             and hop == 1
-            and builder.is_told(made[axis])
+            and builder.is_told(output_dims[axis])
         ):
             first[axis] = start
         elif computed:
             raise NoMatch(f"how much it takes of axis {axis} is computed")
         elif isinstance(size, int):
-            taken = range(*slice(start, end, hop).indices(size))
-            first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
-            made[axis] = len(taken)
+            indices = range(*slice(start, end, hop).indices(size))
+            first[axis], hops[axis] = (indices.start, hop) if indices else (0, 1)  # nothing begins nowhere
+            output_dims[axis] = len(indices)
         elif start < 0 or hop < 0 or end < 2**31 - 1:
             raise NoMatch(f"it cuts axis {axis}, whose size is not known")
         else:
             first[axis], hops[axis] = start, hop
-    set_shape(node.outputs[0], made)  # what inference could not tell: the step takes as many
+    set_shape(node.outputs[0], output_dims)  # what inference could not tell: the step takes as many
     y = define_like(builder, node.outputs[0], x)
     builder.add(Slice(*who(node), x.name, y, tuple(first), tuple(hops)), node)
 

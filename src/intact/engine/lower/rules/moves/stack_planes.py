@@ -54,14 +54,14 @@ class VolumeWindow:
         return np.ascontiguousarray(weight.transpose(0, 3, 4, 2, 1)).reshape(out, height, width, -1)
 
 
-def volume_window(node: Node, said: Windowed, kernel: Sequence[int], *, rows: bool) -> VolumeWindow:
+def volume_window(node: Node, op: Windowed, kernel: Sequence[int], *, rows: bool) -> VolumeWindow:
     """The window of a convolution or pool over volumes; `rows` as there.
 
     Raises:
         NoMatch: Its pads are negative, or depend on sizes that are not known; rows lie apart, where `rows`.
     """
-    strides, dilations = said.strides_of(3), said.dilations_of(3)
-    pads = pads_of_window(node, said, kernel)
+    strides, dilations = op.strides_of(3), op.dilations_of(3)
+    pads = pads_of_window(node, op, kernel)
     if min(pads) < 0:
         raise NoMatch("its pads are negative")
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
@@ -70,11 +70,11 @@ def volume_window(node: Node, said: Windowed, kernel: Sequence[int], *, rows: bo
     front, top, left, back, bottom, right = pads
     if rows and depth > 1 and height > 1 and kernel[1] > 1:
         raise NoMatch("rows of its window are apart")
-    between = depth if rows else 1
+    row_depth = depth if rows else 1
     over = LoweredWindow(
-        (strides[1] * between, strides[2]),
+        (strides[1] * row_depth, strides[2]),
         (1 if rows else height, dilations[2]),
-        (top * between, left, bottom * between, right),
+        (top * row_depth, left, bottom * row_depth, right),
     )
     if rows and depth == 1:
         over = replace(over, dilations=(height, dilations[2]))
@@ -105,9 +105,12 @@ def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) ->
     tensor = builder.tensors[x]
     planes = plane_dims(tensor.shape)
     turned = tuple(tensor.shape[axis] for axis in _TURNED)
-    between = builder.scratch(f"{x}.turned", tensor.dtype, turned, tensor.codes)
-    made = builder.scratch(f"{x}.planes", tensor.dtype, planes, tensor.codes)
-    return made, [Transpose(name, done, x, between, _TURNED), Reshape(name, done, between, made)]
+    transposed = builder.scratch(f"{x}.turned", tensor.dtype, turned, tensor.codes)
+    plane_tensor = builder.scratch(f"{x}.planes", tensor.dtype, planes, tensor.codes)
+    return plane_tensor, [
+        Transpose(name, done, x, transposed, _TURNED),
+        Reshape(name, done, transposed, plane_tensor),
+    ]
 
 
 def stack_window(
@@ -139,8 +142,8 @@ def as_volumes(builder: PlanBuilder, y: str, name: str, done: tuple[str, ...]) -
     tensor = builder.tensors[y]
     planes = builder.scratch(f"{y}.planes", tensor.dtype, plane_dims(tensor.shape), tensor.codes)
     turned = tuple(tensor.shape[axis] for axis in _TURNED)
-    between = builder.scratch(f"{y}.turned", tensor.dtype, turned, tensor.codes)
-    return planes, [Reshape(name, done, planes, between), Transpose(name, done, between, y, _TURNED)]
+    transposed = builder.scratch(f"{y}.turned", tensor.dtype, turned, tensor.codes)
+    return planes, [Reshape(name, done, planes, transposed), Transpose(name, done, transposed, y, _TURNED)]
 
 
 _TURNED = (0, 2, 1, 3, 4)

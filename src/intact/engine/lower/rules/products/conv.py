@@ -34,20 +34,20 @@ def lower_conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A Conv of codes over sequences, images or volumes."""
     node = fused.root
     weight = weight_of(builder, node.inputs[1], 0)
-    said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
+    op, kernel = ops.Conv.of(node), weight.codes.shape[2:]
     if len(kernel) == 3:
-        read = CodesRead(*builder.wanted_codes(node.inputs[0]))
+        read = CodesRead(*builder.require_codes(node.inputs[0]))
     else:
         read = codes_read(builder, node.inputs[0], of_images=True)
-    groups = said.group
+    groups = op.group
     read, weight = split_weight(builder, node, read, weight, 1, groups)
-    volumes = volume_window(node, said, kernel, rows=groups > 1) if len(kernel) == 3 else None
-    shape = window(node, said, kernel) if volumes is None else volumes.over
+    volumes = volume_window(node, op, kernel, rows=groups > 1) if len(kernel) == 3 else None
+    shape = window(node, op, kernel) if volumes is None else volumes.over
 
     def step(image: Image) -> Step:
-        made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        operands = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
         (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
-        return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
+        return Conv(*operands, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
 
     if volumes is not None:
         return _over_volumes(builder, fused, read, weight, volumes, step)
@@ -63,12 +63,12 @@ def _over_volumes(
     plane_dims(builder.tensors[x].shape)  # or there is no match
 
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        who = name, done
-        planes, before = as_planes(builder, x, *who)
-        image, stack = stack_window(builder, planes, builder.tensors[x].shape[2], window, *who)
-        residual, more = as_planes(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
-        made, behind = as_volumes(builder, y, *who)
-        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
+        step_names = name, done
+        planes, before = as_planes(builder, x, *step_names)
+        image, stack = stack_window(builder, planes, builder.tensors[x].shape[2], window, *step_names)
+        residual, more = as_planes(builder, epilogue.residual, *step_names) if epilogue.residual else ("", [])
+        output, behind = as_volumes(builder, y, *step_names)
+        step = make(Image(*step_names, image, output, w, replace(epilogue, residual=residual)))
         return [*before, *stack, *more, step, *behind]
 
     return lower_weighted(builder, fused, read, weight, window.filters(weight.codes), steps)
@@ -78,15 +78,15 @@ def lower_conv_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A Conv of floats over sequences, images or volumes."""
     node = fused.root
     weight = float_weight(builder, node.inputs[1])
-    said, value = ops.Conv.of(node), node.outputs[0]
+    op, value = ops.Conv.of(node), node.outputs[0]
     if weight.ndim == 5:
         return write_float_conv_of_volumes(builder, node, weight)
-    shape = window(node, said, weight.shape[2:])
+    shape = window(node, op, weight.shape[2:])
     filters = np.moveaxis(weight, 1, -1)
     name, done = node.name or "", (node.name or "",)
     bias = bias_vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
-    x, held = builder.real(node.inputs[0]), hold_input(builder, node, 2, "bias", bias)
-    y, laid = write_floats(builder, value), (shape.strides, shape.dilations, shape.pads, said.group)
+    x, bias_name = builder.real(node.inputs[0]), hold_input(builder, node, 2, "bias", bias)
+    y, geometry = write_floats(builder, value), (shape.strides, shape.dilations, shape.pads, op.group)
     w = hold_input(builder, node, 1, "filters", filters if filters.ndim == 4 else filters[:, None])
-    add_over_images(builder, node, x, y, lambda a, b: FloatConv(name, done, a, b, w, held, *laid))
+    add_over_images(builder, node, x, y, lambda a, b: FloatConv(name, done, a, b, w, bias_name, *geometry))
     return [node]

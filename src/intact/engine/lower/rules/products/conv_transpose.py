@@ -13,7 +13,7 @@ from intact.engine.lower.base.fused import Fused
 from intact.engine.lower.base.images import Image, add_over_images, lower_over_images
 from intact.engine.lower.base.operand import CodesRead
 from intact.engine.lower.base.weighted_layer import lower_weighted
-from intact.engine.lower.base.weights import Weight, grouped, weight_of
+from intact.engine.lower.base.weights import Weight, group_filters, weight_of
 from intact.engine.lower.base.wide_weights import split_weight
 from intact.engine.lower.base.window import window
 from intact.engine.lower.rules.moves.stack_planes import as_planes, as_volumes, plane_dims, volume_window
@@ -25,24 +25,24 @@ from intact.graph import Node, ops
 def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A ConvTranspose of codes; of volumes where its windows lie side by side in depth."""
     node = fused.root
-    read = CodesRead(*builder.wanted_codes(node.inputs[0]))
-    value, said = node.inputs[1], ops.ConvTranspose.of(node)
-    groups = said.group
+    read = CodesRead(*builder.require_codes(node.inputs[0]))
+    value, op = node.inputs[1], ops.ConvTranspose.of(node)
+    groups = op.group
     weight = weight_of(builder, value, 1)
     if groups > 1 and weight.scale.ndim:
         raise NoMatch("its groups share the scales of its weight")
-    if said.output_shape is not None:
+    if op.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
     kernel = weight.codes.shape[2:]
-    volumes = volume_window(node, said, kernel, rows=False) if len(kernel) == 3 else None
-    shape = window(node, said, kernel) if volumes is None else volumes.over
-    *deep, height, width = (0, 0, *said.output_padding)
-    weight = Weight(grouped(weight.codes, groups), weight.scale)
+    volumes = volume_window(node, op, kernel, rows=False) if len(kernel) == 3 else None
+    shape = window(node, op, kernel) if volumes is None else volumes.over
+    *deep, height, width = (0, 0, *op.output_padding)
+    weight = Weight(group_filters(weight.codes, groups), weight.scale)
     read, weight = split_weight(builder, node, read, weight, 1, groups)
 
     def step(image: Image) -> Step:
-        made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return ConvTranspose(*made, shape.strides, shape.dilations, shape.pads, (height, width), groups)
+        operands = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        return ConvTranspose(*operands, shape.strides, shape.dilations, shape.pads, (height, width), groups)
 
     if volumes is None:
         return lower_over_images(builder, fused, read, weight, step)
@@ -60,24 +60,28 @@ def _into_planes(
     plane_dims(builder.tensors[x].shape)  # or there is no match
 
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        who = name, done
-        planes, before = as_planes(builder, x, *who)
-        made, behind = as_volumes(builder, y, *who)
-        tensor, count = builder.tensors[made], builder.tensors[planes].shape[0]
+        step_names = name, done
+        planes, before = as_planes(builder, x, *step_names)
+        output, behind = as_volumes(builder, y, *step_names)
+        tensor, count = builder.tensors[output], builder.tensors[planes].shape[0]
         dims = count, out * depth, *tensor.shape[2:]
         taps = builder.scratch(f"{y}.taps", tensor.dtype, dims, tensor.codes)
         residual = ""
         if epilogue.residual:
-            others, more = as_planes(builder, epilogue.residual, *who)
-            other = builder.tensors[others]
-            residual = builder.scratch(f"{others}.taps", other.dtype, dims, other.codes)
-            before += [*more, Reshape(*who, others, residual)]
+            residual_planes, more = as_planes(builder, epilogue.residual, *step_names)
+            other = builder.tensors[residual_planes]
+            residual = builder.scratch(f"{residual_planes}.taps", other.dtype, dims, other.codes)
+            before += [*more, Reshape(*step_names, residual_planes, residual)]
         step = make(
             Image(
-                *who, planes, taps, w, replace(_repeat_epilogue(builder, epilogue, depth), residual=residual)
+                *step_names,
+                planes,
+                taps,
+                w,
+                replace(_repeat_epilogue(builder, epilogue, depth), residual=residual),
             )
         )
-        return [*before, step, Reshape(*who, taps, made), *behind]
+        return [*before, step, Reshape(*step_names, taps, output), *behind]
 
     packed = np.ascontiguousarray(weight.codes.transpose(2, 0, 3, 4, 1)).reshape(-1, height, width, inputs)
     return lower_weighted(builder, fused, read, weight, packed, steps)
@@ -101,28 +105,30 @@ def _repeat_epilogue(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Ep
 def lower_conv_transpose_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A transposed convolution over images, sequences or volumes."""
     node = fused.root
-    weight, said = float_weight(builder, node.inputs[1]), ops.ConvTranspose.of(node)
-    if said.output_shape is not None:
+    weight, op = float_weight(builder, node.inputs[1]), ops.ConvTranspose.of(node)
+    if op.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
-    filters = grouped(np.swapaxes(weight, 0, 1), said.group)
-    overlap = tuple(weight.shape[2:]) != said.strides_of(weight.ndim - 2)
-    if overlap and said.group == 1 and len(filters) < _LEAST_OUTPUTS:
+    filters = group_filters(np.swapaxes(weight, 0, 1), op.group)
+    overlap = tuple(weight.shape[2:]) != op.strides_of(weight.ndim - 2)
+    if overlap and op.group == 1 and len(filters) < _LEAST_OUTPUTS:
         raise NoMatch(
             f"it makes {len(filters)} channels of windows that overlap: kernels of ours are slow there"
         )
     bias = bias_vector(builder, node.inputs[2], len(filters)) if len(node.inputs) > 2 else None
-    held = hold_input(builder, node, 2, "bias", bias)
+    bias_name = hold_input(builder, node, 2, "bias", bias)
     if weight.ndim == 5:
-        write_float_conv_transpose_of_volumes(builder, node, filters, held)
+        write_float_conv_transpose_of_volumes(builder, node, filters, bias_name)
         return [node]
-    shape = window(node, said, weight.shape[2:])
-    padding = (0, 0, *said.output_padding)[-2:]
-    laid = shape.strides, shape.dilations, shape.pads, (padding[0], padding[1]), said.group
+    shape = window(node, op, weight.shape[2:])
+    padding = (0, 0, *op.output_padding)[-2:]
+    geometry = shape.strides, shape.dilations, shape.pads, (padding[0], padding[1]), op.group
     name, done = node.name or "", (node.name or "",)
     x, y = builder.real(node.inputs[0]), write_floats(builder, node.outputs[0])
     turned = np.moveaxis(filters, 1, -1)
     w = hold_input(builder, node, 1, "taps", turned if turned.ndim == 4 else turned[:, None])
-    add_over_images(builder, node, x, y, lambda a, b: FloatConvTranspose(name, done, a, b, w, held, *laid))
+    add_over_images(
+        builder, node, x, y, lambda a, b: FloatConvTranspose(name, done, a, b, w, bias_name, *geometry)
+    )
     return [node]
 
 

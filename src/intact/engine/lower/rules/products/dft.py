@@ -24,8 +24,8 @@ def lower_dft(builder: PlanBuilder, node: Node) -> None:
     if not isinstance(size, int) or not isinstance(parts, int) or axis == rank - 1 or size < 1:
         raise NoMatch("the size of what it transforms is not known")
     length = numbers(builder, node, 1)[0] if has(node, 1) else size
-    said = ops.DFT.of(node)
-    inverse, onesided = said.inverse, said.onesided
+    op = ops.DFT.of(node)
+    inverse, onesided = op.inverse, op.onesided
     if length < 1 or (inverse and onesided):
         raise NoMatch(f"it transforms {length} elements" if length < 1 else "it is the inverse of one side")
     waves = waves_of(size, length, parts, bool(inverse), length // 2 + 1 if onesided else length)
@@ -36,31 +36,31 @@ def lower_dft(builder: PlanBuilder, node: Node) -> None:
     if last != list(range(rank)):
         source = between(builder, f"{value.name}.last", x, tuple(rows))
         builder.add(Transpose(*who(node), x.name, source, tuple(last)))
-    lead, made = tuple(rows[:-2]), waves.shape[1] // 2
+    lead, bins = tuple(rows[:-2]), waves.shape[1] // 2
     flat = between(builder, f"{value.name}.rows", x, (*(lead or (1,)), size * parts))
-    product = between(builder, f"{value.name}.waves", x, (*(lead or (1,)), 2 * made))
+    product = between(builder, f"{value.name}.waves", x, (*(lead or (1,)), 2 * bins))
     builder.add(Reshape(*who(node), source, flat))
     builder.add(FloatLinear(*who(node), flat, product, builder.hold(f"{node.name}.waves", waves)))
     y = builder.write_plain(value, "float32")
     if last == list(range(rank)):
         builder.add(Reshape(*who(node), product, y), node)
         return
-    pairs = between(builder, f"{value.name}.pairs", x, (*lead, made, 2))
+    pairs = between(builder, f"{value.name}.pairs", x, (*lead, bins, 2))
     builder.add(Reshape(*who(node), product, pairs))
     back = tuple(int(place) for place in np.argsort(last))
     builder.add(Transpose(*who(node), pairs, y, back), node)
 
 
-def waves_of(size: int, length: int, parts: int, inverse: bool, made: int) -> NDArray[np.float32]:
+def waves_of(size: int, length: int, parts: int, inverse: bool, bins: int) -> NDArray[np.float32]:
     """[elements * parts, made * 2]: what each part of an element adds to the real and imaginary parts.
 
     Elements beyond `length` count nothing; what is missing up to it is 0.
     """
-    turns = np.outer(np.arange(size), np.arange(made)) % length  # whole numbers: angles stay small
+    turns = np.outer(np.arange(size), np.arange(bins)) % length  # whole numbers: angles stay small
     angles = turns * (2 * np.pi / length * (1 if inverse else -1))
     weight = (np.arange(size) < length)[:, None] / (length if inverse else 1)
     real, imaginary = np.cos(angles) * weight, np.sin(angles) * weight
-    of_real = np.stack([real, imaginary], -1).reshape(size, 2 * made)
-    of_imaginary = np.stack([-imaginary, real], -1).reshape(size, 2 * made)
+    of_real = np.stack([real, imaginary], -1).reshape(size, 2 * bins)
+    of_imaginary = np.stack([-imaginary, real], -1).reshape(size, 2 * bins)
     every = np.stack([of_real, of_imaginary][:parts], 1)
-    return every.reshape(size * parts, 2 * made).astype(np.float32)
+    return every.reshape(size * parts, 2 * bins).astype(np.float32)

@@ -33,37 +33,39 @@ def write_float_conv_transpose_of_volumes(
     Raises:
         NoMatch: Its windows leave something out in depth, or it has groups and windows that overlap there.
     """
-    said, who = ops.ConvTranspose.of(node), (node.name or "", (node.name or "",))
-    window = volume_window(node, said, weight.shape[2:], rows=False)
-    more, *padding = said.output_padding or (0, 0, 0)
+    op, step_names = ops.ConvTranspose.of(node), (node.name or "", (node.name or "",))
+    window = volume_window(node, op, weight.shape[2:], rows=False)
+    more, *padding = op.output_padding or (0, 0, 0)
     x = builder.real(node.inputs[0])
     depth = builder.tensors[x].shape[2]
     if not isinstance(depth, int):
         raise NoMatch("the depth of its volumes is not known")
     every = phases(window.kernel, window.stride, window.dilation, window.pads[0])
-    made = (depth - 1) * window.stride + (window.kernel - 1) * window.dilation + 1 + more - sum(window.pads)
-    count = -(-made // window.stride)
-    if made < 1 or not all(one.taps for one in every):
+    output_depth = (
+        (depth - 1) * window.stride + (window.kernel - 1) * window.dilation + 1 + more - sum(window.pads)
+    )
+    count = -(-output_depth // window.stride)
+    if output_depth < 1 or not all(item.taps for item in every):
         raise NoMatch("its windows leave something out in depth")
     y = builder.write_plain(node.outputs[0], "float32")
-    planes, before = as_planes(builder, x, *who)
-    maker = _Maker(builder, node, window, (planes, depth, count), (padding[0], padding[1]), said.group)
-    alike = len({one.window for one in every}) == 1 and said.group == 1
+    planes, before = as_planes(builder, x, *step_names)
+    maker = _Maker(builder, node, window, (planes, depth, count), (padding[0], padding[1]), op.group)
+    alike = len({item.window for item in every}) == 1 and op.group == 1
     parts = [maker.steps(together, weight, bias, y) for together in ([every] if alike else zip(every))]
     volumes, cut = y, list[Step]()
-    if count * window.stride != made:  # the last planes of some phases are not there
+    if count * window.stride != output_depth:  # the last planes of some phases are not there
         shape = builder.tensors[y].shape
         volumes = builder.scratch(f"{y}.all", "float32", (*shape[:2], count * window.stride, *shape[3:]))
-        cut = [Slice(*who, volumes, y, (0,) * 5, (1,) * 5)]
-    target, behind = as_volumes(builder, volumes, *who)
+        cut = [Slice(*step_names, volumes, y, (0,) * 5, (1,) * 5)]
+    target, behind = as_volumes(builder, volumes, *step_names)
     joined, join = parts[0][0], list[Step]()
     if len(parts) > 1:
         number, out, *plane = builder.tensors[joined].shape
         assert isinstance(out, int)
         joined = builder.scratch(f"{y}.joined", "float32", (number, out * len(parts), *plane))
-        join = [Concat(*who, tuple(name for name, _ in parts), joined, 1)]
-    steps = [one for _, some in parts for one in some]
-    for step in (*before, *steps, *join, Reshape(*who, joined, target), *behind, *cut):
+        join = [Concat(*step_names, tuple(name for name, _ in parts), joined, 1)]
+    steps = [item for _, some in parts for item in some]
+    for step in (*before, *steps, *join, Reshape(*step_names, joined, target), *behind, *cut):
         builder.add(step, node)
 
 
@@ -81,18 +83,18 @@ class _Maker:
         self, together: Sequence[Phase], weight: NDArray[np.float32], bias: str, y: str
     ) -> tuple[str, list[Step]]:
         """Planes of the outputs of these phases, channels behind channels, and the steps that make them."""
-        builder, one, (planes, depth, count) = self._builder, together[0], self._read
-        who, key = (self._node.name or "", (self._node.name or "",)), f"phase{one.first}"
-        before = -one.origin
-        behind = one.origin + count + (len(one.taps) - 1) * one.dilation - depth
+        builder, phase, (planes, depth, count) = self._builder, together[0], self._read
+        step_names, key = (self._node.name or "", (self._node.name or "",)), f"phase{phase.first}"
+        before = -phase.origin
+        behind = phase.origin + count + (len(phase.taps) - 1) * phase.dilation - depth
         if min(before, behind) < 0:
             raise NoMatch("its pads take planes away")
         over = replace(
-            self._window, kernel=len(one.taps), stride=1, dilation=one.dilation, pads=(before, behind)
+            self._window, kernel=len(phase.taps), stride=1, dilation=phase.dilation, pads=(before, behind)
         )
         if self._groups > 1 and not over.alone:
             raise NoMatch("it has groups, and its windows overlap in depth")
-        image, stack = stack_window(builder, planes, depth, over, *who)
+        image, stack = stack_window(builder, planes, depth, over, *step_names)
         filters = np.concatenate([over.filters(weight[:, :, phase.taps]) for phase in together])
         source = self._node.inputs[1]
         w = builder.hold(f"{source.name if source is not None else ''}.{key}", filters)
@@ -101,9 +103,18 @@ class _Maker:
             starts = builder.hold(f"{bias}.each", np.tile(builder.arrays[bias], len(together)))
         number, _, *_ = builder.tensors[image].shape
         shape = builder.tensors[y].shape
-        made = builder.scratch(f"{y}.{key}", "float32", (number, len(filters), *shape[3:]))
-        laid = over.over
+        output = builder.scratch(f"{y}.{key}", "float32", (number, len(filters), *shape[3:]))
+        geometry = over.over
         step = FloatConvTranspose(
-            *who, image, made, w, starts, laid.strides, laid.dilations, laid.pads, self._padding, self._groups
+            *step_names,
+            image,
+            output,
+            w,
+            starts,
+            geometry.strides,
+            geometry.dilations,
+            geometry.pads,
+            self._padding,
+            self._groups,
         )
-        return made, [*stack, step]
+        return output, [*stack, step]

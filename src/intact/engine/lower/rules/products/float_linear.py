@@ -15,6 +15,6 @@ def write_float_linear(
     name = nodes[0].name or ""
     done = tuple(node.name or "" for node in nodes)
     w = hold_input(builder, nodes[0], 1, "matrix", weight)
-    held = "" if bias is None else builder.hold(f"{name}.bias", bias)
-    builder.add(FloatLinear(name, done, x, y, w, held), *nodes)
+    bias_name = "" if bias is None else builder.hold(f"{name}.bias", bias)
+    builder.add(FloatLinear(name, done, x, y, w, bias_name), *nodes)
     return nodes

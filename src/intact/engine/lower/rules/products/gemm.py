@@ -21,40 +21,40 @@ from intact.graph import Node, ops
 def lower_gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """A Gemm of codes with a constant weight."""
     node = fused.root
-    said = ops.Gemm.of(node)
-    if said.transA:
+    op = ops.Gemm.of(node)
+    if op.transA:
         raise NoMatch("its first operand is transposed")
-    return lower_linear(builder, fused, said.weight_axis, said.alpha, said.beta)
+    return lower_linear(builder, fused, op.weight_axis, op.alpha, op.beta)
 
 
 def lower_gemm_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """``alpha * A @ B + beta * C``: a constant B takes alpha in, a C that is a constant row beta."""
-    node, said, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
+    node, op, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
     a, b = node.inputs[:2]
-    c = node.inputs[2] if len(node.inputs) > 2 and said.beta else None  # a C times 0 is not read: N51
-    x = _transpose(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
+    c = node.inputs[2] if len(node.inputs) > 2 and op.beta else None  # a C times 0 is not read: N51
+    x = _transpose(builder, node, builder.real(a), "a") if op.transA else builder.real(a)
     weight, bias = None, None
     if b in builder.constants:
         weight = float_weight(builder, b)
-        weight = scale_array(weight.T if said.transB else weight, said.alpha)
+        weight = scale_array(weight.T if op.transB else weight, op.alpha)
         bias = bias_row(builder, c, weight.shape[1])
-    elif said.alpha != 1:
+    elif op.alpha != 1:
         raise NoMatch("it scales a product of two tensors")
     if c is None or bias is not None:
-        made = write_floats(builder, value)
-    elif said.beta != 1:
+        output = write_floats(builder, value)
+    elif op.beta != 1:
         raise NoMatch("it scales what it adds, which is no constant row")
     else:
         name, added = node.name or "", operand_or_constant(builder, c)
-        made = builder.scratch(f"{value.name}.product", "float32", dims_of(value))
-        builder.add(Binary(name, (name,), "add", made, added, write_floats(builder, value)), node)
+        output = builder.scratch(f"{value.name}.product", "float32", dims_of(value))
+        builder.add(Binary(name, (name,), "add", output, added, write_floats(builder, value)), node)
     if weight is not None:
         write_float_linear(
-            builder, [node], x, made, weight, None if bias is None else scale_array(bias, said.beta)
+            builder, [node], x, output, weight, None if bias is None else scale_array(bias, op.beta)
         )
     else:
-        right = _transpose(builder, node, builder.real(b), "b") if said.transB else builder.real(b)
-        write_float_matmul(builder, node, x, right, made)
+        right = _transpose(builder, node, builder.real(b), "b") if op.transB else builder.real(b)
+        write_float_matmul(builder, node, x, right, output)
     return [node]
 
 

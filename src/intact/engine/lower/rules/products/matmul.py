@@ -27,7 +27,7 @@ def lower_matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
         return lower_linear(builder, fused, 1)
     if node.inputs[0] in builder.constants:
         raise NoMatch("its first operand is a constant")
-    (a, first), (b, second) = (builder.wanted_codes(v) for v in node.inputs[:2])
+    (a, first), (b, second) = (builder.require_codes(v) for v in node.inputs[:2])
     if min(len(builder.tensors[a].shape), len(builder.tensors[b].shape)) < 2:
         raise NoMatch("one of its operands is a vector")
     most = _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])
@@ -71,11 +71,11 @@ def lower_matmul_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floats | None, list[Node]]:
     """The constant row that the first node behind a product adds, and that node."""
-    add, made = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
-    if add is None or not is_op(add, "Add") or made.is_graph_output() or len(list(made.uses())) != 1:
+    add, product = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
+    if add is None or not is_op(add, "Add") or product.is_graph_output() or len(list(product.uses())) != 1:
         return None, []
-    others = [value for value in add.inputs if value is not made]
-    if len(others) != 1 or dims_of(add.outputs[0]) != dims_of(made):
+    other_inputs = [value for value in add.inputs if value is not product]
+    if len(other_inputs) != 1 or dims_of(add.outputs[0]) != dims_of(product):
         return None, []
-    bias = bias_row(builder, others[0], outputs)
+    bias = bias_row(builder, other_inputs[0], outputs)
     return bias, [] if bias is None else [add]

@@ -26,14 +26,14 @@ class _Layer:
     """One node, as it was read.
 
     Attributes:
-        said: Its attributes.
+        op: Its attributes.
         cell: Of `numerics.GATES`.
         states: float32 [directions, gates * hidden, hidden].
         shift: float64 [directions * gates * hidden], added to each step's input; None for nothing.
         apart: float32 [directions, hidden], where the candidate's sum over states begins; None for 0.
     """
 
-    said: Operator
+    op: Operator
     cell: str
     states: NDArray[np.float32]
     shift: NDArray[np.float64] | None
@@ -57,30 +57,30 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
-        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths,
-        y, last_h, last_c, bool(layer.said.layout),
+        *who(node), projected, weight, layer.cell, layer.op.reverse_flags, bias, h, c, lengths,
+        y, last_h, last_c, bool(layer.op.layout),
     )  # fmt: skip
     builder.add(step, node)
 
 
 def _read(builder: PlanBuilder, node: Node) -> _Layer:
-    said = ops.read(node)
-    assert isinstance(said, Operator)
-    if why := said.unusual(node):
+    op = ops.read(node)
+    assert isinstance(op, Operator)
+    if why := op.unusual(node):
         raise NoMatch(why)
     states = _floats(builder, _input(node, 2), "its weight of states")
-    cell = _cell(said)
+    cell = _cell(op)
     directions, rows, _ = states.shape
     value = _input(node, 3)
     if value is None:
-        return _Layer(said, cell, states, None, None)
+        return _Layer(op, cell, states, None, None)
     both = builder.constant(value, "its bias").astype(np.float64).reshape(directions, 2, rows)
     apart = None
     if cell == "gru_reset_after":
         apart = both[:, 1, rows * 2 // 3 :].astype(np.float32)
         both = both.copy()
         both[:, 1, rows * 2 // 3 :] = 0
-    return _Layer(said, cell, states, both.sum(axis=1).reshape(-1), apart)
+    return _Layer(op, cell, states, both.sum(axis=1).reshape(-1), apart)
 
 
 def _floats(builder: PlanBuilder, value: Value | None, what: str) -> NDArray[np.float32]:
@@ -91,11 +91,11 @@ def _floats(builder: PlanBuilder, value: Value | None, what: str) -> NDArray[np.
     return np.asarray(array, np.float32)
 
 
-def _cell(said: Operator) -> str:
-    if isinstance(said, ops.GRU):
-        return "gru_reset_after" if said.linear_before_reset else "gru"
-    if isinstance(said, ops.RNN):
-        return "rnn_relu" if said.rectifies else "rnn_tanh"
+def _cell(op: Operator) -> str:
+    if isinstance(op, ops.GRU):
+        return "gru_reset_after" if op.linear_before_reset else "gru"
+    if isinstance(op, ops.RNN):
+        return "rnn_relu" if op.rectifies else "rnn_tanh"
     return "lstm"
 
 
@@ -139,10 +139,10 @@ def _epilogue(
     builder: PlanBuilder, node: Node, x_scale: float, scale: NDArray[np.float32], layer: _Layer
 ) -> Epilogue:
     """Sums of integers as floats, and the biases behind them (N25)."""
-    one = np.float32(1)
+    unit = np.float32(1)
     with in_range():
-        multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, one))
-        shift = None if layer.shift is None else np.atleast_1d(numerics.scaled_bias(layer.shift, one))
+        multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, unit))
+        shift = None if layer.shift is None else np.atleast_1d(numerics.scale_bias(layer.shift, unit))
     bias = "" if shift is None else builder.hold(f"{node.name}.bias", shift)
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
 
@@ -154,8 +154,8 @@ def _input(node: Node, index: int) -> Value | None:
 def _state(builder: PlanBuilder, node: Node, index: int) -> str:
     """The first state; "" where it is 0 everywhere."""
     value = _input(node, index)
-    known = builder.constants(value)
-    if value is None or (known is not None and not known.any()):
+    array = builder.constants(value)
+    if value is None or (array is not None and not array.any()):
         return ""
     return builder.either(value)
 
@@ -163,8 +163,8 @@ def _state(builder: PlanBuilder, node: Node, index: int) -> str:
 def _lengths(builder: PlanBuilder, value: Value | None) -> str:
     if value is None:
         return ""
-    if (known := builder.constants(value)) is not None:
-        return builder.hold(value.name or "", known)
+    if (array := builder.constants(value)) is not None:
+        return builder.hold(value.name or "", array)
     tensor = builder.tensors.get(value.name or "")
     if tensor is None or tensor.dtype != "int32":
         raise NoMatch("its lengths are no tensor of int32")

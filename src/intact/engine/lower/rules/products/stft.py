@@ -28,10 +28,10 @@ def lower_stft(builder: PlanBuilder, node: Node) -> None:
     if window is not None:
         waves *= window.astype(np.float32)[:, None]
     filters = builder.hold(f"{node.name}.waves", np.ascontiguousarray(waves.T)[:, None, :, None])
-    frames, made = dims_of(value)[1], waves.shape[1]
+    frames, bins = dims_of(value)[1], waves.shape[1]
     image = between(builder, f"{value.name}.signal", x, (batch, 1, 1, samples))
-    product = between(builder, f"{value.name}.waves", x, (batch, made, 1, frames))
-    rows = between(builder, f"{value.name}.rows", x, (batch, 1, frames, made))
+    product = between(builder, f"{value.name}.waves", x, (batch, bins, 1, frames))
+    rows = between(builder, f"{value.name}.rows", x, (batch, 1, frames, bins))
     builder.add(Reshape(*who(node), x.name, image))
     builder.add(FloatConv(*who(node), image, product, filters, strides=(1, step)))
     builder.add(Transpose(*who(node), product, rows, (0, 2, 3, 1)))

@@ -27,14 +27,14 @@ def lower_batch_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         raise NoMatch("it is in training mode")
     tail = Tail([], node.outputs[0], builder.constant(node.inputs[1], "its scale").size)
     take_affine(builder, tail, node)
-    found = builder.codes(x)
-    if found is None or len(builder.tensors[found[0]].shape) != 4:
+    name_and_codes = builder.codes(x)
+    if name_and_codes is None or len(builder.tensors[name_and_codes[0]].shape) != 4:
         _in_floats(builder, nodes, x, tail)
         return
     for other in nodes[1:]:
         if not (take_bounds(builder, tail, other) or take_slope(builder, tail, other)):
             raise NoMatch(f"{other.op_type} behind it is no bound")
-    name, (source, codes) = node.name or "", found
+    name, (source, codes) = node.name or "", name_and_codes
     channels = tail.channels
     if not channels:
         raise NoMatch("it has no channels")

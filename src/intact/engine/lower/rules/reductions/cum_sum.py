@@ -11,9 +11,9 @@ from intact.numerics.cum_sum import CUM_SUM_DTYPES
 
 def lower_cum_sum(builder: PlanBuilder, node: Node) -> None:
     """One step along a constant axis."""
-    x, said = plain(builder, node.inputs[0]), ops.CumSum.of(node)
+    x, op = plain(builder, node.inputs[0]), ops.CumSum.of(node)
     if x.dtype not in CUM_SUM_DTYPES or not x.shape:
         raise NoMatch(f"no kernel sums {x.dtype} along an axis")
     axis = numbers(builder, node, 1)[0] % len(x.shape)
     y = builder.write_plain(node.outputs[0], x.dtype)
-    builder.add(CumSum(*who(node), x.name, y, axis, bool(said.exclusive), bool(said.reverse)), node)
+    builder.add(CumSum(*who(node), x.name, y, axis, bool(op.exclusive), bool(op.reverse)), node)

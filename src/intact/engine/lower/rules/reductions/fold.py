@@ -13,31 +13,31 @@ from intact.numerics.fold import FOLD_DTYPES
 
 def lower_fold(builder: PlanBuilder, node: Node) -> None:
     """Along one axis after the other, the last one first; a mean is divided then."""
-    x, value, said = plain(builder, node.inputs[0]), node.outputs[0], ops.Reduction.of(node)
-    given, rank = said.axes_of(node, builder.constants), len(x.shape)
-    if given is None:
+    x, value, op = plain(builder, node.inputs[0]), node.outputs[0], ops.Reduction.of(node)
+    op_axes, rank = op.axes_of(node, builder.constants), len(x.shape)
+    if op_axes is None:
         raise NoMatch("its axes is not a constant")
     function = node.op_type.removeprefix("Reduce").lower()
     if ("sum" if function == "mean" else function) not in FOLD_DTYPES.get(x.dtype, ()):
         raise NoMatch(f"no kernel has {node.op_type} of {x.dtype}")
-    everything = () if said.noop_with_empty_axes else range(rank)
-    axes = sorted({axis % rank for axis in given} or everything)
-    who, name, count = (node.name or "", (node.name or "",)), x.name, 1
+    everything = () if op.noop_with_empty_axes else range(rank)
+    axes = sorted({axis % rank for axis in op_axes} or everything)
+    step_names, name, count = (node.name or "", (node.name or "",)), x.name, 1
     shape = list(x.shape)
     for axis in reversed(axes):
         size, shape[axis] = shape[axis], 1
         if function == "mean" and not isinstance(size, int):
             raise NoMatch("it is a mean of as many integers as are not known")
         count *= size if isinstance(size, int) else 1
-        made = builder.scratch(f"{value.name}.axis{axis}", x.dtype, tuple(shape))
-        builder.add(Fold(*who, name, made, axis, "sum" if function == "mean" else function))
-        name = made
+        output = builder.scratch(f"{value.name}.axis{axis}", x.dtype, tuple(shape))
+        builder.add(Fold(*step_names, name, output, axis, "sum" if function == "mean" else function))
+        name = output
     if function == "mean":
         if not count:
             raise NoMatch("it is a mean of nothing")
         divisor = builder.hold(f"{node.name}.count", np.array(count, x.dtype))
-        made = builder.scratch(f"{value.name}.mean", x.dtype, tuple(shape))
-        builder.add(Elementwise(*who, "div", (name, divisor), made))
-        name = made
-    tell(value, [n for axis, n in enumerate(shape) if said.keepdims or axis not in axes])
-    builder.add(Reshape(*who, name, builder.write_plain(value, x.dtype)), node)
+        output = builder.scratch(f"{value.name}.mean", x.dtype, tuple(shape))
+        builder.add(Elementwise(*step_names, "div", (name, divisor), output))
+        name = output
+    tell(value, [n for axis, n in enumerate(shape) if op.keepdims or axis not in axes])
+    builder.add(Reshape(*step_names, name, builder.write_plain(value, x.dtype)), node)

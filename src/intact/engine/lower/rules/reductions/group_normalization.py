@@ -19,8 +19,8 @@ def lower_instance_norm(builder: PlanBuilder, node: Node) -> None:
 
 def lower_group_norm(builder: PlanBuilder, node: Node) -> None:
     """The channels of a group are normalized together."""
-    said = ops.GroupNormalization.of(node)
-    _norm_of_groups(builder, node, said.num_groups, said.epsilon)
+    op = ops.GroupNormalization.of(node)
+    _norm_of_groups(builder, node, op.num_groups, op.epsilon)
 
 
 def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilon: float) -> None:
@@ -37,10 +37,10 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
     groups = channels if groups is None else groups
     scale, bias = (_by_channel(builder, node, index, channels, groups) for index in (1, 2))
     row = [channels // groups, *shape[2:]]
-    known = all(isinstance(n, int) for n in row)
-    if not known and not isinstance(shape[0], int):
+    is_static = all(isinstance(n, int) for n in row)
+    if not is_static and not isinstance(shape[0], int):
         raise NoMatch("neither the size of a batch nor that of a plane is known")
-    left = prod(n for n in row if isinstance(n, int)) if known else f"{node.outputs[0].name}.row"
+    left = prod(n for n in row if isinstance(n, int)) if is_static else f"{node.outputs[0].name}.row"
 
     chain, rows = StepChain(builder, node), (shape[0], groups, left)
     ones, zeros = bool((scale == 1).all()), bool((bias == 0).all())
@@ -48,8 +48,8 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
     plain = chain.reshape(normal, shape, chain.y if ones and zeros else "")
     each = (channels, *[1] * (len(shape) - 2))
     if not ones:
-        held = chain.hold("scale", scale.reshape(each))
-        plain = chain.binary("mul", plain, held, shape, chain.y if zeros else "")
+        scale_name = chain.hold("scale", scale.reshape(each))
+        plain = chain.binary("mul", plain, scale_name, shape, chain.y if zeros else "")
     if not zeros:
         chain.binary("add", plain, chain.hold("bias", bias.reshape(each)), shape, chain.y)
 

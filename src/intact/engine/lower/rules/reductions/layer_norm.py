@@ -28,9 +28,9 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if any(v in builder.constants for v in add.inputs):
             raise NoMatch("the Add before it adds a constant")
         x, residual = add.inputs[0], builder.either(add.inputs[1])
-    source = builder.made(x)
-    shape, said = builder.tensors[source].shape, ops.LayerNormalization.of(node)
-    before, spanned = shape[: said.axis % len(shape)], shape[said.axis % len(shape) :]
+    source = builder.variable_tensor(x)
+    shape, op = builder.tensors[source].shape, ops.LayerNormalization.of(node)
+    before, spanned = shape[: op.axis % len(shape)], shape[op.axis % len(shape) :]
     sizes = [n for n in spanned if isinstance(n, int)]
     if len(spanned) > 1 and len(sizes) < len(spanned):
         raise NoMatch("it spans axes whose sizes are not known")
@@ -39,14 +39,16 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     weight, bias = (_row(builder, node, index, sizes) for index in (1, 2))
     weight, bias = _as_long(builder, weight, bias, spanned[-1])
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
-    who, into = (node.name or "", tuple(n.name or "" for n in nodes)), y
+    step_names, into = (node.name or "", tuple(n.name or "" for n in nodes)), y
     if len(spanned) > 1:
         rows = (*(before or (1,)), prod(sizes))
-        source, residual = (_flat(builder, who, name, rows) if name else "" for name in (source, residual))
+        source, residual = (
+            _flat(builder, step_names, name, rows) if name else "" for name in (source, residual)
+        )
         into = builder.scratch(f"{y}.rows", builder.tensors[y].dtype, rows, builder.tensors[y].codes)
-    builder.add(LayerNorm(*who, source, into, weight, bias, said.epsilon, residual), *nodes)
+    builder.add(LayerNorm(*step_names, source, into, weight, bias, op.epsilon, residual), *nodes)
     if into != y:
-        builder.add(Reshape(*who, into, y))
+        builder.add(Reshape(*step_names, into, y))
 
 
 def lower_layer_norm_alone(builder: PlanBuilder, node: Node) -> None:
@@ -72,15 +74,17 @@ def _as_long(builder: PlanBuilder, weight: str, bias: str, size: Dim) -> tuple[s
             return name
         return builder.hold(f"{name}.row", np.full(length, builder.arrays[name].reshape(()), np.float32))
 
-    if any(one not in (1, length) for one in lengths):
+    if any(n not in (1, length) for n in lengths):
         return weight, bias
     return long(weight), long(bias)
 
 
-def _flat(builder: PlanBuilder, who: tuple[str, tuple[str, ...]], x: str, rows: tuple[Dim, ...]) -> str:
+def _flat(
+    builder: PlanBuilder, step_names: tuple[str, tuple[str, ...]], x: str, rows: tuple[Dim, ...]
+) -> str:
     tensor = builder.tensors[x]
     flat = builder.scratch(f"{x}.rows", tensor.dtype, rows, tensor.codes)
-    builder.add(Reshape(*who, x, flat))
+    builder.add(Reshape(*step_names, x, flat))
     return flat
 
 

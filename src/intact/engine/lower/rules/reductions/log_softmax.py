@@ -12,8 +12,8 @@ def lower_log_softmax(builder: PlanBuilder, node: Node) -> None:
     x = builder.real(node.inputs[0])
     shape = builder.tensors[x].shape
     axis = ops.LogSoftmax.of(node).axis % len(shape)
-    kept: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    reduced: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
     chain = StepChain(builder, node)
-    below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, kept), shape)
-    total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, kept)
-    chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)
+    below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, reduced), shape)
+    total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, reduced)
+    chain.binary("sub", below, chain.function("log", total, reduced), shape, chain.y)

@@ -12,20 +12,20 @@ from intact.graph import Node, ops
 
 def lower_lrn(builder: PlanBuilder, node: Node) -> None:
     """``x / (bias + alpha / size * the squares of `size` neighbouring channels) ** beta``."""
-    x, said = builder.real(node.inputs[0]), ops.LRN.of(node)
+    x, op = builder.real(node.inputs[0]), ops.LRN.of(node)
     shape = builder.tensors[x].shape
     channels = shape[1] if len(shape) == 4 else None
     if not isinstance(channels, int):
         raise NoMatch("it is no norm of images of a known number of channels")
-    before = (said.size - 1) // 2
+    before = (op.size - 1) // 2
     apart = np.arange(channels)[None] - np.arange(channels)[:, None] + before
-    near = ((apart >= 0) & (apart < said.size))[:, None, None]
-    chain, who = StepChain(builder, node), (node.name or "", (node.name or "",))
-    weight = chain.hold("neighbours", (near * (said.alpha / said.size)).astype(np.float32))
-    bias = chain.hold("bias", np.full(channels, said.bias, np.float32))
+    near = ((apart >= 0) & (apart < op.size))[:, None, None]
+    chain, step_names = StepChain(builder, node), (node.name or "", (node.name or "",))
+    weight = chain.hold("neighbours", (near * (op.alpha / op.size)).astype(np.float32))
+    bias = chain.hold("bias", np.full(channels, op.bias, np.float32))
     squares = chain.binary("mul", x, x, shape)
     sums = builder.scratch(f"{chain.value.name}.sums", "float32", shape)
-    builder.add(FloatConv(*who, squares, sums, weight, bias, (1, 1), (1, 1), (0, 0, 0, 0), 1))
+    builder.add(FloatConv(*step_names, squares, sums, weight, bias, (1, 1), (1, 1), (0, 0, 0, 0), 1))
     log = chain.function("log", sums, shape)
-    scale = chain.function("exp", chain.binary("mul", log, chain.number("beta", -said.beta), shape), shape)
+    scale = chain.function("exp", chain.binary("mul", log, chain.number("beta", -op.beta), shape), shape)
     chain.binary("mul", x, scale, shape, chain.y)

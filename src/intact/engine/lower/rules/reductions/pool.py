@@ -57,10 +57,10 @@ def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
     Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
     so far has that plane anyway.
     """
-    said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
-    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
-    flat = volume_window(node, said, (1, *kernel[1:]), rows=True).over
-    window = volume_window(node, said, (kernel[0], 1, 1), rows=True)
+    op, step_names = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = op.kernel_shape, builder.tensors[x].shape[2]
+    flat = volume_window(node, op, (1, *kernel[1:]), rows=True).over
+    window = volume_window(node, op, (kernel[0], 1, 1), rows=True)
     plane_dims(builder.tensors[x].shape)  # or there is no match
     assert isinstance(depth, int), "planes were counted"
     hop, (front, behind) = window.stride, window.pads
@@ -68,25 +68,25 @@ def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
         raise NoMatch("a window lies in its pads alone")
     if depth + front + behind <= (window.kernel - 1) * window.dilation:
         raise NoMatch("its window is deeper than the volume")
-    along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(said.ceil_mode))
+    along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(op.ceil_mode))
     (places,) = along.positions((depth,))
     reach = (places - 1) * hop + (window.kernel - 1) * window.dilation + 1 - front
     window = replace(window, pads=(front, max(behind, reach - depth)), repeats=True)
     if window.dilation > 1 and any(window.pads):
         raise NoMatch("planes of its window are apart, and it reaches beyond the ends")
-    planes, before = as_planes(builder, x, *who)
-    made, after = as_volumes(builder, y, *who)
+    planes, before = as_planes(builder, x, *step_names)
+    output, after = as_volumes(builder, y, *step_names)
     _check_pads((kernel[1], kernel[2]), flat)
-    tensor, (count, channels, *_) = builder.tensors[made], builder.tensors[planes].shape
+    tensor, (count, channels, *_) = builder.tensors[output], builder.tensors[planes].shape
     sizes = (count, channels, *tensor.shape[2:])
-    pooled = made if window.alone else builder.scratch(f"{y}.pooled", tensor.dtype, sizes, tensor.codes)
+    pooled = output if window.alone else builder.scratch(f"{y}.pooled", tensor.dtype, sizes, tensor.codes)
     over = kernel[1], kernel[2]
     pool = Pool(
-        *who, planes, pooled, "max", over, flat.strides, flat.dilations, flat.pads, bool(said.ceil_mode)
+        *step_names, planes, pooled, "max", over, flat.strides, flat.dilations, flat.pads, bool(op.ceil_mode)
     )
-    image, stack = stack_window(builder, pooled, depth, window, *who)
+    image, stack = stack_window(builder, pooled, depth, window, *step_names)
     column = window.kernel, 1
-    deep = [] if window.alone else [Pool(*who, image, made, "max", column, column)]
+    deep = [] if window.alone else [Pool(*step_names, image, output, "max", column, column)]
     for step in (*before, pool, *stack, *deep, *after):
         builder.add(step, node)
 
@@ -103,19 +103,19 @@ Make = Callable[[Node, str, str], Pool]
 
 def _over_images(builder: PlanBuilder, node: Node, x: str, y: str, make: Make) -> None:
     """The pool, from an image or a sequence to an image, a sequence, or what is left of one."""
-    who = node.name or "", (node.name or "",)
-    tensor, made = builder.tensors[x], builder.tensors[y]
-    image, before = as_image(builder, x, *who) if len(tensor.shape) == 3 else (x, [])
+    step_names = node.name or "", (node.name or "",)
+    tensor, output = builder.tensors[x], builder.tensors[y]
+    image, before = as_image(builder, x, *step_names) if len(tensor.shape) == 3 else (x, [])
     for step in before:
         builder.add(step)
     shape = builder.tensors[image].shape
-    if len(made.shape) == 4:
+    if len(output.shape) == 4:
         builder.add(make(node, image, y), node)
         return
-    sizes = image_dims(made.shape) if len(made.shape) == 3 else (*shape[:2], 1, 1)
-    pooled = builder.scratch(f"{y}.pooled", made.dtype, sizes, made.codes)
+    sizes = image_dims(output.shape) if len(output.shape) == 3 else (*shape[:2], 1, 1)
+    pooled = builder.scratch(f"{y}.pooled", output.dtype, sizes, output.codes)
     builder.add(make(node, image, pooled), node)
-    builder.add(Reshape(*who, pooled, y))
+    builder.add(Reshape(*step_names, pooled, y))
 
 
 def _global(mode: Literal["average", "max"]) -> Make:
@@ -124,20 +124,20 @@ def _global(mode: Literal["average", "max"]) -> Make:
 
 
 def _window_pool(node: Node) -> Make:
-    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    shape = window(node, said, said.kernel_shape)
-    height, width = (1, *said.kernel_shape)[-2:]
+    op = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    shape = window(node, op, op.kernel_shape)
+    height, width = (1, *op.kernel_shape)[-2:]
     _check_pads((height, width), shape)
     return lambda node, x, y: Pool(
         node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
         (height, width), shape.strides, shape.dilations, shape.pads,
-        bool(said.ceil_mode), isinstance(said, ops.AveragePool) and bool(said.count_include_pad),
+        bool(op.ceil_mode), isinstance(op, ops.AveragePool) and bool(op.count_include_pad),
     )  # fmt: skip
 
 
 def lower_average_pool(builder: PlanBuilder, node: Node) -> None:
     """AveragePool, GlobalAveragePool, and ReduceMean over whole planes, of codes."""
-    x, codes = builder.wanted_codes(node.inputs[0])
+    x, codes = builder.require_codes(node.inputs[0])
     rank = len(builder.tensors[x].shape)
     volumes = rank == 5 and node.op_type == "AveragePool"
     if not volumes and rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
@@ -190,96 +190,106 @@ def average_over_volumes(
     Raises:
         NoMatch: How many elements a window counts depends on its depth.
     """
-    said, who = ops.AveragePool.of(node), (node.name or "", (node.name or "",))
-    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
-    window = volume_window(node, said, kernel, rows=True)
-    if said.ceil_mode or (any(window.pads) and not said.count_include_pad):
+    op, step_names = ops.AveragePool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = op.kernel_shape, builder.tensors[x].shape[2]
+    window = volume_window(node, op, kernel, rows=True)
+    if op.ceil_mode or (any(window.pads) and not op.count_include_pad):
         raise NoMatch("its windows reach over the ends of a volume, and count what is inside")
-    planes, before = as_planes(builder, x, *who)
-    image, stack = stack_window(builder, planes, depth, window, *who)
-    made, after = as_volumes(builder, y, *who)
-    pool = make(image, made, (kernel[1] * window.kernel, kernel[2]), window.over)
+    planes, before = as_planes(builder, x, *step_names)
+    image, stack = stack_window(builder, planes, depth, window, *step_names)
+    output, after = as_volumes(builder, y, *step_names)
+    pool = make(image, output, (kernel[1] * window.kernel, kernel[2]), window.over)
     for step in (*before, *stack, pool, *after):
         builder.add(step, node)
 
 
 def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
     """Sums, by a convolution of each channel, divided by how many elements each of them counts."""
-    x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
-    shape, made = builder.tensors[x].shape, dims_of(value)
+    x, op, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
+    shape, output_dims = builder.tensors[x].shape, dims_of(value)
     if len(shape) == 5:
-        _average_of_volumes(builder, node, x, said)
+        _average_of_volumes(builder, node, x, op)
         return
-    laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
+    geometry, kernel = window(node, op, op.kernel_shape), (1, *op.kernel_shape)[-2:]
     channels = shape[1] if len(shape) in (3, 4) else None
     if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of images or sequences of a known number of channels")
-    who = node.name or "", (node.name or "",)
+    step_names = node.name or "", (node.name or "",)
     if flat := len(shape) == 3:
-        x, before = as_image(builder, x, *who)
+        x, before = as_image(builder, x, *step_names)
         for step in before:
             builder.add(step)
-        shape, made = image_dims(shape), image_dims(made)
-    plain = not said.ceil_mode and (bool(said.count_include_pad) or not any(laid.pads))
+        shape, output_dims = image_dims(shape), image_dims(output_dims)
+    plain = not op.ceil_mode and (bool(op.count_include_pad) or not any(geometry.pads))
     weight = builder.hold(f"{node.name}.window", np.ones((channels, *kernel, 1), np.float32))
 
     def sums(y: str, pads: tuple[int, int, int, int]) -> str:
-        conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, pads, channels)
+        conv = FloatConv(*step_names, x, y, weight, "", geometry.strides, geometry.dilations, pads, channels)
         builder.add(conv, node)
         return y
 
-    pooled = builder.scratch(f"{value.name}.sums", "float32", made)
+    pooled = builder.scratch(f"{value.name}.sums", "float32", output_dims)
     counts: NDArray[np.float32] = np.array(prod(kernel), np.float32)
-    pads = laid.pads
+    pads = geometry.pads
     if not plain:
-        counts, pads = _count_elements(said, kernel, shape[2:], made[2:], laid)
-    held = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))
+        counts, pads = _count_elements(op, kernel, shape[2:], output_dims[2:], geometry)
+    counts_name = builder.hold(f"{node.name}.counts", np.asarray(counts, np.float32))
     if flat:
-        y = builder.scratch(f"{value.name}.means", "float32", made)
+        y = builder.scratch(f"{value.name}.means", "float32", output_dims)
     else:
         y = builder.write(builder.output(value), value)
-    builder.add(Binary(*who, "div", sums(pooled, pads), held, y))
+    builder.add(Binary(*step_names, "div", sums(pooled, pads), counts_name, y))
     if flat:
-        builder.add(Reshape(*who, y, builder.write_plain(value, "float32")))
+        builder.add(Reshape(*step_names, y, builder.write_plain(value, "float32")))
 
 
-def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, said: ops.AveragePool) -> None:
+def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, op: ops.AveragePool) -> None:
     """The same over planes; each window counts all elements under it."""
     channels, value = builder.tensors[x].shape[1], node.outputs[0]
     if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of volumes of a known number of channels")
-    if not said.count_include_pad and any(pads_of_window(node, said, said.kernel_shape)):
+    if not op.count_include_pad and any(pads_of_window(node, op, op.kernel_shape)):
         raise NoMatch("its windows reach over the rim of a volume, and count what is inside")
-    part = np.float32(1 / prod(said.kernel_shape))
+    part = np.float32(1 / prod(op.kernel_shape))
 
-    def pool(image: str, made: str, kernel: Pair, laid: LoweredWindow) -> FloatConv:
+    def pool(image: str, output: str, kernel: Pair, geometry: LoweredWindow) -> FloatConv:
         weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
-        who = node.name or "", (node.name or "",)
-        return FloatConv(*who, image, made, weight, "", laid.strides, laid.dilations, laid.pads, channels)
+        step_names = node.name or "", (node.name or "",)
+        return FloatConv(
+            *step_names,
+            image,
+            output,
+            weight,
+            "",
+            geometry.strides,
+            geometry.dilations,
+            geometry.pads,
+            channels,
+        )
 
     average_over_volumes(builder, node, x, builder.write_plain(value, "float32"), pool)
 
 
 def _count_elements(
-    said: ops.AveragePool,
+    op: ops.AveragePool,
     kernel: Sequence[int],
     sizes: Sequence[Dim],
     outputs: Sequence[Dim],
-    laid: LoweredWindow,
+    geometry: LoweredWindow,
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
     """How many elements each window counts, float32 [1, 1, *outputs], and the pads that all of them want."""
-    found, ends = [], []
+    axis_counts, ends = [], []
     for axis, (n, out, k) in enumerate(zip(sizes, outputs, kernel, strict=True)):
         if not isinstance(n, int) or not isinstance(out, int):
             raise NoMatch("windows reach over a rim whose place is not known")
         stride, hop, before, behind = (
-            laid.strides[axis], laid.dilations[axis], laid.pads[axis], laid.pads[axis + 2],
+            geometry.strides[axis], geometry.dilations[axis], geometry.pads[axis], geometry.pads[axis + 2],
         )  # fmt: skip
         places = np.arange(out)[:, None] * stride - before + np.arange(k) * hop
-        rim = (before, behind) if said.count_include_pad else (0, 0)
-        found.append(((places >= -rim[0]) & (places < n + rim[1])).sum(axis=1))
+        rim = (before, behind) if op.count_include_pad else (0, 0)
+        axis_counts.append(((places >= -rim[0]) & (places < n + rim[1])).sum(axis=1))
         ends.append(max(behind, int(places.max(initial=0)) - n + 1))
-    counts = np.outer(*found).astype(np.float32)[None, None]
+    counts = np.outer(*axis_counts).astype(np.float32)[None, None]
     if not counts.all():
         raise NoMatch("a window lies in its pads alone")
-    return counts, (laid.pads[0], laid.pads[1], ends[0], ends[1])
+    return counts, (geometry.pads[0], geometry.pads[1], ends[0], ends[1])

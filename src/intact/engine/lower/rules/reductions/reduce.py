@@ -21,29 +21,29 @@ def lower_reduce(builder: PlanBuilder, node: Node) -> None:
     axes: tuple[int, ...] = tuple(range(2, rank))
     keepdims = True
     if node.op_type.startswith("Reduce"):
-        said = ops.Reduction.of(node)
-        keepdims = bool(said.keepdims)
-        given = said.axes_of(node, builder.constants)
-        if given is None:
+        op = ops.Reduction.of(node)
+        keepdims = bool(op.keepdims)
+        op_axes = op.axes_of(node, builder.constants)
+        if op_axes is None:
             raise NoMatch("its axes is not a constant")
-        everything = () if said.noop_with_empty_axes else range(rank)
-        axes = tuple(sorted({axis % rank for axis in given} or everything))
+        everything = () if op.noop_with_empty_axes else range(rank)
+        axes = tuple(sorted({axis % rank for axis in op_axes} or everything))
     y = builder.write(builder.output(value), value)
-    who = node.name or "", (node.name or "",)
-    builder.add(Reduce(*who, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
+    step_names = node.name or "", (node.name or "",)
+    builder.add(Reduce(*step_names, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
 
 
 def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
     """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
-    x, said = builder.real(node.inputs[0]), ops.Reduction.of(node)
+    x, op = builder.real(node.inputs[0]), ops.Reduction.of(node)
     shape = builder.tensors[x].shape
-    given = said.axes_of(node, builder.constants)
-    if given is None:
+    op_axes = op.axes_of(node, builder.constants)
+    if op_axes is None:
         raise NoMatch("its axes is not a constant")
-    everything = () if said.noop_with_empty_axes else range(len(shape))
-    axes = tuple(sorted({axis % len(shape) for axis in given} or everything))
-    kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return x, shape, axes, bool(said.keepdims), kept
+    everything = () if op.noop_with_empty_axes else range(len(shape))
+    axes = tuple(sorted({axis % len(shape) for axis in op_axes} or everything))
+    reduced: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return x, shape, axes, bool(op.keepdims), reduced
 
 
 def sum_of(before: str, behind: str) -> Rule:
@@ -56,9 +56,9 @@ def sum_of(before: str, behind: str) -> Rule:
             x = chain.binary("mul", x, x, shape)
         elif before == "magnitude":
             x = chain.binary("max", x, chain.binary("mul", x, chain.number("minus", -1.0), shape), shape)
-        made = dims_of(chain.value)
-        found = chain.reduce("sum", x, axes, keepdims, made, "" if behind else chain.y)
+        output_dims = dims_of(chain.value)
+        reduced_sum = chain.reduce("sum", x, axes, keepdims, output_dims, "" if behind else chain.y)
         if behind:
-            chain.function(behind, found, made, chain.y)
+            chain.function(behind, reduced_sum, output_dims, chain.y)
 
     return rule

@@ -9,14 +9,14 @@ from intact.graph import Node, ops
 
 def lower_rms_norm(builder: PlanBuilder, node: Node) -> None:
     """``x / sqrt(mean(x * x) + epsilon) * scale``."""
-    x, said = builder.real(node.inputs[0]), ops.RMSNormalization.of(node)
+    x, op = builder.real(node.inputs[0]), ops.RMSNormalization.of(node)
     shape = builder.tensors[x].shape
-    axes = range(said.axis % len(shape), len(shape))
-    kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    axes = range(op.axis % len(shape), len(shape))
+    reduced: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
     scale = builder.either(node.inputs[1])
     chain = StepChain(builder, node)
-    mean = chain.reduce("mean", chain.binary("mul", x, x, shape), axes, True, kept)
+    mean = chain.reduce("mean", chain.binary("mul", x, x, shape), axes, True, reduced)
     deviation = chain.function(
-        "sqrt", chain.binary("add", mean, chain.number("epsilon", said.epsilon), kept), kept
+        "sqrt", chain.binary("add", mean, chain.number("epsilon", op.epsilon), reduced), reduced
     )
     chain.binary("mul", chain.binary("div", x, deviation, shape), scale, shape, chain.y)

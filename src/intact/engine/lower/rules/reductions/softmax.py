@@ -18,10 +18,10 @@ def lower_wide_softmax(builder: PlanBuilder, node: Node) -> None:
     if x.dtype != "float64" or not x.shape:
         raise NoMatch(f"no kernel has its operations of {x.dtype}")
     axis = ops.Softmax.of(node).axis % len(x.shape)
-    one = tuple(1 if place == axis else size for place, size in enumerate(x.shape))
+    reduced = tuple(1 if place == axis else size for place, size in enumerate(x.shape))
 
     def fold(tensor: Tensor, function: str) -> Tensor:
-        y = builder.scratch(f"{value.name}.{function}", x.dtype, one)
+        y = builder.scratch(f"{value.name}.{function}", x.dtype, reduced)
         builder.add(Fold(*who(node), tensor.name, y, axis, function))
         return builder.tensors[y]
 
@@ -45,7 +45,7 @@ def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if dims_of(add.outputs[0]) != (dims_of(x) if x is not None else ()):
             raise NoMatch("its mask is larger than its scores")
         mask = builder.real(other) if other not in builder.constants else builder.either(other)
-    source = builder.made(x)
+    source = builder.variable_tensor(x)
     rank = len(builder.tensors[source].shape)
     output = builder.output(node.outputs[0])
     low = high = None

@@ -11,20 +11,20 @@ from intact.numerics.arg_max import ORDER_DTYPES
 
 def lower_top_k(builder: PlanBuilder, node: Node) -> None:
     """Of a known number of elements. They come in order, also where any order would do."""
-    x, said = data(builder, node.inputs[0]), ops.TopK.of(node)
+    x, op = data(builder, node.inputs[0]), ops.TopK.of(node)
     k = numbers(builder, node, 1)
     if x.dtype not in ("codes", *ORDER_DTYPES) or not x.shape:
         raise NoMatch(f"no kernel orders {x.dtype}")
     if len(k) != 1 or k[0] < 0:
         raise NoMatch(f"it asks for {k} elements")
-    axis = said.axis % len(x.shape)
+    axis = op.axis % len(x.shape)
     shape = tuple(k[0] if a == axis else n for a, n in enumerate(x.shape))
     places = Tensor("", "int64", shape)
     y, where = (
         _write_output(builder, value, like, shape)
         for value, like in zip(node.outputs, (x, places), strict=True)
     )
-    builder.add(TopK(*who(node), x.name, y, where, axis, k[0], bool(said.largest)), node)
+    builder.add(TopK(*who(node), x.name, y, where, axis, k[0], bool(op.largest)), node)
 
 
 def _write_output(builder: PlanBuilder, value: Value, like: Tensor, shape: tuple[Dim, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What binding asks of a plan whatever the sizes: found once, and kept for every set of them."""
+"""Cache what binding needs of a plan and what does not depend on sizes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class PreparedPlan:
     @cached_property
     def readers(self) -> dict[str, list[Step]]:
         """The steps that read each tensor or constant, once for each time."""
-        found: dict[str, list[Step]] = {}
+        readers_by_name: dict[str, list[Step]] = {}
         for step in self.fused.steps:
             for name in reads(step):
-                found.setdefault(name, []).append(step)
-        return found
+                readers_by_name.setdefault(name, []).append(step)
+        return readers_by_name
 
     @cached_property
     def makers(self) -> dict[str, Step]:

@@ -1,4 +1,4 @@
-"""What was used last is kept, as far as memory goes."""
+"""A cache bounded by memory that drops the least recently used entry first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recent(Generic[Kept]):
         nbytes: The memory that one of them holds.
     """
 
-    def __init__(self, nbytes: Callable[[Kept], int] = lambda kept: 0) -> None:
+    def __init__(self, nbytes: Callable[[Kept], int] = lambda value: 0) -> None:
         self._nbytes = nbytes
         self._kept: dict[Key, tuple[Kept, int]] = {}
         self._held = 0
@@ -58,20 +58,20 @@ class Recent(Generic[Kept]):
     def get(self, key: Key, make: Callable[[], Kept]) -> Kept:
         """What there is for `key`, made where it is missing."""
         with self._lock:
-            kept = self._kept.pop(key, None)
-            if kept is not None:
-                self._kept[key] = kept  # the last used is the last in line
-                return kept[0]
-        made = make()
-        self.put(key, made)
-        return made
+            entry = self._kept.pop(key, None)
+            if entry is not None:
+                self._kept[key] = entry  # the last used is the last in line
+                return entry[0]
+        value = make()
+        self.put(key, value)
+        return value
 
-    def put(self, key: Key, made: Kept) -> None:
+    def put(self, key: Key, value: Kept) -> None:
         """Keep this for `key`; what was used longest ago goes where all together take too much memory."""
-        nbytes, most = _LEAST + self._nbytes(made), KEPT_BYTES.most
+        nbytes, most = _LEAST + self._nbytes(value), KEPT_BYTES.most
         with self._lock:
             _, before = self._kept.pop(key, (None, 0))
-            self._kept[key] = made, nbytes
+            self._kept[key] = value, nbytes
             self._held += nbytes - before
             while self._held > most and len(self._kept) > 1:
                 _, gone = self._kept.pop(next(iter(self._kept)))

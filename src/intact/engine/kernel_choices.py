@@ -1,4 +1,4 @@
-"""Which of several forms of a layer runs: kernels of other instruction sets, Winograd's. Bits are the same.
+"""Choose the kernel of a layer: another instruction set, or Winograd. All give the same bits.
 
 Without figures the cost model decides: what it takes is the default. With figures of this machine (in a
 `Timings`) the fastest form runs, unless it beats the default by less than what two measurements differ by.
@@ -44,8 +44,8 @@ class FormChooser:
         measured: The names of those that this engine has measured itself.
     """
 
-    def __init__(self, known: Mapping[str, float] | None = None, measured: Container[str] = ()) -> None:
-        self._known, self._measured = known or {}, measured
+    def __init__(self, seconds: Mapping[str, float] | None = None, measured: Container[str] = ()) -> None:
+        self._known, self._measured = seconds or {}, measured
 
     @property
     def asks(self) -> bool:
@@ -63,7 +63,7 @@ class FormChooser:
         seconds = {form: self._known[name] for form in forms if (name := name_of(layer, form)) in self._known}
         if default not in seconds or len(seconds) < 2:
             return FormChoice(layer, default, "model", default, tuple(forms), seconds)
-        form = min(seconds, key=lambda one: seconds[one])
+        form = min(seconds, key=lambda candidate: seconds[candidate])
         if seconds[form] >= MARGIN * seconds[default]:
             form = default
         by = "measured" if name_of(layer, form) in self._measured else "cache"
@@ -78,8 +78,8 @@ class FormTrial(FormChooser):
         known: As for `FormChooser`.
     """
 
-    def __init__(self, form: str, known: Mapping[str, float]) -> None:
-        super().__init__(known)
+    def __init__(self, form: str, seconds: Mapping[str, float]) -> None:
+        super().__init__(seconds)
         self._form = form
 
     @property
@@ -87,9 +87,9 @@ class FormTrial(FormChooser):
         return True
 
     def choose(self, layer: str, forms: Sequence[str], default: str) -> FormChoice:
-        found = super().choose(layer, forms, default)
-        if found.by != "model":
-            return found
+        choice = super().choose(layer, forms, default)
+        if choice.by != "model":
+            return choice
         return FormChoice(
             layer, self._form if self._form in forms else default, "trial", default, tuple(forms)
         )

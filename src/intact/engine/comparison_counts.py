@@ -1,4 +1,4 @@
-"""What `compare` counts: tensors, answers, and how far outputs are apart."""
+"""Records of what `compare` counts: tensors, top-1 answers, and distances between outputs."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ class Comparison:
 
     def total(self, side: str) -> Counts:
         """All codes together."""
-        found = [getattr(t, side) for t in self.tensors if t.codes]
+        counts = [getattr(t, side) for t in self.tensors if t.codes]
         return Counts(
-            sum(c.compared for c in found), sum(c.differing for c in found),
-            max((c.largest for c in found), default=0.0),
+            sum(c.compared for c in counts), sum(c.differing for c in counts),
+            max((c.largest for c in counts), default=0.0),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""float32 constants that a plan file holds in fewer bits, and that are widened when they are asked for.
+"""Store float32 constants of a plan file in fewer bits, and widen them when they are read.
 
 Weights of a weight-only model are codes of 4 or 8 bits with scales, or 16-bit floats; kernels read float32.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.codec import unexpected
+from intact.engine.codec import format_error
 
 LEAST = 256
 """Elements of the smallest constant that is worth it."""
@@ -64,7 +64,7 @@ class Form:
             sound = len(self.scale) == rank and 0 <= self.axis < rank and self.block >= 0
             sound = sound and all(n in (1, self._scales(axis)) for axis, n in enumerate(self.scale))
         if not sound:
-            raise unexpected(where, self, "a form of such a constant")
+            raise format_error(where, self, "a form of such a constant")
 
     def _scales(self, axis: int) -> int:
         """How many scales an axis has that does not share one."""
@@ -87,9 +87,9 @@ class Stored:
     scale: NDArray[np.float32] | None = None
     zero: NDArray[np.int16] | None = None
 
-    def widened(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def widen(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """The constant: ``fl32(q - z) * scale`` (N12), or the reals; a new array of `shape`."""
-        values = _unpacked(self.codes, self.form)
+        values = _unpack(self.codes, self.form)
         if self.zero is not None:
             values = values - self._for_each_code(self.zero.astype(np.float32))
         if self.scale is not None:
@@ -105,7 +105,7 @@ class Stored:
         return spread[(slice(None),) * form.axis + (slice(form.shape[form.axis]),)]
 
 
-def stored_codes(
+def compact_codes(
     codes: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None, axis: int, block: int
 ) -> Stored:
     """What a DequantizeLinear reads, in as few bits as its codes need.
@@ -126,10 +126,10 @@ def stored_codes(
         zeros = np.broadcast_to(zero.astype(np.int16).reshape(shape_of_zeros), granules)
     dtype = f"{'' if signed else 'u'}int{4 if few else 8}"
     form = Form(dtype, shape, tuple(range(len(shape))), tuple(granules), axis, block, zeros is not None)
-    return Stored(form, _packed(codes, few), scale.astype(np.float32).reshape(granules), zeros)
+    return Stored(form, _pack(codes, few), scale.astype(np.float32).reshape(granules), zeros)
 
 
-def stored_reals(array: NDArray[Any]) -> Stored | None:
+def compact_reals(array: NDArray[Any]) -> Stored | None:
     """A float32 constant of 16-bit floats, which keep every bit of it; None where they do not."""
     if array.dtype != np.float32 or array.size < LEAST:
         return None
@@ -144,7 +144,7 @@ def stored_reals(array: NDArray[Any]) -> Stored | None:
     return Stored(Form("float16", array.shape, form.order), half.view(np.uint8))
 
 
-def _packed(codes: NDArray[Any], few: bool) -> NDArray[np.uint8]:
+def _pack(codes: NDArray[Any], few: bool) -> NDArray[np.uint8]:
     """The bytes of codes; `few`: two of 4 bits in each."""
     flat: NDArray[np.uint8] = np.ascontiguousarray(codes).reshape(-1).view(np.uint8)
     if not few:
@@ -155,7 +155,7 @@ def _packed(codes: NDArray[Any], few: bool) -> NDArray[np.uint8]:
     return even[::2].copy()
 
 
-def _unpacked(codes: NDArray[np.uint8], form: Form) -> NDArray[np.float32]:
+def _unpack(codes: NDArray[np.uint8], form: Form) -> NDArray[np.float32]:
     if form.dtype == "float16":
         values = codes.view(np.float16).astype(np.float32)
     elif form.dtype == "bfloat16":

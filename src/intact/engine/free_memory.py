@@ -1,4 +1,4 @@
-"""Memory that is no longer used, and that the process still has."""
+"""Collect garbage and return freed heap memory to the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers' arrays as an engine reads and writes them."""
+"""Convert callers' arrays to the dense arrays that an engine reads and writes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
     Raises:
         QuantValueError: It is no array on the CPU, or of another dtype.
     """
-    found = array if type(array) is np.ndarray else _as_numpy(array, f"input '{name}'")
+    dense = array if type(array) is np.ndarray else _as_numpy(array, f"input '{name}'")
     if dtype == "object":
-        return as_strings(found, f"input '{name}'")
-    if found.dtype == ml_dtypes.bfloat16 and dtype == "float32":
-        found = found.astype(np.float32)
-    if found.dtype != dtype:
-        raise QuantValueError(f"input '{name}'", f"dtype {found.dtype}", dtype, f"convert it to {dtype}")
-    flags = found.flags
+        return as_strings(dense, f"input '{name}'")
+    if dense.dtype == ml_dtypes.bfloat16 and dtype == "float32":
+        dense = dense.astype(np.float32)
+    if dense.dtype != dtype:
+        raise QuantValueError(f"input '{name}'", f"dtype {dense.dtype}", dtype, f"convert it to {dtype}")
+    flags = dense.flags
     if flags.c_contiguous and flags.aligned:  # `require` takes a microsecond to say so
-        return found
-    return np.require(found, requirements=["C", "A"])
+        return dense
+    return np.require(dense, requirements=["C", "A"])
 
 
 def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -38,17 +38,17 @@ def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDAr
     Raises:
         QuantValueError: It has another dtype or shape, or is not dense, aligned and writable.
     """
-    found = _as_numpy(array, f"output '{name}'")
-    flags = found.flags
+    target = _as_numpy(array, f"output '{name}'")
+    flags = target.flags
     fits = flags.c_contiguous and flags.aligned and flags.writeable
-    if found.dtype != np.dtype(dtype) or found.shape != shape or not fits:
+    if target.dtype != np.dtype(dtype) or target.shape != shape or not fits:
         raise QuantValueError(
             f"output '{name}'",
-            f"{'a' if fits else 'no dense, writable'} {found.dtype} array of shape {found.shape}",
+            f"{'a' if fits else 'no dense, writable'} {target.dtype} array of shape {target.shape}",
             f"a dense, writable {dtype} array of shape {shape}",
             "pass such an array, or none to get a new one",
         )
-    return found
+    return target
 
 
 def _as_numpy(array: Any, where: str) -> NDArray[Any]:

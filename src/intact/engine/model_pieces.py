@@ -1,4 +1,4 @@
-"""ONNX models in a plan file, whose weights the file holds elsewhere too: it writes equal bytes once.
+"""Split ONNX models in a plan file into pieces, so that the file holds equal weights once.
 
 A plan with parts in ONNX Runtime holds a model for each of them, and the whole model where sizes are open.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.codec import unexpected
+from intact.engine.codec import format_error
 
 LEAST = 1024
 """Bytes of the smallest weight that is worth a piece."""
@@ -51,7 +51,7 @@ class Views:
 
     pieces: tuple[Bytes, ...]
 
-    def widened(self, shape: tuple[int, ...]) -> Bytes:
+    def widen(self, shape: tuple[int, ...]) -> Bytes:
         """The model's bytes: a new array, uint8 of `shape`."""
         return np.concatenate(self.pieces).reshape(shape)
 
@@ -67,8 +67,12 @@ def join_models(models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]])
     """
     if not models:
         return {}
-    known = _Known(models, arrays)
-    joined = {name: one for name, data in models.items() if len((one := known.joined(name, data)).pieces) > 1}
+    weights = _Known(models, arrays)
+    joined = {
+        name: split_model
+        for name, data in models.items()
+        if len((split_model := weights.split(name, data)).pieces) > 1
+    }
     written = [array.nbytes for array in arrays.values()]
     written += [joined[name].own.nbytes if name in joined else data.nbytes for name, data in models.items()]
     return joined if sum(models[name].nbytes for name in joined) <= MOST * sum(written) else {}
@@ -87,26 +91,28 @@ class _Known:
             if array.nbytes in sizes:
                 self._places.setdefault(_digest(np.ascontiguousarray(array).data), (name, 0))
 
-    def joined(self, name: str, data: Bytes) -> Joined:
+    def split(self, name: str, data: Bytes) -> Joined:
         """The model `name` in pieces: those of its weights that are known, and what is between them."""
         whole, pieces, own = data.tobytes(), list[Piece](), list[bytes]()
-        at = seen = held = 0  # what is in pieces, where the next weight is looked for, and bytes of `own`
+        at = seen = own_bytes = (
+            0  # what is in pieces, where the next weight is looked for, and bytes of `own`
+        )
         for weight in self._weights[name]:
             begin = whole.find(weight, seen)
             if begin < 0:
                 continue  # it stands in another place than weights do: it stays between pieces
             seen = begin + len(weight)
-            array, place = self._places.setdefault(_digest(weight), (name, held + begin - at))
-            if (array, place) == (name, held + begin - at):
+            array, place = self._places.setdefault(_digest(weight), (name, own_bytes + begin - at))
+            if (array, place) == (name, own_bytes + begin - at):
                 continue
             if begin > at:
-                pieces.append(Piece(name, held, held + begin - at))
+                pieces.append(Piece(name, own_bytes, own_bytes + begin - at))
                 own.append(whole[at:begin])
-                held += begin - at
+                own_bytes += begin - at
             pieces.append(Piece(array, place, place + len(weight)))
             at = seen
         if len(whole) > at:
-            pieces.append(Piece(name, held, held + len(whole) - at))
+            pieces.append(Piece(name, own_bytes, own_bytes + len(whole) - at))
             own.append(whole[at:])
         return Joined(tuple(pieces), np.frombuffer(b"".join(own), np.uint8))
 
@@ -129,7 +135,9 @@ def views_of(where: str, name: str, size: int, pieces: Sequence[Piece], arrays: 
     for piece in pieces:
         most = arrays[piece.array].size if piece.array in arrays else 0
         if not 0 <= piece.begin < piece.end <= most:
-            raise unexpected(f"{where}: '{name}'", piece, "bytes of an array of the file")
+            raise format_error(f"{where}: '{name}'", piece, "bytes of an array of the file")
     if not pieces or sum(piece.end - piece.begin for piece in pieces) != size:
-        raise unexpected(f"{where}: '{name}'", f"pieces of another size than {size}", f"{size} bytes in all")
+        raise format_error(
+            f"{where}: '{name}'", f"pieces of another size than {size}", f"{size} bytes in all"
+        )
     return Views(tuple(arrays[piece.array][piece.begin : piece.end] for piece in pieces))

@@ -1,4 +1,4 @@
-"""A plan made native for one set of input shapes."""
+"""Bind a plan to native steps and memory for one set of input shapes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
 from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, dense_view, dtype_of
 from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
 from intact.engine.cpu.micro_batches import MicroBatches, micro_batches
-from intact.engine.cpu.prepared import PreparedPlan
+from intact.engine.cpu.prepared_plan import PreparedPlan
+from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import Compute, FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
@@ -46,7 +46,7 @@ class Bound:
         shapes, places: Of every tensor.
         blocks: The caller's array of each input and output, by number.
         arena: Bytes of the arena.
-        held: Bytes of arrays that are for these sizes alone.
+        held_bytes: Bytes of arrays that are for these sizes alone.
         choices: Of native steps that have several forms, what was chosen.
         times: How often each native step runs in a run of all.
     """
@@ -58,7 +58,7 @@ class Bound:
     places: dict[str, Place]
     blocks: Mapping[str, int]
     arena: int
-    held: int
+    held_bytes: int
     choices: Mapping[int, FormChoice]
     times: NDArray[np.int64]
 
@@ -96,7 +96,7 @@ def bind(
     repeated, layout = _lay_out(prepared, shapes, program.thread_pool.threads if reuse else 0)
     memory = plan_memory(plan, layout, repeated, reuse=reuse)
     ENGINE_BYTES.check(outside + memory.nbytes, "engine", QuantValueError)
-    for offset, nbytes in memory.taken:
+    for offset, nbytes in memory.occupied:
         program.tensor(offset, nbytes)
     outer = {name: program.input(_nbytes(prepared, shapes, name)) for name in plan.inputs}
     outputs = [program.output(_nbytes(prepared, shapes, name)) for name in plan.outputs]
@@ -107,20 +107,20 @@ def bind(
     places = _places(layout, memory.offsets, {**into, **outer, **blocks})
     binding = Binding(prepared, shapes, places, memory.nbytes, program, kernels, packed, chooser, values)
     with _Refusals() as refusals:
-        made = _StepList(binding, layout, refusals)
-        made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
+        step_list = _StepList(binding, layout, refusals)
+        step_list.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
     with _Refusals() as refusals:
-        for index, (step, label) in enumerate(zip(made.steps, made.labels, strict=True)):
+        for index, (step, label) in enumerate(zip(step_list.steps, step_list.labels, strict=True)):
             refusals.step = label
-            if index in made.repeats:
-                program.repeat(made.repeats[index])
+            if index in step_list.repeats:
+                program.repeat(step_list.repeats[index])
             program.add(step)
     return Bound(
-        program, tuple(made.segments), tuple(made.labels), shapes, places, {**into, **outer},
-        binding.arena, sum(array.nbytes for array in values.values()), binding.choices(made.steps),
-        made.times(),
+        program, tuple(step_list.segments), tuple(step_list.labels), shapes, places, {**into, **outer},
+        binding.arena, sum(array.nbytes for array in values.values()), binding.choices(step_list.steps),
+        step_list.times(),
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _lay_out(
     plan = prepared.fused
     repeated = micro_batches(prepared, shapes, threads) if threads else ()
     while True:
-        sizes = {name: shapes[name] for name in (*plan.inputs, *_made(plan))}
+        sizes = {name: shapes[name] for name in (*plan.inputs, *_output_names(plan))}
         for steps in repeated:
             sizes.update((name, steps.sizes(shapes[name])) for name in steps.inner)
         layout = lay_out(prepared, sizes)
@@ -141,7 +141,7 @@ def _lay_out(
         repeated = fitting
 
 
-def _made(plan: Plan) -> Iterator[str]:
+def _output_names(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         yield from writes(step)
 
@@ -246,8 +246,8 @@ class _StepList:
             raise ValueError(f"no native steps of kind '{step.kind}'")
         more = binding.native_steps(step)
         if self._has_halos:
-            made = [name for name in writes(step) if not binding.is_cut(name)]
-            more = [*(halo for name in made for halo in _halo(binding, name)), *more]
+            outputs = [name for name in writes(step) if not binding.is_cut(name)]
+            more = [*(halo for name in outputs for halo in _halo(binding, name)), *more]
         self._extend(getattr(step, "label", step), more)
 
     def _extend_by_halos(self, repeated: MicroBatches) -> None:
@@ -299,7 +299,7 @@ class _Refusals:
         if not isinstance(error, ValueError | TypeError | OverflowError) or isinstance(error, IntactError):
             return
         where = f"step '{self.step.name}' ({self.step.kind})" if self.step else "an input or output"
-        said = str(error).partition("\n")[0]
+        message = str(error).partition("\n")[0]
         raise UnsupportedError(
-            where, f"'{said}'", "a step that native code can run", "report this model to INTact"
+            where, f"'{message}'", "a step that native code can run", "report this model to INTact"
         ) from error
