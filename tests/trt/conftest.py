@@ -30,12 +30,12 @@ class Said(trt.ILogger):
 
 
 @pytest.fixture
-def said() -> Said:
+def logger() -> Said:
     return Said()
 
 
 @pytest.fixture(autouse=True)
-def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
+def set_times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
     """Gives implicit mode times that a test says, int8 the faster, instead of measured ones.
 
     For every test: none may hang on what a busy machine takes for one thing or another.
@@ -54,14 +54,14 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
 
 
 @pytest.fixture
-def clock(timed: Callable[[Seconds], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(set_times: Callable[[Seconds], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Implicit mode measures after all, for a test that holds whatever the times are."""
     monkeypatch.undo()
 
 
 @pytest.fixture
-def network(said: Said) -> Iterator[trt.INetworkDefinition]:
-    yield trt.Builder(said).create_network()
+def network(logger: Said) -> Iterator[trt.INetworkDefinition]:
+    yield trt.Builder(logger).create_network()
     dialects._chosen.clear()
 
 

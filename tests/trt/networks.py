@@ -7,13 +7,15 @@ import numpy as np
 import intact.trt as trt
 
 
-def built(network: trt.INetworkDefinition, said: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
+def run_network(
+    network: trt.INetworkDefinition, logger: trt.ILogger, **feeds: np.ndarray
+) -> list[np.ndarray]:
     """The outputs of `network`, in order."""
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, said.messages
-    made = engine.engine.run(feeds)
-    return [made[tensor.name] for tensor in network.outputs]
+    assert engine is not None, logger.messages
+    outputs = engine.engine.run(feeds)
+    return [outputs[tensor.name] for tensor in network.outputs]
 
 
 def constant(network: trt.INetworkDefinition, value: object) -> trt.ITensor:

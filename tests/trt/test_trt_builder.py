@@ -52,75 +52,75 @@ def calibrator(kind: type[trt.IInt8Calibrator], batches: int = 2, cache: bytes |
     return Mine()
 
 
-def config_of(said, int8: Any = None, times: bytes = b"") -> trt.IBuilderConfig:
-    config = trt.Builder(said).create_builder_config()
+def config_of(logger, int8: Any = None, times: bytes = b"") -> trt.IBuilderConfig:
+    config = trt.Builder(logger).create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = int8
     config.set_timing_cache(config.create_timing_cache(times), False)
     return config
 
 
-def layers_of(serialized: bytes, said) -> dict[str, dict[str, Any]]:
-    engine = trt.Runtime(said).deserialize_cuda_engine(serialized)
+def layers_of(serialized: bytes, logger) -> dict[str, dict[str, Any]]:
+    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized)
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     return {entry["Name"]: entry for entry in json.loads(text)["Layers"]}
 
 
 @pytest.mark.parametrize("kind", CALIBRATORS, ids=lambda k: k.__name__)
-def test_calibrates_in_tensorrts_order_and_again_from_its_cache(small, said, kind) -> None:
+def test_calibrates_in_tensorrts_order_and_again_from_its_cache(small, logger, kind) -> None:
     first = calibrator(kind)
-    config = config_of(said, first)
-    serialized = trt.Builder(said).build_serialized_network(small, config)
-    assert serialized is not None, said.messages
+    config = config_of(logger, first)
+    serialized = trt.Builder(logger).build_serialized_network(small, config)
+    assert serialized is not None, logger.messages
     assert first.calls == ["size", "read", "batch", "batch", "batch", "write"]
     second = calibrator(kind, cache=first.written)
-    again = trt.Builder(said).build_serialized_network(
-        small, config_of(said, second, config.get_timing_cache().serialize())
+    again = trt.Builder(logger).build_serialized_network(
+        small, config_of(logger, second, config.get_timing_cache().serialize())
     )
     assert second.calls == ["size", "read"]
     assert again == serialized
 
 
-def test_min_max_scales_are_the_largest_magnitude_by_127(small, said) -> None:
-    one = calibrator(trt.IInt8MinMaxCalibrator)
-    trt.Builder(said).build_serialized_network(small, config_of(said, one))
+def test_min_max_scales_are_the_largest_magnitude_by_127(small, logger) -> None:
+    min_max = calibrator(trt.IInt8MinMaxCalibrator)
+    trt.Builder(logger).build_serialized_network(small, config_of(logger, min_max))
     rng = np.random.default_rng(5)
     largest = max(np.abs(rng.standard_normal((4, 16, 8, 8)).astype(np.float32)).max() for _ in range(2))
-    assert TrtCache.parse(one.written.decode()).scales["x"] == np.float32(largest) / np.float32(127)
+    assert TrtCache.parse(min_max.written.decode()).scales["x"] == np.float32(largest) / np.float32(127)
 
 
-def test_a_cache_of_another_algorithm_is_refused_and_calibrated_anew(small, said) -> None:
+def test_a_cache_of_another_algorithm_is_refused_and_calibrated_anew(small, logger) -> None:
     cache = TrtCache({"x": np.float32(1)}, algorithm="MinMaxCalibration").to_text().encode()
-    one = calibrator(trt.IInt8EntropyCalibrator2, cache=cache)
-    assert trt.Builder(said).build_serialized_network(small, config_of(said, one)) is not None
-    assert "Calibration table does not match calibrator algorithm type." in said.of("WARNING")
-    assert one.calls.count("batch") == 3
+    entropy = calibrator(trt.IInt8EntropyCalibrator2, cache=cache)
+    assert trt.Builder(logger).build_serialized_network(small, config_of(logger, entropy)) is not None
+    assert "Calibration table does not match calibrator algorithm type." in logger.of("WARNING")
+    assert entropy.calls.count("batch") == 3
 
 
-def test_without_a_batch_nothing_is_built(small, said) -> None:
-    assert trt.Builder(said).build_serialized_network(
-        small, config_of(said, calibrator(trt.IInt8EntropyCalibrator2, batches=0))
+def test_without_a_batch_nothing_is_built(small, logger) -> None:
+    assert trt.Builder(logger).build_serialized_network(
+        small, config_of(logger, calibrator(trt.IInt8EntropyCalibrator2, batches=0))
     ) is None  # fmt: skip
-    assert "no batch" in said.of("ERROR")[0]
+    assert "no batch" in logger.of("ERROR")[0]
 
 
-def test_ranges_of_the_user_override_and_missing_ones_warn(small, said) -> None:
+def test_ranges_of_the_user_override_and_missing_ones_warn(small, logger) -> None:
     small.inputs[0].set_dynamic_range(-4, 2)
-    serialized = trt.Builder(said).build_serialized_network(small, config_of(said))
+    serialized = trt.Builder(logger).build_serialized_network(small, config_of(logger))
     assert serialized is not None
-    missing = [m for m in said.of("WARNING") if m.startswith("Missing scale and zero-point for tensor ")]
+    missing = [m for m in logger.of("WARNING") if m.startswith("Missing scale and zero-point for tensor ")]
     assert missing
-    engine = trt.Runtime(said).deserialize_cuda_engine(serialized).engine
+    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized).engine
     scales = {t.codes.scale for t in engine.plan.tensors.values() if t.codes is not None}
     assert scales == {float(np.float32(4) / np.float32(127))}
 
 
-def test_a_pinned_layer_is_where_the_user_put_it(small, said) -> None:
+def test_a_pinned_layer_is_where_the_user_put_it(small, logger) -> None:
     pinned = next(layer for layer in small.layers if layer.name == "second")
     pinned.precision = trt.float32
-    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
+    config = config_of(logger, calibrator(trt.IInt8EntropyCalibrator2))
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
-    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+    layers = layers_of(trt.Builder(logger).build_serialized_network(small, config), logger)
     assert layers["second"]["Precision"] == "FP32"
 
 
@@ -132,21 +132,21 @@ def test_a_pinned_layer_is_where_the_user_put_it(small, said) -> None:
     ],
     ids=["obey", "prefer"],
 )
-def test_a_pin_that_cannot_be_met_fails_or_warns_by_flag(small, said, flag, built: bool) -> None:
+def test_a_pin_that_cannot_be_met_fails_or_warns_by_flag(small, logger, flag, built: bool) -> None:
     next(layer for layer in small.layers if layer.name == "second").precision = trt.int8
-    config = trt.Builder(said).create_builder_config()  # float: nothing can be int8
+    config = trt.Builder(logger).create_builder_config()  # float: nothing can be int8
     config.set_flag(flag)
-    made = trt.Builder(said).build_serialized_network(small, config)
-    assert (made is not None) == built
-    said_so = said.of("WARNING" if built else "ERROR")
+    serialized = trt.Builder(logger).build_serialized_network(small, config)
+    assert (serialized is not None) == built
+    said_so = logger.of("WARNING" if built else "ERROR")
     assert any("layer 'second' is pinned to INT8 and runs in float" in m for m in said_so)
 
 
 @pytest.mark.parametrize("kind", [trt.ActivationType.SIGMOID, trt.ActivationType.RELU])
 @pytest.mark.parametrize("flag", ["OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"])
-def test_an_activation_pinned_to_float_between_int8_layers_reads_floats(said, kind, flag) -> None:
+def test_an_activation_pinned_to_float_between_int8_layers_reads_floats(logger, kind, flag) -> None:
     """SiLU's Sigmoid, as Ultralytics pins it: the convolution's own step computes it, before it rounds."""
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     network = builder.create_network()
     rng, x = np.random.default_rng(0), network.add_input("x", trt.float32, (1, 16, 8, 8))
     for name in ("first", "second"):
@@ -158,55 +158,55 @@ def test_an_activation_pinned_to_float_between_int8_layers_reads_floats(said, ki
         product = trt.ElementWiseOperation.PROD
         x = network.add_elementwise(conv.get_output(0), gate.get_output(0), product).get_output(0)
     network.mark_output(x)
-    config = config_of(said, calibrator(trt.IInt8MinMaxCalibrator))
+    config = config_of(logger, calibrator(trt.IInt8MinMaxCalibrator))
     config.set_flag(trt.BuilderFlag[flag])
-    layers = layers_of(builder.build_serialized_network(network, config), said)
+    layers = layers_of(builder.build_serialized_network(network, config), logger)
     assert "INT8" in {layer["Precision"] for layer in layers.values()}
-    assert not [m for _, m in said.messages if "is pinned to" in m]
+    assert not [m for _, m in logger.messages if "is pinned to" in m]
 
 
-def test_the_inspector_shows_both_times(small, said, clock) -> None:
-    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
-    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+def test_the_inspector_shows_both_times(small, logger, clock) -> None:
+    config = config_of(logger, calibrator(trt.IInt8EntropyCalibrator2))
+    layers = layers_of(trt.Builder(logger).build_serialized_network(small, config), logger)
     entry = layers["first"]
     assert entry["Int8Ms"] > 0 and entry["FloatMs"] > 0
     assert "engine is fastest" in entry["Choice"]
 
 
 @pytest.mark.parametrize("best", ["int8", "mixed", "float"])
-def test_the_fastest_candidate_is_taken(small, said, timed, best: str) -> None:
+def test_the_fastest_candidate_is_taken(small, logger, set_times, best: str) -> None:
     """Of "mixed": the layer that is slower in int8 is float there, the others stay int8."""
     slow = {"int8 second": 3.0, f"plan {best}": 1.0}
-    timed(lambda name: slow.get(name, 2.0))
-    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
-    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+    set_times(lambda name: slow.get(name, 2.0))
+    config = config_of(logger, calibrator(trt.IInt8EntropyCalibrator2))
+    layers = layers_of(trt.Builder(logger).build_serialized_network(small, config), logger)
     precisions = {name: entry["Precision"] for name, entry in layers.items() if name in ("first", "second")}
     want = {"int8": ("INT8", "INT8"), "mixed": ("INT8", "FP32"), "float": ("FP32", "FP32")}[best]
     assert precisions == dict(zip(("first", "second"), want, strict=True))
 
 
-def test_a_calibrator_is_ignored_where_there_are_pairs(network, said) -> None:
+def test_a_calibrator_is_ignored_where_there_are_pairs(network, logger) -> None:
     x = network.add_input("x", trt.float32, (1, 4, 8, 8))
     scale = network.add_constant((), np.float32([0.1])).get_output(0)
     pair = network.add_dequantize(network.add_quantize(x, scale).get_output(0), scale)
     network.mark_output(pair.get_output(0))
-    one = calibrator(trt.IInt8EntropyCalibrator2)
-    assert trt.Builder(said).build_serialized_network(network, config_of(said, one)) is not None
-    assert one.calls == []
+    entropy = calibrator(trt.IInt8EntropyCalibrator2)
+    assert trt.Builder(logger).build_serialized_network(network, config_of(logger, entropy)) is not None
+    assert entropy.calls == []
     assert any(
-        m.startswith("Calibrator won't be used in explicit precision mode.") for m in said.of("WARNING")
+        m.startswith("Calibrator won't be used in explicit precision mode.") for m in logger.of("WARNING")
     )
 
 
-def test_a_network_without_outputs_is_refused(network, said) -> None:
+def test_a_network_without_outputs_is_refused(network, logger) -> None:
     network.add_input("x", trt.float32, (1,))
-    assert trt.Builder(said).build_serialized_network(network, config_of(said)) is None
-    assert "Network must have at least one output" in said.of("ERROR")
+    assert trt.Builder(logger).build_serialized_network(network, config_of(logger)) is None
+    assert "Network must have at least one output" in logger.of("ERROR")
 
 
-def test_a_legacy_calibrators_histograms_serve_another_quantile_without_data(small, said) -> None:
+def test_a_legacy_calibrators_histograms_serve_another_quantile_without_data(small, logger) -> None:
     class Legacy(trt.IInt8LegacyCalibrator):
-        kept: bytes | None = None
+        histogram: bytes | None = None
 
         def __init__(self, quantile: float, batches: int) -> None:
             super().__init__()
@@ -223,17 +223,19 @@ def test_a_legacy_calibrators_histograms_serve_another_quantile_without_data(sma
             return self.quantile
 
         def read_histogram_cache(self, length: int) -> bytes | None:
-            return self.kept
+            return self.histogram
 
         def write_histogram_cache(self, data: bytes) -> None:
-            Legacy.kept = bytes(data)
+            Legacy.histogram = bytes(data)
 
         def write_calibration_cache(self, cache: bytes) -> None:
             self.cache = bytes(cache)
 
     first, second = Legacy(1.0, 2), Legacy(0.9, 0)
-    for one in (first, second):
-        assert trt.Builder(said).build_serialized_network(small, config_of(said, one)) is not None
-    scales = [TrtCache.parse(one.cache.decode()).scales["x"] for one in (first, second)]
+    for calibrator_run in (first, second):
+        assert (
+            trt.Builder(logger).build_serialized_network(small, config_of(logger, calibrator_run)) is not None
+        )
+    scales = [TrtCache.parse(batches.cache.decode()).scales["x"] for batches in (first, second)]
     assert scales[1] < scales[0]
     assert second.source.calls == []

@@ -14,7 +14,7 @@ Add = Callable[[trt.INetworkDefinition, trt.ITensor], trt.ILayer]
 X = np.random.default_rng(1).standard_normal((2, 3, 4, 6)).astype(np.float32)
 
 
-def made(network: trt.INetworkDefinition, layer: trt.ILayer, x: np.ndarray = X) -> list[np.ndarray]:
+def run_layer(network: trt.INetworkDefinition, layer: trt.ILayer, x: np.ndarray = X) -> list[np.ndarray]:
     for i in range(layer.num_outputs):
         network.mark_output(layer.get_output(i))
     shapes = [layer.get_output(i).shape for i in range(layer.num_outputs)]
@@ -82,20 +82,20 @@ CASES: dict[str, tuple[Add, Callable[[np.ndarray], np.ndarray]]] = {
 def test_layer(network: trt.INetworkDefinition, case: str) -> None:
     add, formula = CASES[case]
     layer = add(network, network.add_input("x", trt.float32, X.shape))
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     np.testing.assert_allclose(got, formula(X), rtol=2e-5, atol=2e-6)
 
 
 def test_softmax_takes_the_axis_whose_bit_is_set(network: trt.INetworkDefinition) -> None:
     layer = network.add_softmax(network.add_input("x", trt.float32, X.shape))
     layer.axes = 1 << 3
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     np.testing.assert_allclose(got.sum(3), 1, rtol=1e-6)
 
 
 def test_topk_gives_values_and_int32_indices(network: trt.INetworkDefinition) -> None:
     layer = network.add_topk(network.add_input("x", trt.float32, X.shape), trt.TopKOperation.MAX, 2, 1 << 3)
-    values, indices = made(network, layer)
+    values, indices = run_layer(network, layer)
     assert indices.dtype == np.int32
     assert (values == np.sort(X, 3)[..., :-3:-1]).all()
     assert (np.take_along_axis(X, indices.astype(np.int64), 3) == values).all()
@@ -104,7 +104,7 @@ def test_topk_gives_values_and_int32_indices(network: trt.INetworkDefinition) ->
 def test_shuffle_transposes_reshapes_transposes(network: trt.INetworkDefinition) -> None:
     layer = network.add_shuffle(network.add_input("x", trt.float32, X.shape))
     layer.first_transpose, layer.reshape_dims, layer.second_transpose = (0, 2, 3, 1), (0, -1, 3), (1, 0, 2)
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     assert (got == X.transpose(0, 2, 3, 1).reshape(2, -1, 3).transpose(1, 0, 2)).all()
 
 
@@ -120,7 +120,7 @@ def test_shuffle_transposes_reshapes_transposes(network: trt.INetworkDefinition)
 def test_pooling(network: trt.INetworkDefinition, mode: trt.PoolingType, formula) -> None:
     layer = network.add_pooling_nd(network.add_input("x", trt.float32, X.shape), mode, (2, 2))
     layer.stride_nd, layer.blend_factor = (2, 2), 0.25
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     np.testing.assert_allclose(got, formula(X.reshape(2, 3, 2, 2, 3, 2)), rtol=1e-5)
 
 
@@ -132,7 +132,7 @@ def test_normalization(network: trt.INetworkDefinition, axes: int) -> None:
     scale, bias = rng.standard_normal((2, *shape)).astype(np.float32)
     constants = [network.add_constant(shape, a).get_output(0) for a in (scale, bias)]
     layer = network.add_normalization(network.add_input("x", trt.float32, X.shape), *constants, axes)
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     centred = X - X.mean(over, keepdims=True)
     wanted = centred / np.sqrt(X.var(over, keepdims=True) + 1e-5) * scale + bias
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
@@ -144,7 +144,7 @@ def test_resize_and_concatenation(network: trt.INetworkDefinition) -> None:
     resize.scales = (1, 1, 2, 2)
     joined = network.add_concatenation([resize.get_output(0), resize.get_output(0)])
     joined.axis = 1
-    (got,) = made(network, joined)
+    (got,) = run_layer(network, joined)
     double = X.repeat(2, 2).repeat(2, 3)
     assert (got == np.concatenate([double, double], 1)).all()
 
@@ -153,7 +153,7 @@ def test_deconvolution_has_kernels_of_in_by_out(network: trt.INetworkDefinition)
     kernel = np.random.default_rng(3).standard_normal((3, 5, 2, 2)).astype(np.float32)
     layer = network.add_deconvolution_nd(network.add_input("x", trt.float32, X.shape), 5, (2, 2), kernel)
     layer.stride_nd = (2, 2)
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     wanted = np.einsum("nchw,copq->nohpwq", X, kernel).reshape(2, 5, 8, 12)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
@@ -167,14 +167,14 @@ def test_matrix_multiply(network: trt.INetworkDefinition, op: trt.MatrixOperatio
     layer = network.add_matrix_multiply(
         x, trt.MatrixOperation.NONE, network.add_constant(other.shape, other).get_output(0), op
     )
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     np.testing.assert_allclose(got, np.repeat(X.sum(3, keepdims=True), 5, 3), rtol=1e-4, atol=1e-5)
 
 
-def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, said) -> None:
+def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, logger) -> None:
     x = network.add_input("x", trt.float32, (1, 2))
     assert network.add_input("x", trt.float32, (1, 2)) is None
-    assert "there is a tensor 'x' already" in said.of("ERROR")[0]
+    assert "there is a tensor 'x' already" in logger.of("ERROR")[0]
     with pytest.raises(ValueError, match="the name 'x', which is taken"):
         network.add_identity(x).get_output(0).name = "x"
     with pytest.raises(ValueError, match="want an ITensor"):
@@ -184,6 +184,6 @@ def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, said) -> 
 def test_an_output_type_that_holds_no_reals_converts(network: trt.INetworkDefinition) -> None:
     layer = network.add_unary(network.add_input("x", trt.float32, X.shape), U.CEIL)
     layer.set_output_type(0, trt.int32)
-    (got,) = made(network, layer)
+    (got,) = run_layer(network, layer)
     assert got.dtype == np.int32 and (got == np.ceil(X)).all()
     assert layer.get_output_type(0) == trt.int32

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from tests.trt.networks import built
+from tests.trt.networks import run_network
 
 import intact.trt as trt
 from intact.errors import QuantValueError, UnsupportedError
@@ -32,16 +32,16 @@ def plugin(**parameters: Any) -> Any:
     return creator.create_plugin(name="nms", field_collection=fields(**parameters))
 
 
-def suppressed(network: trt.INetworkDefinition, said: Any, *arrays: np.ndarray, **parameters: Any) -> Any:
+def suppress(network: trt.INetworkDefinition, logger: Any, *arrays: np.ndarray, **parameters: Any) -> Any:
     inputs = [network.add_input(f"x{i}", trt.float32, a.shape) for i, a in enumerate(arrays)]
     layer = network.add_plugin_v2(inputs, plugin(**parameters))
     for i in range(4):
         network.mark_output(layer.get_output(i))
-    return built(network, said, **{f"x{i}": a for i, a in enumerate(arrays)})
+    return run_network(network, logger, **{f"x{i}": a for i, a in enumerate(arrays)})
 
 
-def test_what_is_kept_best_first_then_zeros(network, said) -> None:
-    count, boxes, scores, classes = suppressed(network, said, BOXES, SCORES, max_output_boxes=5)
+def test_what_is_kept_best_first_then_zeros(network, logger) -> None:
+    count, boxes, scores, classes = suppress(network, logger, BOXES, SCORES, max_output_boxes=5)
     assert (count == 4).all() and count.dtype == np.int32 and classes.dtype == np.int32
     assert scores[0] == pytest.approx([0.9, 0.7, 0.6, 0.25, 0])
     assert classes[0].tolist() == [0, 1, 0, 1, 0]
@@ -49,7 +49,7 @@ def test_what_is_kept_best_first_then_zeros(network, said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "kept"),
+    ("parameters", "best"),
     [
         ({"class_agnostic": 1}, [0.9, 0.7, 0.25]),
         ({"background_class": 1}, [0.9, 0.6]),
@@ -59,32 +59,32 @@ def test_what_is_kept_best_first_then_zeros(network, said) -> None:
         ({"nobody_knows": 3}, [0.9, 0.7, 0.6, 0.25]),
     ],
 )
-def test_its_parameters(network, said, parameters, kept) -> None:
-    count, _, scores, _ = suppressed(network, said, BOXES, SCORES, **parameters)
-    assert int(count[0, 0]) == len(kept) and scores[0, : len(kept)] == pytest.approx(kept)
+def test_its_parameters(network, logger, parameters, best) -> None:
+    count, _, scores, _ = suppress(network, logger, BOXES, SCORES, **parameters)
+    assert int(count[0, 0]) == len(best) and scores[0, : len(best)] == pytest.approx(best)
 
 
-def centered(corners: np.ndarray) -> np.ndarray:
+def center_boxes(corners: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [(corners[..., :2] + corners[..., 2:]) / 2, corners[..., 2:] - corners[..., :2]], -1
     )
 
 
-def test_boxes_by_center_raw_scores_and_boxes_of_each_class_come_out_alike(network, said) -> None:
+def test_boxes_by_center_raw_scores_and_boxes_of_each_class_come_out_alike(network, logger) -> None:
     raw = np.log(SCORES / (1 - SCORES), where=SCORES > 0, out=np.full_like(SCORES, -20.0))
-    wanted = suppressed(network, said, BOXES, SCORES)
-    each = np.repeat(centered(BOXES)[:, :, None], 2, axis=2)
-    other = trt.Builder(said).create_network()
-    got = suppressed(other, said, each, raw, box_coding=1, score_activation=1, score_threshold=0.2)
-    for one, two in zip(wanted, got, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-5)
+    wanted = suppress(network, logger, BOXES, SCORES)
+    each = np.repeat(center_boxes(BOXES)[:, :, None], 2, axis=2)
+    other = trt.Builder(logger).create_network()
+    got = suppress(other, logger, each, raw, box_coding=1, score_activation=1, score_threshold=0.2)
+    for expected, two in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(expected, two, rtol=1e-5)
 
 
-def test_boxes_are_decoded_from_anchors(network, said) -> None:
+def test_boxes_are_decoded_from_anchors(network, logger) -> None:
     anchors = np.array([[[5, 5, 10, 10]] * 5], np.float32)
-    wanted = centered(BOXES)
+    wanted = center_boxes(BOXES)
     deltas = np.concatenate([(wanted[..., :2] - 5) / 10, np.log(wanted[..., 2:] / 10)], -1)
-    got = suppressed(network, said, deltas, SCORES, anchors, box_coding=1)
+    got = suppress(network, logger, deltas, SCORES, anchors, box_coding=1)
     np.testing.assert_allclose(got[1][0, :4], BOXES[0, [0, 2, 3, 4]], atol=1e-5)
 
 
@@ -112,15 +112,15 @@ def file() -> bytes:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
-def test_a_node_of_its_name_is_the_plugin(network, said) -> None:
-    assert trt.init_libnvinfer_plugins(said, "")
-    assert trt.OnnxParser(network, said).parse(file()), said.messages
+def test_a_node_of_its_name_is_the_plugin(network, logger) -> None:
+    assert trt.init_libnvinfer_plugins(logger, "")
+    assert trt.OnnxParser(network, logger).parse(file()), logger.messages
     assert [network.get_output(i).shape for i in range(4)] == [(1, 1), (1, 3, 4), (1, 3), (1, 3)]
-    count, _, scores, _ = built(network, said, boxes=BOXES, scores=SCORES)
+    count, _, scores, _ = run_network(network, logger, boxes=BOXES, scores=SCORES)
     assert int(count[0, 0]) == 3 and scores[0] == pytest.approx([0.9, 0.7, 0.6])
 
 
-def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, said) -> None:
+def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, logger) -> None:
     tail = small.get_output(0)
     small.unmark_output(tail)
     boxes = small.add_input("boxes", trt.float32, (-1, 5, 4))
@@ -142,11 +142,11 @@ def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, said) -> N
             shapes = {"x": (2, 16, 8, 8), "boxes": (2, 5, 4)}
             return [noise.random(shapes[n], np.float32) for n in names] if self.left >= 0 else None
 
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = Batches()
     engine = builder.build_engine(small, config)
-    assert engine is not None, said.messages
+    assert engine is not None, logger.messages
     layers = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.ONELINE)
     assert "INT8" in layers and "EfficientNMS" in layers

@@ -15,8 +15,8 @@ import intact.trt as trt
 
 def at(address: int, desc: trt.PluginTensorDesc) -> np.ndarray:
     """The array at an address."""
-    held = (ctypes.c_uint8 * int(trt.volume(desc.dims) * desc.type.itemsize)).from_address(address)
-    return np.frombuffer(held, np.uint8).view(trt.nptype(desc.type)).reshape(desc.dims)
+    memory = (ctypes.c_uint8 * int(trt.volume(desc.dims) * desc.type.itemsize)).from_address(address)
+    return np.frombuffer(memory, np.uint8).view(trt.nptype(desc.type)).reshape(desc.dims)
 
 
 class Affine(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
@@ -83,27 +83,27 @@ class TwiceCreator(trt.IPluginCreator):
 
 @pytest.fixture
 def affine() -> Iterator[AffineCreator]:
-    yield from registered(AffineCreator())
+    yield from register_creator(AffineCreator())
 
 
 @pytest.fixture
 def twice() -> Iterator[TwiceCreator]:
-    yield from registered(TwiceCreator())
+    yield from register_creator(TwiceCreator())
 
 
-def registered(made: trt.IPluginCreator) -> Iterator[trt.IPluginCreator]:
+def register_creator(creator: trt.IPluginCreator) -> Iterator[trt.IPluginCreator]:
     registry = trt.get_plugin_registry()
-    assert registry.register_creator(made, made.plugin_namespace)
-    yield made
-    registry.deregister_creator(made)
+    assert registry.register_creator(creator, creator.plugin_namespace)
+    yield creator
+    registry.deregister_creator(creator)
 
 
 def model(*nodes: onnx.NodeProto, dtype: int = TensorProto.FLOAT) -> bytes:
     ends = [helper.make_tensor_value_info(n, dtype, ["batch", 3]) for n in ("x", "y")]
     graph = helper.make_graph(list(nodes), "g", ends[:1], ends[1:])
     opsets = [helper.make_opsetid("", 17)]
-    made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    return made
+    data: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return data
 
 
 NODES = (
@@ -120,33 +120,33 @@ NODES = (
 )  # fmt: skip
 
 
-def run(network: trt.INetworkDefinition, said, x: np.ndarray) -> np.ndarray:
-    builder = trt.Builder(said)
+def run(network: trt.INetworkDefinition, logger, x: np.ndarray) -> np.ndarray:
+    builder = trt.Builder(logger)
     config = builder.create_builder_config()
     profile = builder.create_optimization_profile()
     profile.set_shape("x", x.shape, x.shape, x.shape)
     config.add_optimization_profile(profile)
     data = builder.build_serialized_network(network, config)
-    assert data is not None, said.messages
-    context = trt.Runtime(said).deserialize_cuda_engine(data).create_execution_context()
+    assert data is not None, logger.messages
+    context = trt.Runtime(logger).deserialize_cuda_engine(data).create_execution_context()
     y = np.empty(x.shape, np.float32)
-    assert context.set_input_shape("x", x.shape) and context.execute_v2([x, y]), said.messages
+    assert context.set_input_shape("x", x.shape) and context.execute_v2([x, y]), logger.messages
     return y
 
 
-def test_nodes_become_layers_of_their_plugins(network, said, affine) -> None:
-    assert trt.OnnxParser(network, said).parse(model(*NODES)), said.messages
+def test_nodes_become_layers_of_their_plugins(network, logger, affine) -> None:
+    assert trt.OnnxParser(network, logger).parse(model(*NODES)), logger.messages
     kinds = [layer.type for layer in network.layers]
     assert kinds[1:3] == [trt.LayerType.PLUGIN_V3] * 2
     assert [layer.name for layer in network.layers] == ["relu", "first", "second", "neg"]
     assert [type(layer.plugin) for layer in network.layers[1:3]] == [Affine, Affine]
     assert network.get_output(0).shape == (-1, 3)
     x = np.float32([[1, -2, 3], [0, 5, -6]])
-    assert (run(network, said, x) == -(10 * (2 * np.maximum(x, 0) + 3) + 1)).all()
+    assert (run(network, logger, x) == -(10 * (2 * np.maximum(x, 0) + 3) + 1)).all()
 
 
-def test_the_creator_gets_the_fields_that_it_declared(network, said, affine) -> None:
-    assert trt.OnnxParser(network, said).parse(model(*NODES)), said.messages
+def test_the_creator_gets_the_fields_that_it_declared(network, logger, affine) -> None:
+    assert trt.OnnxParser(network, logger).parse(model(*NODES)), logger.messages
     name, phase, fields = affine.got[0]
     assert (name, phase) == ("first", trt.TensorRTPhase.BUILD)
     assert fields == [
@@ -155,25 +155,25 @@ def test_the_creator_gets_the_fields_that_it_declared(network, said, affine) -> 
     ]  # fmt: skip
 
 
-def test_without_a_creator_the_node_is_refused_by_name(network, said) -> None:
-    parser = trt.OnnxParser(network, said)
+def test_without_a_creator_the_node_is_refused_by_name(network, logger) -> None:
+    parser = trt.OnnxParser(network, logger)
     assert not parser.parse(model(*NODES))
     assert parser.num_errors and "TestAffine" in parser.get_error(0).desc()
 
 
-def test_another_version_of_the_plugin_is_another_plugin(network, said, affine) -> None:
+def test_another_version_of_the_plugin_is_another_plugin(network, logger, affine) -> None:
     node = helper.make_node("TestAffine", ["x"], ["y"], name="only", factor=1.0, shifts=[0])
-    assert not trt.OnnxParser(network, said).parse(model(node))
+    assert not trt.OnnxParser(network, logger).parse(model(node))
     assert affine.got == []
 
 
-def test_operators_of_onnx_stay_unless_plugins_override_them(network, said, twice) -> None:
+def test_operators_of_onnx_stay_unless_plugins_override_them(network, logger, twice) -> None:
     data = model(helper.make_node("Abs", ["x"], ["y"], name="abs"))
     x = np.float32([[1, -2, 3]])
-    parser = trt.OnnxParser(network, said)
-    assert parser.parse(data) and (run(network, said, x) == abs(x)).all()
-    other = trt.Builder(said).create_network()
-    parser = trt.OnnxParser(other, said)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.parse(data) and (run(network, logger, x) == abs(x)).all()
+    other = trt.Builder(logger).create_network()
+    parser = trt.OnnxParser(other, logger)
     parser.set_flag(trt.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
     assert parser.parse(data) and other.layers[0].type == trt.LayerType.PLUGIN_V2
-    assert (run(other, said, x) == 2 * x).all()
+    assert (run(other, logger, x) == 2 * x).all()

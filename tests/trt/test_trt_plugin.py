@@ -23,8 +23,10 @@ def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pair(network: trt.INetworkDefinition, x: trt.ITensor, scale: float) -> trt.ITensor:
-    one = network.add_constant((), np.float32([scale])).get_output(0)
-    return network.add_dequantize(network.add_quantize(x, one).get_output(0), one).get_output(0)
+    scale_tensor = network.add_constant((), np.float32([scale])).get_output(0)
+    return network.add_dequantize(
+        network.add_quantize(x, scale_tensor).get_output(0), scale_tensor
+    ).get_output(0)
 
 
 def conv(network: trt.INetworkDefinition, x: trt.ITensor, out: int) -> trt.ITensor:
@@ -54,11 +56,11 @@ def residual(network) -> trt.INetworkDefinition:
     return network
 
 
-def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, said) -> None:
-    serialized = trt.Builder(said).build_serialized_network(
-        residual, trt.Builder(said).create_builder_config()
+def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, logger) -> None:
+    serialized = trt.Builder(logger).build_serialized_network(
+        residual, trt.Builder(logger).create_builder_config()
     )
-    engine = trt.Runtime(said).deserialize_cuda_engine(serialized).engine
+    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized).engine
     kinds = [step.kind for step in engine.plan.steps]
     assert kinds[kinds.index("conv") :] == ["conv", "call", "conv"]
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 4, 8, 8)).astype(np.float32)}
@@ -68,7 +70,7 @@ def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, said) -> Non
     assert wanted["y"].std() > 1
 
 
-def test_an_operator_in_reals_of_a_files_own_domain(said) -> None:
+def test_an_operator_in_reals_of_a_files_own_domain(logger) -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 17, "test.intact" : 1]>
         g (float[2, 3] x) => (float[2, 3] y) {
@@ -76,23 +78,23 @@ def test_an_operator_in_reals_of_a_files_own_domain(said) -> None:
           y = Add(a, b)
         }"""
     )
-    network = trt.Builder(said).create_network()
-    assert trt.OnnxParser(network, said).parse(proto.SerializeToString()), said.messages
+    network = trt.Builder(logger).create_network()
+    assert trt.OnnxParser(network, logger).parse(proto.SerializeToString()), logger.messages
     assert network.get_layer(0).type == trt.LayerType.PLUGIN_V2
-    builder = trt.Builder(said)
-    engine = trt.Runtime(said).deserialize_cuda_engine(
+    builder = trt.Builder(logger)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(
         builder.build_serialized_network(network, builder.create_builder_config())
     )
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert (engine.engine.run({"x": x})["y"] == x).all()
 
 
-def test_codes_outside_the_grid_are_refused_by_name(network, said) -> None:
+def test_codes_outside_the_grid_are_refused_by_name(network, logger) -> None:
     trt.plugin("test.intact::Wrong", int8=True)(lambda x, *, outputs: np.full(x.codes.shape, 1000))
     x = pair(network, network.add_input("x", trt.float32, (1, 4)), 0.1)
     y = pair(network, network.add_plugin([x], "test.intact::Wrong").get_output(0), 0.1)
     network.mark_output(y)
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     engine = builder.build_engine(network, builder.create_builder_config())
     with pytest.raises(
         ValueError, match=r"operator 'test.intact::Wrong': got int64, want integers from -128 to 127"

@@ -14,8 +14,8 @@ from intact.engine import custom
 def at(address: int, dims: trt.Dims, dtype: trt.DataType) -> np.ndarray:
     """The array at an address."""
     size = trt.volume(dims) * dtype.itemsize
-    held = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(held, np.uint8).view(trt.nptype(dtype)).reshape(dims)
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    return np.frombuffer(memory, np.uint8).view(trt.nptype(dtype)).reshape(dims)
 
 
 class Scaled(trt.IPluginV2DynamicExt):
@@ -78,46 +78,46 @@ class Places(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPl
 
 @pytest.fixture
 def creator() -> ScaledCreator:
-    registry, made = trt.get_plugin_registry(), ScaledCreator()
-    assert registry.register_creator(made, "")
-    yield made
-    registry.deregister_creator(made)
+    registry, new_creator = trt.get_plugin_registry(), ScaledCreator()
+    assert registry.register_creator(new_creator, "")
+    yield new_creator
+    registry.deregister_creator(new_creator)
 
 
-def test_a_plugin_of_version_2_is_made_again_by_its_creator(network, said, creator, monkeypatch) -> None:
-    found = trt.get_plugin_registry().get_plugin_creator("TestScaled", "1", "")
+def test_a_plugin_of_version_2_is_made_again_by_its_creator(network, logger, creator, monkeypatch) -> None:
+    registered_creator = trt.get_plugin_registry().get_plugin_creator("TestScaled", "1", "")
     field = trt.PluginField("factor", np.float32([2.5]), trt.PluginFieldType.FLOAT32)
-    plugin = found.create_plugin("scaled", trt.PluginFieldCollection([field]))
+    plugin = registered_creator.create_plugin("scaled", trt.PluginFieldCollection([field]))
     layer = network.add_plugin_v2([network.add_input("x", trt.float32, (-1, 3))], plugin)
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
     assert layer.get_output(0).shape == (-1, 4) and layer.type == trt.LayerType.PLUGIN_V2
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     data = builder.build_serialized_network(network, builder.create_builder_config())
     monkeypatch.setattr(custom, "_OPERATORS", {})  # as in another process
-    engine = trt.Runtime(said).deserialize_cuda_engine(data)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(data)
     context = engine.create_execution_context()
     x, y = np.ones((2, 3), np.float32), np.empty((2, 4), np.float32)
-    assert context.set_input_shape("x", (2, 3)) and context.execute_v2([x, y]), said.messages
+    assert context.set_input_shape("x", (2, 3)) and context.execute_v2([x, y]), logger.messages
     assert (y[:, :3] == 2.5).all() and (y[:, 3] == 0).all()
     monkeypatch.setattr(custom, "_OPERATORS", {})
     trt.get_plugin_registry().deregister_creator(creator)
-    assert trt.Runtime(said).deserialize_cuda_engine(data) is None
-    assert "'TestScaled', version 1, without a creator" in said.of("ERROR")[-1]
+    assert trt.Runtime(logger).deserialize_cuda_engine(data) is None
+    assert "'TestScaled', version 1, without a creator" in logger.of("ERROR")[-1]
 
 
-def test_a_plugin_of_version_3_has_types_of_its_own(network, said) -> None:
+def test_a_plugin_of_version_3_has_types_of_its_own(network, logger) -> None:
     layer = network.add_plugin_v3([network.add_input("x", trt.float32, (2, 3))], [], Places())
     network.mark_output(layer.get_output(0))
     assert layer.get_output(0).dtype == trt.int32 and layer.get_output(0).shape == (2,)
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     engine = builder.build_engine(network, builder.create_builder_config())
     x, y = np.float32([[1, 3, 2], [9, 1, 1]]), np.empty(2, np.int32)
-    assert engine.create_execution_context().execute_v2([x, y]), said.messages
+    assert engine.create_execution_context().execute_v2([x, y]), logger.messages
     assert y.tolist() == [1, 0]
 
 
-def test_a_calibrators_own_error_is_shown(small, said) -> None:
+def test_a_calibrators_own_error_is_shown(small, logger) -> None:
     class Broken(trt.IInt8EntropyCalibrator2):
         def get_batch_size(self):
             return 1
@@ -125,16 +125,16 @@ def test_a_calibrators_own_error_is_shown(small, said) -> None:
         def get_batch(self, names):
             return {}["missing"]
 
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = Broken()
     assert builder.build_serialized_network(small, config) is None
-    errors = said.of("ERROR")
+    errors = logger.of("ERROR")
     assert "Traceback" in errors[0] and "Broken.get_batch: got KeyError: 'missing'" in errors[-1]
 
 
-def test_the_cache_that_is_written_has_tobytes(small, said) -> None:
+def test_the_cache_that_is_written_has_tobytes(small, logger) -> None:
     class Kept(trt.IInt8MinMaxCalibrator):
         left = 2
 
@@ -148,9 +148,9 @@ def test_the_cache_that_is_written_has_tobytes(small, said) -> None:
         def write_calibration_cache(self, cache):
             self.written = cache.tobytes()
 
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
-    config.int8_calibrator = kept = Kept()
-    assert builder.build_serialized_network(small, config) is not None, said.messages
-    assert kept.written.startswith(b"TRT-")
+    config.int8_calibrator = calibrator = Kept()
+    assert builder.build_serialized_network(small, config) is not None, logger.messages
+    assert calibrator.written.startswith(b"TRT-")

@@ -73,13 +73,13 @@ def test_a_module_runs_as_a_script_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [((), "usage: python -m intact.trt script.py"), (("-m",), "usage: python -m intact.trt script.py"),
      (("absent.py",), "no file 'absent.py'")],
 )  # fmt: skip
-def test_usage(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_usage(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     done = python("-m", "intact.trt", *arguments, folder=tmp_path)
-    assert said in done.stderr and done.returncode == 1
+    assert message in done.stderr and done.returncode == 1
 
 
 def test_a_script_may_start_another_one(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def attention(n: Network) -> tuple[Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def looped(n: Network, part: str) -> tuple[Any, dict[str, Any]]:
+def loop_parts(n: Network, part: str) -> tuple[Any, dict[str, Any]]:
     loop = n.add_loop()
     loop.add_trip_limit(constant(n, np.int32(2)), trt.TripLimit.COUNT)
     state = loop.add_recurrence(data(n, (2, 2)))
@@ -105,7 +105,7 @@ def dynamic(n: Network) -> tuple[Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def shuffled(n: Network) -> tuple[Any, dict[str, Any]]:
+def shuffle(n: Network) -> tuple[Any, dict[str, Any]]:
     layer = n.add_shuffle(data(n))
     layer.reshape_dims = (0, 2, 6, 6)
     return layer, {
@@ -114,7 +114,7 @@ def shuffled(n: Network) -> tuple[Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def sliced(n: Network) -> tuple[Any, dict[str, Any]]:
+def slice_layer(n: Network) -> tuple[Any, dict[str, Any]]:
     layer = n.add_slice(data(n), (0, 0, 0, 0), (1, 1, 2, 2), (1, 1, 1, 1))
     return layer, {
         "start": (0, 1, 1, 1), "shape": (1, 2, 3, 3), "stride": (1, 1, 2, 2), "axes": (3, 2, 1, 0),
@@ -122,7 +122,7 @@ def sliced(n: Network) -> tuple[Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def parsed(n: Network) -> tuple[Any, dict[str, Any]]:
+def onnx_node(n: Network) -> tuple[Any, dict[str, Any]]:
     relu, negative = (onnx.helper.make_node(op, ["a"], ["b"], name=op) for op in ("Relu", "Neg"))
     return n.add_node([data(n)], relu, {"": 17}), {"node": negative}
 
@@ -196,8 +196,8 @@ RECIPES: dict[str, Recipe] = {
         n.add_grid_sample(data(n), data(n, (1, 3, 3, 2))),
         {"align_corners": True, "interpolation_mode": T.CUBIC, "sample_mode": trt.SampleMode.CLAMP},
     ),
-    "IIteratorLayer": lambda n: looped(n, "iterator"),
-    "ILoopOutputLayer": lambda n: looped(n, "output"),
+    "IIteratorLayer": lambda n: loop_parts(n, "iterator"),
+    "ILoopOutputLayer": lambda n: loop_parts(n, "output"),
     "IKVCacheUpdateLayer": lambda n: (
         n.add_kv_cache_update(data(n), data(n), data(n, (1,), trt.int32), trt.KVCacheMode.LINEAR),
         {"cache_mode": None},
@@ -225,7 +225,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         {"axis": 0},
     ),
-    "IOnnxLayer": parsed,
+    "IOnnxLayer": onnx_node,
     "IPaddingLayer": lambda n: (n.add_padding_nd(data(n), (0, 0), (0, 0)), PADS),
     "IPluginV2Layer": lambda n: (n.add_plugin([data(n)], "setters::First"), PLUGIN),
     "IPluginV3Layer": lambda n: (n.add_plugin_v3([data(n)], [], Same()), {
@@ -269,8 +269,8 @@ RECIPES: dict[str, Recipe] = {
     "IScatterLayer": lambda n: (
         n.add_scatter(data(n), data(n, SHAPE, trt.int32), data(n)), {"axis": 1, "mode": trt.ScatterMode.ND},
     ),
-    "IShuffleLayer": shuffled,
-    "ISliceLayer": sliced,
+    "IShuffleLayer": shuffle,
+    "ISliceLayer": slice_layer,
     "ISoftMaxLayer": lambda n: (n.add_softmax(data(n)), {"axes": 8}),
     "ITopKLayer": lambda n: (
         n.add_topk(data(n), trt.TopKOperation.MAX, 2, 4),
@@ -302,7 +302,7 @@ def state(network: Network) -> object:
     return model
 
 
-def made(name: str, network: Network) -> tuple[Any, dict[str, Any]]:
+def make_layer(name: str, network: Network) -> tuple[Any, dict[str, Any]]:
     layer, values = RECIPES[name](network)
     for i in range(layer.num_outputs):
         network.mark_output(layer.get_output(i))
@@ -320,11 +320,11 @@ def test_every_attribute_is_tried(kind, network) -> None:
     [(kind.__name__, a) for kind in KINDS if kind.__name__ in RECIPES for a in sorted(own(kind))],
 )
 def test_setting_it_changes_what_is_built(name, attribute, network) -> None:
-    layer, values = made(name, network)
+    layer, values = make_layer(name, network)
     value = values[attribute]
     if isinstance(value, Other):
-        for other, given in value.first.items():
-            setattr(layer, other, given)
+        for other, item_value in value.first.items():
+            setattr(layer, other, item_value)
         value = value.make(network)
     before = state(network)
     assert before == state(network), "a state compares equal to itself"
@@ -334,7 +334,7 @@ def test_setting_it_changes_what_is_built(name, attribute, network) -> None:
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_the_name_is_in_the_plan(name, network) -> None:
-    layer, _ = made(name, network)
+    layer, _ = make_layer(name, network)
     before = state(network)
     layer.name = "another name"
     assert layer.name == "another name"
@@ -342,20 +342,20 @@ def test_the_name_is_in_the_plan(name, network) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention", "IIteratorLayer"}))
-def test_a_pin_is_met_or_fails_the_build(name, network, said) -> None:
-    layer, _ = made(name, network)
+def test_a_pin_is_met_or_fails_the_build(name, network, logger) -> None:
+    layer, _ = make_layer(name, network)
     layer.precision = trt.int8
-    builder = trt.Builder(said)
+    builder = trt.Builder(logger)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
     met = builder.is_network_supported(network, config)
     assert met == (name in ("IQuantizeLayer", "IDequantizeLayer"))
-    assert met or "is pinned to INT8 and runs in float" in said.of("ERROR")[-1]
+    assert met or "is pinned to INT8 and runs in float" in logger.of("ERROR")[-1]
 
 
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention"}))
 def test_every_input_may_be_wired_anew(name, network) -> None:
-    layer, _ = made(name, network)
+    layer, _ = make_layer(name, network)
     for index in range(layer.num_inputs):
         tensor = layer.get_input(index)
         before = state(network)
@@ -364,7 +364,7 @@ def test_every_input_may_be_wired_anew(name, network) -> None:
 
 
 def test_weights_and_biases_of_gates_are_used(network) -> None:
-    layer, _ = made("IRNNv2Layer", network)
+    layer, _ = make_layer("IRNNv2Layer", network)
     for call, shape in ((layer.set_weights_for_gate, (4, 4)), (layer.set_bias_for_gate, (4,))):
         for of_data in (True, False):
             before = state(network)
@@ -372,13 +372,13 @@ def test_weights_and_biases_of_gates_are_used(network) -> None:
             assert state(network) != before
 
 
-def test_types_of_outputs_are_cast_or_noted(network, said) -> None:
+def test_types_of_outputs_are_cast_or_noted(network, logger) -> None:
     layer = network.add_unary(data(network), trt.UnaryOperation.ABS)
     network.mark_output(layer.get_output(0))
     before = state(network)
     layer.set_output_type(0, trt.float16)
     assert state(network) == before
-    assert any("set_output_type is accepted and changes nothing" in m for m in said.of("INFO"))
+    assert any("set_output_type is accepted and changes nothing" in m for m in logger.of("INFO"))
     layer.set_output_type(0, trt.int32)
     assert state(network) != before
     layer.reset_output_type(0)
