@@ -56,7 +56,7 @@ class ArgMax final : public LineStep {
     each(begin, end, [&](const auto& at, size_t n) {
       const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      int32_t places[kLines];
+      int32_t places[kLines] = {};  // n of them are written; GCC cannot see that
       if (dense && (from_.size >= kLongLine || n < kFewLines)) {
         for (size_t i = 0; i < n; ++i) places[i] = line(x + static_cast<int64_t>(i) * stride(0));
       } else {

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from intact._installation import require_own_folder
+from intact._installation import c_headers, c_library, require_own_folder
 from intact._version import __version__
 from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
 from intact.spec import Format, QuantSpec
@@ -46,6 +46,8 @@ __all__ = [
     "analyze",
     "calibrate",
     "compile",
+    "get_include",
+    "get_library",
     "load",
     "quantize",
     "run_reference",
@@ -264,6 +266,28 @@ def load(
     from intact.engine import load as load_plan
 
     return load_plan(path, threads=threads, copy=copy, deterministic=deterministic, backend=backend)
+
+
+def get_include() -> str:
+    """The folder of `intact.h`, the C interface of the engine: ``cc -I$(python -c "import intact; ...")``.
+
+    Returns:
+        A path.
+    Raises:
+        UnsupportedError: This installation has no C library.
+    """
+    return str(c_headers())
+
+
+def get_library() -> str:
+    """The shared C library, which runs plan files without Python (docs/how-to/run-in-c.md).
+
+    Returns:
+        A path: `libintact.so.0` on Linux.
+    Raises:
+        UnsupportedError: This installation has no C library.
+    """
+    return str(c_library())
 
 
 def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from intact.errors import DISTRIBUTION, ClashingInstallationError
+from intact.errors import DISTRIBUTION, ClashingInstallationError, UnsupportedError
 
 PACKAGE_FOLDER = Path(__file__).parent
 """Where the files of this package lie."""
@@ -30,6 +30,41 @@ def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
                 f"those of {DISTRIBUTION} alone",
                 f"run: pip uninstall -y intact {DISTRIBUTION}, then: pip install {DISTRIBUTION}",
             )  # fmt: skip
+
+
+def c_library(package: Path = PACKAGE_FOLDER) -> Path:
+    """The shared C library.
+
+    Args:
+        package: The folder of this package.
+    Raises:
+        UnsupportedError: There is none.
+    """
+    names = ("libintact.so.0", "libintact.0.dylib", "intact.dll")
+    for path in (package / "lib" / name for name in names):
+        if path.is_file():
+            return path
+    raise _no_library(package)
+
+
+def c_headers(package: Path = PACKAGE_FOLDER) -> Path:
+    """The folder of the C library's header.
+
+    Args:
+        package: The folder of this package.
+    Raises:
+        UnsupportedError: There is none.
+    """
+    if not (package / "include" / "intact.h").is_file():
+        raise _no_library(package)
+    return package / "include"
+
+
+def _no_library(package: Path) -> UnsupportedError:
+    return UnsupportedError(
+        str(package), "an installation without the C library", "lib/libintact and include/intact.h",
+        "build it: cmake --build, cmake --install, as CMakeLists.txt says",
+    )  # fmt: skip
 
 
 def _installations(folder: Path) -> list[str]:

@@ -45,6 +45,15 @@ def test_logic(qdq, lower_graph, op_type):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_bits_of_integers(qdq, lowered, dtype):
+    """One of the operands is a mask with all sizes of bits, broadcast; both may be negative."""
+    g = qdq()
+    ends = np.array([0, 1, -1, np.iinfo(dtype).min, np.iinfo(dtype).max, 0x55], dtype)
+    a, b = add_inputs(g, a=few(dtype, 3, 4, 1, low=-99), b=ends)
+    assert exactly(lower_graph(g, g.node("BitwiseAnd", a, b))).kinds == ["elementwise"]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Neg", "Abs"])
 def test_integers(qdq, lower_graph, op_type, dtype):
     g = qdq()

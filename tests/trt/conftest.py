@@ -15,7 +15,7 @@ Seconds = Callable[[str], float]
 """The seconds of "int8 LAYER", "float LAYER" and "plan CANDIDATE"."""
 
 
-class Said(trt.ILogger):
+class KeptLog(trt.ILogger):
     """Keeps what is logged."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Said(trt.ILogger):
 
 
 @pytest.fixture
-def logger() -> Said:
-    return Said()
+def log() -> KeptLog:
+    return KeptLog()
 
 
 @pytest.fixture(autouse=True)
 def set_times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
-    """Gives implicit mode times that a test says, int8 the faster, instead of measured ones.
+    """Make implicit mode read the times that a test gives, int8 the faster, instead of measured ones.
 
     For every test: none may hang on what a busy machine takes for one thing or another.
     """
@@ -55,13 +55,13 @@ def set_times(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
 
 @pytest.fixture
 def clock(set_times: Callable[[Seconds], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Implicit mode measures after all, for a test that holds whatever the times are."""
+    """Let implicit mode measure after all, for a test that holds whatever the times are."""
     monkeypatch.undo()
 
 
 @pytest.fixture
-def network(logger: Said) -> Iterator[trt.INetworkDefinition]:
-    yield trt.Builder(logger).create_network()
+def network(log: KeptLog) -> Iterator[trt.INetworkDefinition]:
+    yield trt.Builder(log).create_network()
     dialects._chosen.clear()
 
 

@@ -7,13 +7,11 @@ import numpy as np
 import intact.trt as trt
 
 
-def run_network(
-    network: trt.INetworkDefinition, logger: trt.ILogger, **feeds: np.ndarray
-) -> list[np.ndarray]:
-    """The outputs of `network`, in order."""
-    builder = trt.Builder(logger)
+def outputs_of(network: trt.INetworkDefinition, log: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
+    """Build and run `network`; return its outputs, in order."""
+    builder = trt.Builder(log)
     engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, logger.messages
+    assert engine is not None, log.messages
     outputs = engine.engine.run(feeds)
     return [outputs[tensor.name] for tensor in network.outputs]
 

@@ -20,13 +20,13 @@ def info(name: str, dtype: int, *shape: Any) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, dtype, shape)
 
 
-def parse_nodes(logger, nodes: list, inputs: list, outputs: list, weights: tuple = (), opset: int = 18):
+def parse(log, nodes: list, inputs: list, outputs: list, weights: tuple = (), opset: int = 18):
     """A network with the nodes; the parser, and whether it took them."""
-    initializers = [numpy_helper.from_array(array, name) for name, array in weights]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
+    constants = [numpy_helper.from_array(array, name) for name, array in weights]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    network = trt.Builder(logger).create_network()
-    parser = trt.OnnxParser(network, logger)
+    network = trt.Builder(log).create_network()
+    parser = trt.OnnxParser(network, log)
     return network, parser, parser.parse(model.SerializeToString())
 
 
@@ -41,10 +41,10 @@ class Allocator(trt.IOutputAllocator):
         self.shape = tuple(shape)
 
 
-def engine_of(network, logger) -> trt.ICudaEngine:
-    builder = trt.Builder(logger)
+def engine_of(network, log) -> trt.ICudaEngine:
+    builder = trt.Builder(log)
     engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, logger.messages
+    assert engine is not None, log.messages
     return engine
 
 
@@ -59,9 +59,9 @@ WANT = {"cast": X, "eye": np.eye(2, 3, dtype=np.float32), "product": X * X}
 
 
 @pytest.mark.parametrize("name", DOUBLES)
-def test_outputs_of_float64_are_float32_for_a_script(logger, name) -> None:
-    network, _, _ = parse_nodes(logger, DOUBLES[name], [info("x", F, 2, 3)], [info("y", D, 2, 3)])
-    engine = engine_of(network, logger)
+def test_outputs_of_float64_are_float32_for_a_script(log, name) -> None:
+    network, _, _ = parse(log, DOUBLES[name], [info("x", F, 2, 3)], [info("y", D, 2, 3)])
+    engine = engine_of(network, log)
     assert engine.get_tensor_dtype("y") is trt.float32
     context, memory = engine.create_execution_context(), np.full(12, 77, np.float32)
     assert context.execute_v2([X.ctypes.data, memory.ctypes.data])
@@ -72,12 +72,12 @@ def test_outputs_of_float64_are_float32_for_a_script(logger, name) -> None:
     assert (allocator.memory.view(np.float32).reshape(allocator.shape) == WANT[name]).all()
 
 
-def test_inputs_of_float64_are_float32_for_a_script(logger) -> None:
+def test_inputs_of_float64_are_float32_for_a_script(log) -> None:
     nodes = [helper.make_node("Add", ["x", "c"], ["y"])]
     inputs, outputs = [info("x", D, 2, 3)], [info("y", D, 2, 3)]
-    network, _, took = parse_nodes(logger, nodes, inputs, outputs, (("c", np.float64(1)),))
+    network, _, took = parse(log, nodes, inputs, outputs, (("c", np.float64(1)),))
     assert took and network.get_input(0).dtype is trt.float32
-    engine, output = engine_of(network, logger), np.empty_like(X)
+    engine, output = engine_of(network, log), np.empty_like(X)
     assert engine.get_tensor_dtype("x") is trt.float32
     assert engine.create_execution_context().execute_v2([X.ctypes.data, output.ctypes.data])
     assert (output == X + 1).all()
@@ -93,31 +93,31 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_the_parser_answers_false_for_an_input_that_tensorrt_has_not(logger, kind) -> None:
+def test_the_parser_answers_false_for_an_input_that_tensorrt_has_not(log, kind) -> None:
     outputs = [onnx.ValueInfoProto(name="y")]
     outputs[0].CopyFrom(FOREIGN[kind])
     outputs[0].name = "y"
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
-    network, parser, took = parse_nodes(logger, nodes, [FOREIGN[kind]], outputs)
+    network, parser, took = parse(log, nodes, [FOREIGN[kind]], outputs)
     assert took is False and parser.num_errors == 1 and "input 'x'" in parser.get_error(0).desc()
     assert network.num_layers == network.num_inputs == 0
     model = helper.make_model(helper.make_graph(nodes, "g", [FOREIGN[kind]], outputs), ir_version=8)
     assert parser.supports_model(model.SerializeToString())[0] is False
 
 
-def test_an_output_that_tensorrt_has_not_is_refused_by_parser_and_builder(logger) -> None:
+def test_an_output_that_tensorrt_has_not_is_refused_by_parser_and_builder(log) -> None:
     nodes = [
         helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.UINT16),
         helper.make_node("Cast", ["wide"], ["y"], to=F),
     ]
-    _, parser, took = parse_nodes(logger, nodes[:1], [info("x", F, 2)], [info("wide", TensorProto.UINT16, 2)])
+    _, parser, took = parse(log, nodes[:1], [info("x", F, 2)], [info("wide", TensorProto.UINT16, 2)])
     assert not took and "uint16" in parser.get_error(0).desc()
-    network, _, took = parse_nodes(logger, nodes, [info("x", F, 2)], [info("y", F, 2)])
+    network, _, took = parse(log, nodes, [info("x", F, 2)], [info("y", F, 2)])
     assert took
     network.mark_output(network.get_layer(0).get_output(0))
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     assert builder.build_serialized_network(network, builder.create_builder_config()) is None
-    assert any("'wide' has the type uint16" in message for message in logger.of("ERROR"))
+    assert any("'wide' has the type uint16" in message for message in log.of("ERROR"))
 
 
 class Listener(trt.IDebugListener):
@@ -134,17 +134,17 @@ class Listener(trt.IDebugListener):
         return True
 
 
-def test_inputs_outputs_and_what_is_between_can_be_debug_tensors(logger) -> None:
-    network, _, _ = parse_nodes(
-        logger,
+def test_inputs_outputs_and_what_is_between_can_be_debug_tensors(log) -> None:
+    network, _, _ = parse(
+        log,
         [helper.make_node("Cast", ["x"], ["d"], to=D), helper.make_node("Mul", ["d", "d"], ["y"])],
         [info("x", F, 2, 3)], [info("y", D, 2, 3)],
     )  # fmt: skip
     middle = network.get_layer(0).get_output(0)
     for tensor in (network.get_input(0), middle, network.get_output(0)):
         network.mark_debug(tensor)
-    data = trt.Builder(logger).build_serialized_network(network, trt.IBuilderConfig())
-    engine = trt.Runtime(logger).deserialize_cuda_engine(data)
+    data = trt.Builder(log).build_serialized_network(network, trt.IBuilderConfig())
+    engine = trt.Runtime(log).deserialize_cuda_engine(data)
     assert [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)] == ["x", "y"]
     assert all(map(engine.is_debug_tensor, "xdy"))
     context, listener, output = engine.create_execution_context(), Listener(), np.empty_like(X)
@@ -158,7 +158,7 @@ def test_inputs_outputs_and_what_is_between_can_be_debug_tensors(logger) -> None
     assert (listener.seen["y"] == X * X).all() and (output == X * X).all()
 
 
-def test_sizes_behind_constants_that_nodes_make_are_known(logger) -> None:
+def test_sizes_behind_constants_that_nodes_make_are_known(log) -> None:
     nodes = [
         helper.make_node(
             "ConstantOfShape", ["three"], ["s"], value=helper.make_tensor("v", TensorProto.INT64, [1], [1])
@@ -166,29 +166,27 @@ def test_sizes_behind_constants_that_nodes_make_are_known(logger) -> None:
         helper.make_node("Expand", ["c", "s"], ["e"]), helper.make_node("Add", ["e", "x"], ["y"]),
     ]  # fmt: skip
     weights = (("three", np.array([3])), ("c", np.ones((2, 4), np.float32)))
-    network, _, _ = parse_nodes(
-        logger, nodes, [info("x", F, 1, 2, 4)], [info("y", F, "a", "b", "c")], weights, 11
-    )
+    network, _, _ = parse(log, nodes, [info("x", F, 1, 2, 4)], [info("y", F, "a", "b", "c")], weights, 11)
     assert tuple(network.get_output(0).shape) == (1, 2, 4)
-    assert tuple(engine_of(network, logger).get_tensor_shape("y")) == (1, 2, 4)
+    assert tuple(engine_of(network, log).get_tensor_shape("y")) == (1, 2, 4)
 
 
 @pytest.mark.parametrize(("opset", "numbers"), [(18, 2), (21, 4)])
-def test_norms_of_groups_build_and_have_a_shape(logger, opset, numbers) -> None:
+def test_norms_of_groups_build_and_have_a_shape(log, opset, numbers) -> None:
     scale = np.arange(numbers, dtype=np.float32) + 1
     nodes = [
         helper.make_node("GroupNormalization", ["x", "s", "s"], ["g"], num_groups=2),
         helper.make_node("Relu", ["g"], ["y"]),
     ]
-    network, _, _ = parse_nodes(
-        logger, nodes, [info("x", F, 1, 4, 3)], [info("y", F, 1, 4, 3)], (("s", scale),), opset
+    network, _, _ = parse(
+        log, nodes, [info("x", F, 1, 4, 3)], [info("y", F, 1, 4, 3)], (("s", scale),), opset
     )
     assert tuple(network.get_output(0).shape) == (1, 4, 3)
     x = np.random.default_rng(0).standard_normal((1, 4, 3)).astype(np.float32)
     rows = x.reshape(2, 6)
     normal = ((rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + 1e-5)).reshape(4, 3)
     factor = np.repeat(scale, 4 // numbers)[:, None]
-    output = engine_of(network, logger).engine.run({"x": x})["y"][0]
+    output = engine_of(network, log).engine.run({"x": x})["y"][0]
     np.testing.assert_allclose(output, np.maximum(normal * factor + factor, 0), atol=1e-5)
 
 
@@ -212,8 +210,8 @@ class Ones(trt.IInt8MinMaxCalibrator):
         self.cache = bytes(cache)
 
 
-def test_a_network_without_a_layer_for_int8_is_built_in_float(logger) -> None:
-    builder = trt.Builder(logger)
+def test_a_network_without_a_layer_for_int8_is_built_in_float(log) -> None:
+    builder = trt.Builder(log)
     network, config = builder.create_network(1), builder.create_builder_config()
     x = network.add_input("x", trt.float32, (1, 1, 2, 2))
     network.mark_output(network.add_identity(x).get_output(0))
@@ -221,12 +219,12 @@ def test_a_network_without_a_layer_for_int8_is_built_in_float(logger) -> None:
     config.int8_calibrator = calibrator = Ones()
     assert builder.build_serialized_network(network, config) is not None
     assert calibrator.batches == [] and calibrator.cache is not None
-    assert any("INT8 is not used" in message for message in logger.of("WARNING"))
+    assert any("INT8 is not used" in message for message in log.of("WARNING"))
     assert builder.build_serialized_network(network, config) is not None  # from the cache
 
 
-def test_a_network_that_is_pinned_to_float_is_built_in_float(small, logger) -> None:
-    builder = trt.Builder(logger)
+def test_a_network_that_is_pinned_to_float_is_built_in_float(small, log) -> None:
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)

@@ -36,11 +36,11 @@ def _no_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def script(logger) -> Callable[[str], dict[str, Any]]:
+def script(log) -> Callable[[str], dict[str, Any]]:
     """A function that runs the text of a script, and gives the names that it leaves behind."""
 
     def run(text: str) -> dict[str, Any]:
-        names = {"__name__": "script", "trt": trt, "np": np, "logger": logger}
+        names = {"__name__": "script", "trt": trt, "np": np, "logger": log}
         exec(compile(text, "<script>", "exec"), names)
         return names
 
@@ -77,9 +77,9 @@ def test_a_script_that_uses_removed_members_anywhere_gets_the_rules_of_8(script,
     ],
     ids=["newer", "asks-for-members", "asks-for-the-version", "a-variable-of-its-own", "asks-alone"],
 )
-def test_a_script_that_could_run_with_10_gets_the_rules_of_10(script, logger, use) -> None:
+def test_a_script_that_could_run_with_10_gets_the_rules_of_10(script, log, use) -> None:
     assert script(BUILD + use)["engine"] is None
-    assert any("Activations cannot be quantized per-channel" in message for message in logger.of("ERROR"))
+    assert any("Activations cannot be quantized per-channel" in message for message in log.of("ERROR"))
 
 
 def test_a_chosen_dialect_wins_over_what_a_script_uses(script, monkeypatch) -> None:
@@ -93,9 +93,9 @@ def test_a_chosen_dialect_wins_over_what_a_script_uses(script, monkeypatch) -> N
     assert script(BUILD)["engine"] is not None
 
 
-def test_cells_that_run_one_after_another_decide_with_the_first_removed_member(script, logger) -> None:
+def test_cells_that_run_one_after_another_decide_with_the_first_removed_member(script, log) -> None:
     """As in a notebook, where the code that builds does not see the code behind it."""
-    config = trt.Builder(logger).create_builder_config()
+    config = trt.Builder(log).create_builder_config()
     assert not hasattr(config, "max_workspace_size")
     exec("config.max_workspace_size = 1 << 20", {"config": config})
     assert hasattr(config, "max_workspace_size")
@@ -121,31 +121,31 @@ KEPT = {
 }
 
 
-def make_objects(logger: trt.ILogger) -> dict[str, Any]:
+def example_objects(log: trt.ILogger) -> dict[str, Any]:
     """One object of each class whose members differ."""
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     network, config = builder.create_network(1), builder.create_builder_config()
     x = network.add_input("x", trt.float32, (1, 1, 4, 4))
     layer = network.add_convolution_nd(x, 1, (3, 3), np.ones((1, 1, 3, 3), np.float32))
     network.mark_output(layer.get_output(0))
     serialized = builder.build_serialized_network(network, config)
-    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized)
+    engine = trt.Runtime(log).deserialize_cuda_engine(serialized)
     return locals() | {"context": engine.create_execution_context()}
 
 
 @pytest.mark.parametrize("dialect", [None, "10.x", "8.x"])
-def test_members_exist_by_dialect(logger, dialect) -> None:
+def test_members_exist_by_dialect(log, dialect) -> None:
     if dialect is not None:
         trt.set_dialect(dialect)
-    objects = make_objects(logger)
+    objects = example_objects(log)
     for name, members in REMOVED.items():
         assert [m for m in members.split() if hasattr(objects[name], m) != (dialect == "8.x")] == []
     for name, members in KEPT.items():
         assert [m for m in members.split() if not hasattr(objects[name], m)] == []
 
 
-def test_code_that_catches_the_missing_member_takes_the_new_way(logger) -> None:
-    config = trt.Builder(logger).create_builder_config()
+def test_code_that_catches_the_missing_member_takes_the_new_way(log) -> None:
+    config = trt.Builder(log).create_builder_config()
     way = "old"
     try:
         config.max_workspace_size = 1 << 20

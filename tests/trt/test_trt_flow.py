@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.trt.networks import constant, run_network
+from tests.trt.networks import constant, outputs_of
 
 import intact.trt as trt
 
@@ -18,23 +18,23 @@ def doubling(network: trt.INetworkDefinition) -> tuple[trt.ILoop, trt.ILayer, tr
     return loop, state, body.get_output(0)
 
 
-@pytest.mark.parametrize("values", [2, 3, 5])
-def test_a_counted_loop_keeps_as_many_values_as_asked(network, logger, values) -> None:
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_counted_loop_keeps_as_many_values_as_asked(network, log, count) -> None:
     loop, state, body = doubling(network)
     loop.add_trip_limit(constant(network, np.int32(3)), trt.TripLimit.COUNT)
     last = loop.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE, 0)
     every = loop.add_loop_output(body, trt.LoopOutput.CONCATENATE, 1)
-    every.set_input(1, constant(network, np.int32(values)))
+    every.set_input(1, constant(network, np.int32(count)))
     network.mark_output(last.get_output(0))
     network.mark_output(every.get_output(0))
-    assert every.get_output(0).shape == (1, values, 3)
+    assert every.get_output(0).shape == (1, count, 3)
     x = np.float32([[1, 2, 3]])
-    ends, stacked = run_network(network, logger, x=x)
-    wanted = [x * 2 ** (i + 1) if i < 3 else x * 0 for i in range(values)]
+    ends, stacked = outputs_of(network, log, x=x)
+    wanted = [x * 2 ** (i + 1) if i < 3 else x * 0 for i in range(count)]
     assert (ends == x * 8).all() and (stacked == np.stack(wanted, 1)).all()
 
 
-def test_a_while_loop_stops_before_the_run_whose_truth_is_false(network, logger) -> None:
+def test_a_while_loop_stops_before_the_run_whose_truth_is_false(network, log) -> None:
     loop, state, body = doubling(network)
     flat = network.add_slice(state.get_output(0), (0, 0), (1, 1), (1, 1))
     scalar = network.add_shuffle(flat.get_output(0))
@@ -48,13 +48,13 @@ def test_a_while_loop_stops_before_the_run_whose_truth_is_false(network, logger)
     every.set_input(1, constant(network, np.int32(7)))
     network.mark_output(last.get_output(0))
     network.mark_output(every.get_output(0))
-    ends, stacked = run_network(network, logger, x=np.ones((1, 3), np.float32))
+    ends, stacked = outputs_of(network, log, x=np.ones((1, 3), np.float32))
     assert (ends == 32).all()
     assert stacked[:, 0, 0].tolist() == [2, 4, 8, 16, 32, 0, 0]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_an_iterator_gives_slices_from_either_end(network, logger, reverse) -> None:
+def test_an_iterator_gives_slices_from_either_end(network, log, reverse) -> None:
     x = network.add_input("x", trt.float32, (2, 4))
     loop = network.add_loop()
     loop.add_trip_limit(constant(network, np.int32(4)), trt.TripLimit.COUNT)
@@ -66,13 +66,13 @@ def test_an_iterator_gives_slices_from_either_end(network, logger, reverse) -> N
         out = loop.add_loop_output(total.get_output(0), kind, 0)
         out.set_input(1, constant(network, np.int32(4)))
         network.mark_output(out.get_output(0))
-    rows = np.arange(8, dtype=np.float32).reshape(2, 4)
-    forward, backward = run_network(network, logger, x=rows)
-    wanted = np.cumsum(rows[:, ::-1] if reverse else rows, 1).T
+    data = np.arange(8, dtype=np.float32).reshape(2, 4)
+    forward, backward = outputs_of(network, log, x=data)
+    wanted = np.cumsum(data[:, ::-1] if reverse else data, 1).T
     assert (forward == wanted).all() and (backward == wanted[::-1]).all()
 
 
-def test_a_loop_in_a_loop(network, logger) -> None:
+def test_a_loop_in_a_loop(network, log) -> None:
     outer, state, _ = doubling(network)
     outer.add_trip_limit(constant(network, np.int32(2)), trt.TripLimit.COUNT)
     inner = network.add_loop()
@@ -87,21 +87,21 @@ def test_a_loop_in_a_loop(network, logger) -> None:
     state.set_input(1, twice.get_output(0))
     last = outer.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE, 0)
     network.mark_output(last.get_output(0))
-    (ends,) = run_network(network, logger, x=np.float32([[0, 1, 2]]))
+    (ends,) = outputs_of(network, log, x=np.float32([[0, 1, 2]]))
     assert ends.tolist() == [[18, 22, 26]]  # x -> 2 (x + 3), twice
 
 
-def test_a_loop_without_a_limit_or_a_next_value_is_refused(network, logger) -> None:
+def test_a_loop_without_a_limit_or_a_next_value_is_refused(network, log) -> None:
     loop, state, _ = doubling(network)
     last = loop.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE, 0)
     network.mark_output(last.get_output(0))
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     assert builder.build_engine(network, builder.create_builder_config()) is None
-    assert "has no trip limit" in logger.of("ERROR")[-1]
+    assert "has no trip limit" in log.of("ERROR")[-1]
 
 
 @pytest.mark.parametrize("positive", [True, False])
-def test_a_conditional_hands_on_one_branch(network, logger, positive) -> None:
+def test_a_conditional_hands_on_one_branch(network, log, positive) -> None:
     x = network.add_input("x", trt.float32, (1, 3))
     total = network.add_reduce(x, trt.ReduceOperation.SUM, 3, False)
     zero = constant(network, np.float32(0))
@@ -112,5 +112,5 @@ def test_a_conditional_hands_on_one_branch(network, logger, positive) -> None:
     twice = network.add_elementwise(inside, inside, trt.ElementWiseOperation.SUM).get_output(0)
     out = choice.add_output(twice, network.add_identity(inside).get_output(0))
     network.mark_output(out.get_output(0))
-    row = np.float32([[1, 2, 3]]) * (1 if positive else -1)
-    assert (run_network(network, logger, x=row)[0] == row * (2 if positive else 1)).all()
+    data = np.float32([[1, 2, 3]]) * (1 if positive else -1)
+    assert (outputs_of(network, log, x=data)[0] == data * (2 if positive else 1)).all()

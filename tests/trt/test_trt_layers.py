@@ -171,10 +171,10 @@ def test_matrix_multiply(network: trt.INetworkDefinition, op: trt.MatrixOperatio
     np.testing.assert_allclose(got, np.repeat(X.sum(3, keepdims=True), 5, 3), rtol=1e-4, atol=1e-5)
 
 
-def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, logger) -> None:
+def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, log) -> None:
     x = network.add_input("x", trt.float32, (1, 2))
     assert network.add_input("x", trt.float32, (1, 2)) is None
-    assert "there is a tensor 'x' already" in logger.of("ERROR")[0]
+    assert "there is a tensor 'x' already" in log.of("ERROR")[0]
     with pytest.raises(ValueError, match="the name 'x', which is taken"):
         network.add_identity(x).get_output(0).name = "x"
     with pytest.raises(ValueError, match="want an ITensor"):

@@ -19,24 +19,24 @@ def model(weights: np.ndarray, name: str = "w") -> bytes:
     """y = x + weights, as a file."""
     ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, [1, 4]) for port in "xy"]
     node = helper.make_node("Add", ["x", name], ["y"], name="add")
-    initializers = [numpy_helper.from_array(weights, name)]
-    graph = helper.make_graph([node], "g", ports[:1], ports[1:], initializers)
+    constants = [numpy_helper.from_array(weights, name)]
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], constants)
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
     ).SerializeToString()
 
 
-def build_engine(network: trt.INetworkDefinition, logger, *flags: trt.BuilderFlag) -> trt.ICudaEngine:
+def engine_of(network: trt.INetworkDefinition, log, *flags: trt.BuilderFlag) -> trt.ICudaEngine:
     config = network.builder.create_builder_config()
     for flag in flags:
         config.set_flag(flag)
     serialized = network.builder.build_serialized_network(network, config)
-    return trt.Runtime(logger).deserialize_cuda_engine(serialized)
+    return trt.Runtime(log).deserialize_cuda_engine(serialized)
 
 
-def parse_network(logger, data: bytes) -> trt.INetworkDefinition:
-    network = trt.Builder(logger).create_network()
-    assert trt.OnnxParser(network, logger).parse(data)
+def parse(log, data: bytes) -> trt.INetworkDefinition:
+    network = trt.Builder(log).create_network()
+    assert trt.OnnxParser(network, log).parse(data)
     return network
 
 
@@ -46,13 +46,13 @@ def run(engine: trt.ICudaEngine, context: trt.IExecutionContext | None = None) -
     return output.reshape(-1).tolist()
 
 
-def test_configurations_keep_what_they_are_given(logger) -> None:
-    engine = build_engine(parse_network(logger, model(np.ones(4, np.float32))), logger)
+def test_configurations_keep_what_they_are_given(log) -> None:
+    engine = engine_of(parse(log, model(np.ones(4, np.float32))), log)
     config = engine.create_serialization_config()
     assert config.set_flag(trt.SerializationFlag.EXCLUDE_WEIGHTS) and config.flags == 1
     assert config.clear_flag(trt.SerializationFlag.EXCLUDE_WEIGHTS)
     assert not config.get_flag(trt.SerializationFlag.EXCLUDE_WEIGHTS)
-    again = trt.Runtime(logger).deserialize_cuda_engine(engine.serialize_with_config(config))
+    again = trt.Runtime(log).deserialize_cuda_engine(engine.serialize_with_config(config))
     runtime = again.create_runtime_config()
     strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
     runtime.set_execution_context_allocation_strategy(strategy)
@@ -63,16 +63,16 @@ def test_configurations_keep_what_they_are_given(logger) -> None:
     assert engine.get_weight_streaming_automatic_budget() == 0
 
 
-def test_weights_are_refitted_by_the_name_that_a_script_gave_them(logger) -> None:
-    builder = trt.Builder(logger)
+def test_weights_are_refitted_by_the_name_that_a_script_gave_them(log) -> None:
+    builder = trt.Builder(log)
     network = builder.create_network()
     assert network.builder is builder
     x, weights = network.add_input("x", trt.float32, (1, 4)), np.ones((1, 4), np.float32)
     other = np.full((1, 4), 2, np.float32)
     total = x
     for array in (weights, other):
-        constant = network.add_constant((1, 4), array).get_output(0)
-        total = network.add_elementwise(total, constant, trt.ElementWiseOperation.SUM).get_output(0)
+        constants = network.add_constant((1, 4), array).get_output(0)
+        total = network.add_elementwise(total, constants, trt.ElementWiseOperation.SUM).get_output(0)
     network.mark_output(total)
     assert network.set_weights_name(weights, "mine") and network.set_weights_name(trt.Weights(other), "other")
     assert not network.set_weights_name(weights, "x")
@@ -81,19 +81,18 @@ def test_weights_are_refitted_by_the_name_that_a_script_gave_them(logger) -> Non
     assert network.unmark_weights_refittable("other")
     assert network.are_weights_marked_refittable("mine")
     assert not network.are_weights_marked_refittable("other")
-    engine = build_engine(network, logger, trt.BuilderFlag.REFIT)
-    assert sorted(trt.Refitter(engine, logger).get_all_weights()) == [
+    assert sorted(trt.Refitter(engine_of(network, log, trt.BuilderFlag.REFIT), log).get_all_weights()) == [
         "mine", "other"
     ]  # fmt: skip
-    engine = build_engine(network, logger, trt.BuilderFlag.REFIT_INDIVIDUAL)
-    refitter = trt.Refitter(engine, logger)
+    engine = engine_of(network, log, trt.BuilderFlag.REFIT_INDIVIDUAL)
+    refitter = trt.Refitter(engine, log)
     assert refitter.get_all_weights() == ["mine"] and not refitter.set_named_weights("other", other)
     assert refitter.set_named_weights("mine", np.full((1, 4), 5, np.float32)) and refitter.refit_cuda_engine()
     assert run(engine) == [7, 8, 9, 10]
 
 
-def test_a_parser_tells_of_the_parts_that_it_would_take(logger) -> None:
-    parser = trt.OnnxParser(trt.Builder(logger).create_network(), logger)
+def test_a_parser_tells_of_the_parts_that_it_would_take(log) -> None:
+    parser = trt.OnnxParser(trt.Builder(log).create_network(), log)
     data = model(np.ones(4, np.float32))
     assert parser.num_subgraphs == 0
     assert parser.supports_model_v2(data) and parser.num_subgraphs == 1 and parser.num_errors == 0
@@ -104,9 +103,9 @@ def test_a_parser_tells_of_the_parts_that_it_would_take(logger) -> None:
     assert not parser.is_subgraph_supported(0) and parser.num_errors == 1
 
 
-def test_a_parser_takes_weights_from_memory(logger) -> None:
-    network = trt.Builder(logger).create_network()
-    parser = trt.OnnxParser(network, logger)
+def test_a_parser_takes_weights_from_memory(log) -> None:
+    network = trt.Builder(log).create_network()
+    parser = trt.OnnxParser(network, log)
     weights = np.full(4, 3, np.float32)
     assert parser.load_model_proto(model(np.ones(4, np.float32)))
     assert parser.load_initializer("w", weights.ctypes.data, weights.nbytes)
@@ -114,13 +113,13 @@ def test_a_parser_takes_weights_from_memory(logger) -> None:
     assert parser.num_errors == 2 and parser.parse_model_proto()
     assert parser.get_layer_output_tensor("add", 0).name == "y"
     assert parser.get_layer_output_tensor("add", 1) is parser.get_layer_output_tensor("none", 0) is None
-    assert run(build_engine(network, logger)) == [3, 4, 5, 6]
+    assert run(engine_of(network, log)) == [3, 4, 5, 6]
 
 
-def test_a_refitter_of_files_keeps_its_errors(logger, tmp_path) -> None:
-    engine = build_engine(parse_network(logger, model(np.ones(4, np.float32))), logger, trt.BuilderFlag.REFIT)
-    refitter = trt.Refitter(engine, logger)
-    parser = trt.OnnxParserRefitter(refitter, logger)
+def test_a_refitter_of_files_keeps_its_errors(log, tmp_path) -> None:
+    engine = engine_of(parse(log, model(np.ones(4, np.float32))), log, trt.BuilderFlag.REFIT)
+    refitter = trt.Refitter(engine, log)
+    parser = trt.OnnxParserRefitter(refitter, log)
     assert not parser.refit_from_bytes(b"nothing") and not parser.refit_from_file(tmp_path / "none.onnx")
     assert not parser.refit_from_bytes(model(np.ones(4, np.float32), "strange"))
     assert parser.num_errors == 3 and parser.get_error(2).code() is trt.ErrorCode.REFIT_FAILED
@@ -131,8 +130,8 @@ def test_a_refitter_of_files_keeps_its_errors(logger, tmp_path) -> None:
     assert refitter.refit_cuda_engine() and run(engine) == [9, 10, 11, 12]
 
 
-def test_a_timing_cache_is_read_and_changed_by_key(logger) -> None:
-    config = trt.Builder(logger).create_builder_config()
+def test_a_timing_cache_is_read_and_changed_by_key(log) -> None:
+    config = trt.Builder(log).create_builder_config()
     cache = config.create_timing_cache(b"")
     key = trt.TimingCacheKey.parse(str(trt.TimingCacheKey("a machine", "int8 conv")))
     assert cache.queryKeys() == [] and cache.query(key).timingMSec == 0
@@ -142,29 +141,29 @@ def test_a_timing_cache_is_read_and_changed_by_key(logger) -> None:
     assert again.queryKeys() == [key] and again.query(key).timingMSec == pytest.approx(2.5)
 
 
-def test_bytes_of_another_timing_cache_are_refused_in_the_log(logger) -> None:
-    config = trt.Builder(logger).create_builder_config()
+def test_bytes_of_another_timing_cache_are_refused_in_the_log(log) -> None:
+    config = trt.Builder(log).create_builder_config()
     assert config.create_timing_cache(b"not a cache") is None
-    assert "createTimingCache" in logger.of("ERROR")[0]
+    assert "createTimingCache" in log.of("ERROR")[0]
     assert not config.set_timing_cache(None, False) and config.get_timing_cache() is None
 
 
-def test_a_refitter_refuses_another_number_of_values_at_once(logger) -> None:
-    engine = build_engine(parse_network(logger, model(np.ones(4, np.float32))), logger, trt.BuilderFlag.REFIT)
-    refitter = trt.Refitter(engine, logger)
+def test_a_refitter_refuses_another_number_of_values_at_once(log) -> None:
+    engine = engine_of(parse(log, model(np.ones(4, np.float32))), log, trt.BuilderFlag.REFIT)
+    refitter = trt.Refitter(engine, log)
     (name,) = refitter.get_all_weights()
     assert not refitter.set_named_weights(name, np.ones(3, np.float32))
-    assert "got 3 values, want 4" in logger.of("ERROR")[0]
+    assert "got 3 values, want 4" in log.of("ERROR")[0]
     assert refitter.get_named_weights(name) is None
     assert refitter.set_named_weights(name, np.full(4, 9, np.float32)) and refitter.refit_cuda_engine()
 
 
 @pytest.mark.parametrize("size", [-5, 0, 1 << 40])
-def test_a_budget_of_streamed_weights_stays_within_what_can_be_streamed(logger, size: int) -> None:
-    engine = build_engine(parse_network(logger, model(np.ones(4, np.float32))), logger)
+def test_a_budget_of_streamed_weights_stays_within_what_can_be_streamed(log, size: int) -> None:
+    engine = engine_of(parse(log, model(np.ones(4, np.float32))), log)
     engine.weight_streaming_budget_v2 = size
     assert engine.weight_streaming_budget_v2 == engine.streamable_weights_size == 0
-    assert len(logger.of("ERROR")) == (size < 0)
+    assert len(log.of("ERROR")) == (size < 0)
 
 
 QUICK = """

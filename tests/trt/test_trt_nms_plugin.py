@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from tests.trt.networks import run_network
+from tests.trt.networks import outputs_of
 
 import intact.trt as trt
 from intact.errors import QuantValueError, UnsupportedError
@@ -32,16 +32,16 @@ def plugin(**parameters: Any) -> Any:
     return creator.create_plugin(name="nms", field_collection=fields(**parameters))
 
 
-def suppress(network: trt.INetworkDefinition, logger: Any, *arrays: np.ndarray, **parameters: Any) -> Any:
+def suppress(network: trt.INetworkDefinition, log: Any, *arrays: np.ndarray, **parameters: Any) -> Any:
     inputs = [network.add_input(f"x{i}", trt.float32, a.shape) for i, a in enumerate(arrays)]
     layer = network.add_plugin_v2(inputs, plugin(**parameters))
     for i in range(4):
         network.mark_output(layer.get_output(i))
-    return run_network(network, logger, **{f"x{i}": a for i, a in enumerate(arrays)})
+    return outputs_of(network, log, **{f"x{i}": a for i, a in enumerate(arrays)})
 
 
-def test_what_is_kept_best_first_then_zeros(network, logger) -> None:
-    count, boxes, scores, classes = suppress(network, logger, BOXES, SCORES, max_output_boxes=5)
+def test_what_is_kept_best_first_then_zeros(network, log) -> None:
+    count, boxes, scores, classes = suppress(network, log, BOXES, SCORES, max_output_boxes=5)
     assert (count == 4).all() and count.dtype == np.int32 and classes.dtype == np.int32
     assert scores[0] == pytest.approx([0.9, 0.7, 0.6, 0.25, 0])
     assert classes[0].tolist() == [0, 1, 0, 1, 0]
@@ -49,7 +49,7 @@ def test_what_is_kept_best_first_then_zeros(network, logger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "best"),
+    ("parameters", "want"),
     [
         ({"class_agnostic": 1}, [0.9, 0.7, 0.25]),
         ({"background_class": 1}, [0.9, 0.6]),
@@ -59,32 +59,32 @@ def test_what_is_kept_best_first_then_zeros(network, logger) -> None:
         ({"nobody_knows": 3}, [0.9, 0.7, 0.6, 0.25]),
     ],
 )
-def test_its_parameters(network, logger, parameters, best) -> None:
-    count, _, scores, _ = suppress(network, logger, BOXES, SCORES, **parameters)
-    assert int(count[0, 0]) == len(best) and scores[0, : len(best)] == pytest.approx(best)
+def test_its_parameters(network, log, parameters, want) -> None:
+    count, _, scores, _ = suppress(network, log, BOXES, SCORES, **parameters)
+    assert int(count[0, 0]) == len(want) and scores[0, : len(want)] == pytest.approx(want)
 
 
-def center_boxes(corners: np.ndarray) -> np.ndarray:
+def to_centers(corners: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [(corners[..., :2] + corners[..., 2:]) / 2, corners[..., 2:] - corners[..., :2]], -1
     )
 
 
-def test_boxes_by_center_raw_scores_and_boxes_of_each_class_come_out_alike(network, logger) -> None:
+def test_boxes_by_center_raw_scores_and_boxes_of_each_class_come_out_alike(network, log) -> None:
     raw = np.log(SCORES / (1 - SCORES), where=SCORES > 0, out=np.full_like(SCORES, -20.0))
-    wanted = suppress(network, logger, BOXES, SCORES)
-    each = np.repeat(center_boxes(BOXES)[:, :, None], 2, axis=2)
-    other = trt.Builder(logger).create_network()
-    got = suppress(other, logger, each, raw, box_coding=1, score_activation=1, score_threshold=0.2)
-    for expected, two in zip(wanted, got, strict=True):
-        np.testing.assert_allclose(expected, two, rtol=1e-5)
+    wanted = suppress(network, log, BOXES, SCORES)
+    each = np.repeat(to_centers(BOXES)[:, :, None], 2, axis=2)
+    other = trt.Builder(log).create_network()
+    got = suppress(other, log, each, raw, box_coding=1, score_activation=1, score_threshold=0.2)
+    for expected, actual in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(expected, actual, rtol=1e-5)
 
 
-def test_boxes_are_decoded_from_anchors(network, logger) -> None:
+def test_boxes_are_decoded_from_anchors(network, log) -> None:
     anchors = np.array([[[5, 5, 10, 10]] * 5], np.float32)
-    wanted = center_boxes(BOXES)
+    wanted = to_centers(BOXES)
     deltas = np.concatenate([(wanted[..., :2] - 5) / 10, np.log(wanted[..., 2:] / 10)], -1)
-    got = suppress(network, logger, deltas, SCORES, anchors, box_coding=1)
+    got = suppress(network, log, deltas, SCORES, anchors, box_coding=1)
     np.testing.assert_allclose(got[1][0, :4], BOXES[0, [0, 2, 3, 4]], atol=1e-5)
 
 
@@ -112,15 +112,15 @@ def file() -> bytes:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
-def test_a_node_of_its_name_is_the_plugin(network, logger) -> None:
-    assert trt.init_libnvinfer_plugins(logger, "")
-    assert trt.OnnxParser(network, logger).parse(file()), logger.messages
+def test_a_node_of_its_name_is_the_plugin(network, log) -> None:
+    assert trt.init_libnvinfer_plugins(log, "")
+    assert trt.OnnxParser(network, log).parse(file()), log.messages
     assert [network.get_output(i).shape for i in range(4)] == [(1, 1), (1, 3, 4), (1, 3), (1, 3)]
-    count, _, scores, _ = run_network(network, logger, boxes=BOXES, scores=SCORES)
+    count, _, scores, _ = outputs_of(network, log, boxes=BOXES, scores=SCORES)
     assert int(count[0, 0]) == 3 and scores[0] == pytest.approx([0.9, 0.7, 0.6])
 
 
-def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, logger) -> None:
+def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, log) -> None:
     tail = small.get_output(0)
     small.unmark_output(tail)
     boxes = small.add_input("boxes", trt.float32, (-1, 5, 4))
@@ -142,11 +142,11 @@ def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, logger) ->
             shapes = {"x": (2, 16, 8, 8), "boxes": (2, 5, 4)}
             return [noise.random(shapes[n], np.float32) for n in names] if self.left >= 0 else None
 
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = Batches()
     engine = builder.build_engine(small, config)
-    assert engine is not None, logger.messages
+    assert engine is not None, log.messages
     layers = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.ONELINE)
     assert "INT8" in layers and "EfficientNMS" in layers

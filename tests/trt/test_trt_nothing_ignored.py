@@ -16,9 +16,9 @@ from intact.trt.base.trt_object import WITHOUT_MEANING, Interface, settable, wit
 
 ROOM = Path(inspect.getfile(trt)).parent
 CLASSES = [
-    value
+    kind
     for name in trt.__all__
-    if inspect.isclass(value := getattr(trt, name)) and issubclass(value, Interface)
+    if inspect.isclass(kind := getattr(trt, name)) and issubclass(kind, Interface)
 ]
 
 
@@ -37,10 +37,10 @@ READ = reads()
 
 def backing(kind: type, name: str) -> set[str]:
     """What a property of a class keeps its value in."""
-    attribute = inspect.getattr_static(kind, name, None)
-    if not isinstance(attribute, property) or attribute.fset is None:
+    member = inspect.getattr_static(kind, name, None)
+    if not isinstance(member, property) or member.fset is None:
         return {name}
-    code = attribute.fset.__code__
+    code = member.fset.__code__
     return {name, *code.co_names, *(c for c in code.co_consts if isinstance(c, str)), *code.co_freevars}
 
 
@@ -72,13 +72,13 @@ def test_an_attribute_that_is_not_there_raises_and_names_the_nearest(network) ->
         layer.get_output = None
 
 
-def test_what_has_no_meaning_is_said_once(logger) -> None:
-    config = trt.Builder(logger).create_builder_config()
+def test_what_has_no_meaning_is_said_once(log) -> None:
+    config = trt.Builder(log).create_builder_config()
     for _ in range(2):
         config.max_workspace_size = 1 << 20
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 20)
         config.DLA_core = 0
-    notes = [m for m in logger.of("INFO") if "changes nothing" in m]
+    notes = [m for m in log.of("INFO") if "changes nothing" in m]
     assert len(notes) == 3 and config.max_workspace_size == 1 << 20
 
 
@@ -139,25 +139,25 @@ print(out.tolist())
     assert done.stdout.strip() == "[[0.0, 2.0, 0.0, 4.0]]", done.stderr
 
 
-def test_refitted_weights_are_used(network, logger) -> None:
+def test_refitted_weights_are_used(network, log) -> None:
     x = network.add_input("x", trt.float32, (1, 1, 2, 2))
     layer = network.add_convolution_nd(x, 1, (1, 1), np.ones((1, 1, 1, 1), np.float32))
     layer.name = "conv"
     network.mark_output(layer.get_output(0))
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.REFIT)
     engine = builder.build_engine(network, config)
-    refitter = trt.Refitter(engine, logger)
+    refitter = trt.Refitter(engine, log)
     assert refitter.get_all() == (["conv"], [trt.WeightsRole.KERNEL])
     assert refitter.set_weights("conv", trt.WeightsRole.KERNEL, np.full(1, 3, np.float32))
     assert not refitter.set_weights("other", trt.WeightsRole.KERNEL, np.ones(1, np.float32))
-    assert refitter.refit_cuda_engine(), logger.messages
-    out, ones = np.empty((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32)
-    assert engine.create_execution_context().execute_v2([ones, out]) and (out == 3).all()
+    assert refitter.refit_cuda_engine(), log.messages
+    out, data = np.empty((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32)
+    assert engine.create_execution_context().execute_v2([data, out]) and (out == 3).all()
 
 
-def test_weights_are_refitted_from_memory_that_changes_after_they_were_given(network, logger) -> None:
+def test_weights_are_refitted_from_memory_that_changes_after_they_were_given(network, log) -> None:
     network.add_constant((2,), np.float32([1, 2])).get_output(0).name = "w"
     x = network.add_input("x", trt.float32, (2,))
     network.mark_output(
@@ -165,33 +165,33 @@ def test_weights_are_refitted_from_memory_that_changes_after_they_were_given(net
             0
         )
     )
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.STRIP_PLAN)  # its engines are there to be refitted
     engine = builder.build_engine(network, config)
     assert engine.refittable
-    refitter, device = trt.Refitter(engine, logger), np.zeros(2, np.float32)
+    refitter, device = trt.Refitter(engine, log), np.zeros(2, np.float32)
     (name,) = refitter.get_all_weights()
     wanted = refitter.get_weights_prototype(name)
     assert (wanted.dtype, wanted.size) == (trt.float32, 2) and not refitter.get_weights_prototype(
         "other"
     ).size
     assert refitter.get_weights_location(name) == trt.TensorLocation.HOST
-    weights = trt.Weights(trt.float32, device.ctypes.data, 2)
-    assert refitter.set_named_weights(name, weights, trt.TensorLocation.DEVICE)
+    data = trt.Weights(trt.float32, device.ctypes.data, 2)
+    assert refitter.set_named_weights(name, data, trt.TensorLocation.DEVICE)
     assert refitter.get_weights_location(name) == trt.TensorLocation.DEVICE
     context, out = engine.create_execution_context(), np.empty(2, np.float32)
     for values in ([3, 4], [5, 6]):
         device[:] = values
-        assert refitter.refit_cuda_engine(), logger.messages
+        assert refitter.refit_cuda_engine(), log.messages
         assert context.execute_v2([np.ones(2, np.float32), out]) and out.tolist() == values
 
 
-def test_a_profile_has_empty_shapes_for_an_output(network, logger) -> None:
+def test_a_profile_has_empty_shapes_for_an_output(network, log) -> None:
     x = network.add_input("x", trt.float32, (-1, 2))
     network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
     network.get_output(0).name = "y"
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config, profile = builder.create_builder_config(), builder.create_optimization_profile()
     profile.set_shape("x", (1, 2), (2, 2), (3, 2))
     config.add_optimization_profile(profile)
@@ -201,10 +201,10 @@ def test_a_profile_has_empty_shapes_for_an_output(network, logger) -> None:
     assert engine.get_tensor_profile_shape("x", 1) == []
 
 
-def test_ranges_on_some_tensors_only_give_floats_and_a_warning(small, logger) -> None:
-    builder = trt.Builder(logger)
+def test_ranges_on_some_tensors_only_give_floats_and_a_warning(small, log) -> None:
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     small.get_output(0).dynamic_range = (-1, 1)
-    assert builder.build_serialized_network(small, config) is not None, logger.messages
-    assert any("INT8 is not used" in message for message in logger.of("WARNING"))
+    assert builder.build_serialized_network(small, config) is not None, log.messages
+    assert any("INT8 is not used" in message for message in log.of("WARNING"))

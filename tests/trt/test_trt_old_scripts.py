@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.trt.networks import constant, ints, run_network
+from tests.trt.networks import constant, ints, outputs_of
 
 import intact.trt as trt
 
@@ -29,17 +29,17 @@ class Batches(trt.IInt8EntropyCalibrator2):
         if array is None:
             return None
         self.held.append(np.ascontiguousarray(array))
-        return [self.hand_over(self.held[-1])]
+        return [self.as_batch(self.held[-1])]
 
-    def hand_over(self, array: np.ndarray) -> object:
+    def as_batch(self, array: np.ndarray) -> object:
         return array
 
     def write_calibration_cache(self, cache: memoryview) -> None:
         self.cache = cache.tobytes()
 
 
-def int8(logger: trt.ILogger, calibrator: trt.IInt8Calibrator) -> trt.IBuilderConfig:
-    config = trt.Builder(logger).create_builder_config()
+def int8(log: trt.ILogger, calibrator: trt.IInt8Calibrator) -> trt.IBuilderConfig:
+    config = trt.Builder(log).create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = calibrator
     return config
@@ -59,7 +59,7 @@ def test_old_names_of_verbosities_and_networks(network) -> None:
     assert trt.Builder(network.logger).create_network(flag).has_explicit_precision
 
 
-def test_dims_are_set_one_by_one_and_a_layer_keeps_what_it_was_given(network, logger) -> None:
+def test_dims_are_set_one_by_one_and_a_layer_keeps_what_it_was_given(network, log) -> None:
     x = network.add_input("x", trt.float32, X.shape)
     start, shape = trt.Dims([0, 0, 0, 0]), trt.Dims([1, 2, 1, 4])
     layers = []
@@ -68,7 +68,7 @@ def test_dims_are_set_one_by_one_and_a_layer_keeps_what_it_was_given(network, lo
         layers.append(network.add_slice(x, start, shape, trt.Dims4(1, 1, 1, 1)))
         network.mark_output(layers[-1].get_output(0))
     assert layers[0].start == (0, 0, 0, 0) and layers[1].start == (0, 0, 2, 0)
-    first, last = run_network(network, logger, x=X)
+    first, last = outputs_of(network, log, x=X)
     assert (first == X[:, :, :1]).all() and (last == X[:, :, 2:]).all()
 
 
@@ -86,17 +86,17 @@ class Traced(int):
     __add__ = __sub__ = __rmul__ = __radd__ = __mul__
 
 
-def test_sizes_may_be_integers_of_any_kind(network, logger) -> None:
+def test_sizes_may_be_integers_of_any_kind(network, log) -> None:
     sizes = [Traced(n) for n in X.shape]
     x = network.add_input("x", trt.float32, sizes)
     shape = [Traced(1), Traced(2), Traced(1), Traced(4)]
     layer = network.add_slice(x, [np.int64(0)] * 4, shape, (Traced(1),) * 4)
     network.mark_output(layer.get_output(0))
     assert all(type(n) is int for n in (*x.shape, *layer.shape, *layer.start))
-    assert (run_network(network, logger, x=X)[0] == X[:, :, :1]).all()
+    assert (outputs_of(network, log, x=X)[0] == X[:, :, :1]).all()
 
 
-def test_a_stride_of_zero_repeats(network, logger) -> None:
+def test_a_stride_of_zero_repeats(network, log) -> None:
     x = network.add_input("x", trt.float32, (3, 1, 2))
     data = np.arange(6, dtype=np.float32).reshape(3, 1, 2)
     whole = network.add_slice(x, (0, 0, 1), (3, 4, 5), (1, 0, 0))
@@ -108,24 +108,24 @@ def test_a_stride_of_zero_repeats(network, logger) -> None:
     for layer in (whole, some, wired):
         network.mark_output(layer.get_output(0))
     assert whole.get_output(0).shape == (3, 4, 5)
-    got = run_network(network, logger, x=data)
+    got = outputs_of(network, log, x=data)
     assert (got[0] == np.broadcast_to(data[:, :, 1:], (3, 4, 5))).all()
     assert (got[1] == np.broadcast_to(data[2:], (4, 1, 2))).all()
     assert (got[2] == np.broadcast_to(data, (3, 2, 2))).all()
 
 
-def test_a_stride_that_a_run_tells_may_be_zero(network, logger) -> None:
+def test_a_stride_that_a_run_tells_may_be_zero(network, log) -> None:
     x = network.add_input("x", trt.float32, (3, 1))
     like = network.add_input("like", trt.float32, (3, 1))
-    shape = network.add_shape(like).get_output(0)
+    single = network.add_shape(like).get_output(0)
     less = network.add_elementwise(
-        shape, constant(network, np.array([2, 1])), trt.ElementWiseOperation.SUB
+        single, constant(network, np.array([2, 1])), trt.ElementWiseOperation.SUB
     ).get_output(0)
     layer = network.add_slice(x, (0, 0), (3, 4), (1, 1))
     layer.set_input(3, less)  # (3, 1) - (2, 1)
     network.mark_output(layer.get_output(0))
     data = np.arange(3, dtype=np.float32).reshape(3, 1)
-    assert (run_network(network, logger, x=data, like=data)[0] == np.broadcast_to(data, (3, 4))).all()
+    assert (outputs_of(network, log, x=data, like=data)[0] == np.broadcast_to(data, (3, 4))).all()
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ def test_a_stride_that_a_run_tells_may_be_zero(network, logger) -> None:
         (trt.CalibrationAlgoType.LEGACY_CALIBRATION, trt.IInt8LegacyCalibrator),
     ],
 )
-def test_a_calibrator_says_itself_which_it_is(small, logger, algorithm, named) -> None:
-    assert _table(small, logger, trt.IInt8Calibrator, algorithm) == _table(small, logger, named, None)
+def test_a_calibrator_says_itself_which_it_is(small, log, algorithm, named) -> None:
+    assert _table(small, log, trt.IInt8Calibrator, algorithm) == _table(small, log, named, None)
 
 
-def test_a_calibrator_that_does_not_say_ends_the_build(small, logger) -> None:
+def test_a_calibrator_that_does_not_say_ends_the_build(small, log) -> None:
     with pytest.raises(AssertionError):
-        _table(small, logger, trt.IInt8Calibrator, None)
-    assert "must define get_algorithm" in "".join(logger.of("ERROR"))
+        _table(small, log, trt.IInt8Calibrator, None)
+    assert "must define get_algorithm" in "".join(log.of("ERROR"))
 
 
-def _table(small, logger, base: type, algorithm: object) -> bytes:
+def _table(small, log, base: type, algorithm: object) -> bytes:
     noise = np.random.default_rng(0).standard_normal((2, 4, 16, 8, 8)).astype(np.float32)
 
     class One(base):
@@ -169,7 +169,7 @@ def _table(small, logger, base: type, algorithm: object) -> bytes:
     if algorithm is not None:
         One.get_algorithm = lambda self: algorithm
     calibrator = One()
-    assert trt.Builder(logger).build_serialized_network(small, int8(logger, calibrator)) is not None
+    assert trt.Builder(log).build_serialized_network(small, int8(log, calibrator)) is not None
     return calibrator.cache
 
 
@@ -183,37 +183,37 @@ class Address:
         return self.array.ctypes.data
 
 
-def test_a_batch_may_be_an_object_that_stands_for_an_address(small, logger) -> None:
+def test_a_batch_may_be_an_object_that_stands_for_an_address(small, log) -> None:
     noise = np.random.default_rng(0).standard_normal((2, 4, 16, 8, 8)).astype(np.float32)
 
     class Objects(Batches):
-        def hand_over(self, array: np.ndarray) -> object:
+        def as_batch(self, array: np.ndarray) -> object:
             return Address(array)
 
     plain, objects = Batches(list(noise), 4), Objects(list(noise), 4)
     for calibrator in (plain, objects):
-        assert trt.Builder(logger).build_serialized_network(small, int8(logger, calibrator)) is not None
+        assert trt.Builder(log).build_serialized_network(small, int8(log, calibrator)) is not None
     assert plain.cache == objects.cache
 
 
-def test_free_sizes_behind_addresses_are_the_calibration_profiles(small, logger) -> None:
+def test_free_sizes_behind_addresses_are_the_calibration_profiles(small, log) -> None:
     noise = np.random.default_rng(0).standard_normal((2, 4, 16, 8, 8)).astype(np.float32)
 
     class Silent(Batches):
-        def hand_over(self, array: np.ndarray) -> object:
+        def as_batch(self, array: np.ndarray) -> object:
             return array.ctypes.data
 
-    loud, silent = Silent(list(noise), 4), Silent(list(noise), -1)
-    for calibrator in (loud, silent):
-        config = int8(logger, calibrator)
-        profile = trt.Builder(logger).create_optimization_profile()
+    sized, silent = Silent(list(noise), 4), Silent(list(noise), -1)
+    for calibrator in (sized, silent):
+        config = int8(log, calibrator)
+        profile = trt.Builder(log).create_optimization_profile()
         profile.set_shape("x", (1, 16, 8, 8), (4, 16, 8, 8), (8, 16, 8, 8))
         config.add_optimization_profile(profile)
-        assert trt.Builder(logger).build_serialized_network(small, config) is not None
-    assert loud.cache == silent.cache
-    config = int8(logger, Silent(list(noise), -1))
-    assert trt.Builder(logger).build_serialized_network(small, config) is None
-    assert "get_batch_size" in logger.of("ERROR")[-1]
+        assert trt.Builder(log).build_serialized_network(small, config) is not None
+    assert sized.cache == silent.cache
+    config = int8(log, Silent(list(noise), -1))
+    assert trt.Builder(log).build_serialized_network(small, config) is None
+    assert "get_batch_size" in log.of("ERROR")[-1]
 
 
 def flatten_model() -> bytes:
@@ -237,14 +237,14 @@ def flatten_model() -> bytes:
     return model.SerializeToString()
 
 
-def test_sizes_that_a_file_computes_are_known_behind_the_parser(network, logger) -> None:
-    assert trt.OnnxParser(network, logger).parse(flatten_model())
+def test_sizes_that_a_file_computes_are_known_behind_the_parser(network, log) -> None:
+    assert trt.OnnxParser(network, log).parse(flatten_model())
     last = network.get_output(0)
     assert last.shape == (1, 2, 12)
     network.unmark_output(last)
     layer = network.add_slice(last, (0, 0, 0), (1, 2, 5), (1, 1, 1))
     network.mark_output(layer.get_output(0))
-    assert (run_network(network, logger, x=X)[0] == X.reshape(1, 2, 12)[:, :, :5]).all()
+    assert (outputs_of(network, log, x=X)[0] == X.reshape(1, 2, 12)[:, :, :5]).all()
 
 
 def test_the_alias_has_a_file() -> None:
@@ -258,7 +258,7 @@ def test_the_alias_has_a_file() -> None:
     assert Path(tensorrt.__file__).exists()
 
 
-def test_arrays_of_pycuda_are_host_memory(network, logger) -> None:
+def test_arrays_of_pycuda_are_host_memory(network, log) -> None:
     from intact.trt.alias import alias
 
     alias()
@@ -266,26 +266,26 @@ def test_arrays_of_pycuda_are_host_memory(network, logger) -> None:
 
     x = network.add_input("x", trt.float32, X.shape)
     network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
-    engine = trt.Builder(logger).build_engine(network, trt.Builder(logger).create_builder_config())
-    source, output = gpuarray.to_gpu(X - 5), gpuarray.empty(X.shape, np.float32)
-    assert engine.create_execution_context().execute_v2([source.ptr, int(output)])
-    assert (output.get() == np.maximum(X - 5, 0)).all()
-    source.set_async(-X, None)
-    assert (source.reshape(-1).get_async(None, np.empty(24, np.float32)) == -X.reshape(-1)).all()
+    engine = trt.Builder(log).build_engine(network, trt.Builder(log).create_builder_config())
+    array_in, array_out = gpuarray.to_gpu(X - 5), gpuarray.empty(X.shape, np.float32)
+    assert engine.create_execution_context().execute_v2([array_in.ptr, int(array_out)])
+    assert (array_out.get() == np.maximum(X - 5, 0)).all()
+    array_in.set_async(-X, None)
+    assert (array_in.reshape(-1).get_async(None, np.empty(24, np.float32)) == -X.reshape(-1)).all()
     assert (
-        gpuarray.zeros_like(source).fill(2).get().sum() == 48
-        and source.nbytes == X.nbytes
-        and len(source) == 1
+        gpuarray.zeros_like(array_in).fill(2).get().sum() == 48
+        and array_in.nbytes == X.nbytes
+        and len(array_in) == 1
     )
     with pytest.raises(ValueError, match="reshape"):
-        source.set(X[..., :2])
+        array_in.set(X[..., :2])
 
 
 @pytest.fixture
-def implicit(logger) -> trt.INetworkDefinition:
+def implicit(log) -> trt.INetworkDefinition:
     """TensorRT 8's network without a batch axis: convolution, scales of channels, pool, product."""
     trt.set_dialect("8.x")
-    network = trt.Builder(logger).create_network()
+    network = trt.Builder(log).create_network()
     rng = np.random.default_rng(0)
     x = network.add_input("x", trt.float32, (16, 8, 8))
     kernel = rng.standard_normal((16, 16, 3, 3)).astype(np.float32)
@@ -303,9 +303,9 @@ def implicit(logger) -> trt.INetworkDefinition:
     return network
 
 
-def test_a_network_without_a_batch_axis_runs_once_for_each_sample(network, implicit, logger) -> None:
+def test_a_network_without_a_batch_axis_runs_once_for_each_sample(network, implicit, log) -> None:
     assert implicit.has_implicit_batch_dimension and not network.has_implicit_batch_dimension
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     builder.max_batch_size = 3
     engine = builder.build_engine(implicit, builder.create_builder_config())
     assert engine.has_implicit_batch_dimension and engine.max_batch_size == 3
@@ -320,10 +320,10 @@ def test_a_network_without_a_batch_axis_runs_once_for_each_sample(network, impli
     assert not context.execute(4, [data.ctypes.data, got.ctypes.data])
 
 
-def test_a_network_without_a_batch_axis_is_calibrated_by_samples(network, implicit, logger) -> None:
+def test_a_network_without_a_batch_axis_is_calibrated_by_samples(network, implicit, log) -> None:
     data = np.random.default_rng(1).standard_normal((6, 16, 8, 8)).astype(np.float32)
     single, three = Batches(list(data[:, None])), Batches([data[:3], data[3:]], 3)
     for calibrator in (single, three):
-        serialized = trt.Builder(logger).build_serialized_network(implicit, int8(logger, calibrator))
-        assert serialized is not None, logger.messages
+        array_out = trt.Builder(log).build_serialized_network(implicit, int8(log, calibrator))
+        assert array_out is not None, log.messages
     assert single.cache and single.cache == three.cache

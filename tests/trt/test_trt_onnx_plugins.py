@@ -83,15 +83,15 @@ class TwiceCreator(trt.IPluginCreator):
 
 @pytest.fixture
 def affine() -> Iterator[AffineCreator]:
-    yield from register_creator(AffineCreator())
+    yield from register(AffineCreator())
 
 
 @pytest.fixture
 def twice() -> Iterator[TwiceCreator]:
-    yield from register_creator(TwiceCreator())
+    yield from register(TwiceCreator())
 
 
-def register_creator(creator: trt.IPluginCreator) -> Iterator[trt.IPluginCreator]:
+def register(creator: trt.IPluginCreator) -> Iterator[trt.IPluginCreator]:
     registry = trt.get_plugin_registry()
     assert registry.register_creator(creator, creator.plugin_namespace)
     yield creator
@@ -102,8 +102,8 @@ def model(*nodes: onnx.NodeProto, dtype: int = TensorProto.FLOAT) -> bytes:
     ends = [helper.make_tensor_value_info(n, dtype, ["batch", 3]) for n in ("x", "y")]
     graph = helper.make_graph(list(nodes), "g", ends[:1], ends[1:])
     opsets = [helper.make_opsetid("", 17)]
-    data: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    return data
+    content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return content
 
 
 NODES = (
@@ -120,33 +120,33 @@ NODES = (
 )  # fmt: skip
 
 
-def run(network: trt.INetworkDefinition, logger, x: np.ndarray) -> np.ndarray:
-    builder = trt.Builder(logger)
+def run(network: trt.INetworkDefinition, log, x: np.ndarray) -> np.ndarray:
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     profile = builder.create_optimization_profile()
     profile.set_shape("x", x.shape, x.shape, x.shape)
     config.add_optimization_profile(profile)
     data = builder.build_serialized_network(network, config)
-    assert data is not None, logger.messages
-    context = trt.Runtime(logger).deserialize_cuda_engine(data).create_execution_context()
+    assert data is not None, log.messages
+    context = trt.Runtime(log).deserialize_cuda_engine(data).create_execution_context()
     y = np.empty(x.shape, np.float32)
-    assert context.set_input_shape("x", x.shape) and context.execute_v2([x, y]), logger.messages
+    assert context.set_input_shape("x", x.shape) and context.execute_v2([x, y]), log.messages
     return y
 
 
-def test_nodes_become_layers_of_their_plugins(network, logger, affine) -> None:
-    assert trt.OnnxParser(network, logger).parse(model(*NODES)), logger.messages
+def test_nodes_become_layers_of_their_plugins(network, log, affine) -> None:
+    assert trt.OnnxParser(network, log).parse(model(*NODES)), log.messages
     kinds = [layer.type for layer in network.layers]
     assert kinds[1:3] == [trt.LayerType.PLUGIN_V3] * 2
     assert [layer.name for layer in network.layers] == ["relu", "first", "second", "neg"]
     assert [type(layer.plugin) for layer in network.layers[1:3]] == [Affine, Affine]
     assert network.get_output(0).shape == (-1, 3)
     x = np.float32([[1, -2, 3], [0, 5, -6]])
-    assert (run(network, logger, x) == -(10 * (2 * np.maximum(x, 0) + 3) + 1)).all()
+    assert (run(network, log, x) == -(10 * (2 * np.maximum(x, 0) + 3) + 1)).all()
 
 
-def test_the_creator_gets_the_fields_that_it_declared(network, logger, affine) -> None:
-    assert trt.OnnxParser(network, logger).parse(model(*NODES)), logger.messages
+def test_the_creator_gets_the_fields_that_it_declared(network, log, affine) -> None:
+    assert trt.OnnxParser(network, log).parse(model(*NODES)), log.messages
     name, phase, fields = affine.got[0]
     assert (name, phase) == ("first", trt.TensorRTPhase.BUILD)
     assert fields == [
@@ -155,25 +155,25 @@ def test_the_creator_gets_the_fields_that_it_declared(network, logger, affine) -
     ]  # fmt: skip
 
 
-def test_without_a_creator_the_node_is_refused_by_name(network, logger) -> None:
-    parser = trt.OnnxParser(network, logger)
+def test_without_a_creator_the_node_is_refused_by_name(network, log) -> None:
+    parser = trt.OnnxParser(network, log)
     assert not parser.parse(model(*NODES))
     assert parser.num_errors and "TestAffine" in parser.get_error(0).desc()
 
 
-def test_another_version_of_the_plugin_is_another_plugin(network, logger, affine) -> None:
+def test_another_version_of_the_plugin_is_another_plugin(network, log, affine) -> None:
     node = helper.make_node("TestAffine", ["x"], ["y"], name="only", factor=1.0, shifts=[0])
-    assert not trt.OnnxParser(network, logger).parse(model(node))
+    assert not trt.OnnxParser(network, log).parse(model(node))
     assert affine.got == []
 
 
-def test_operators_of_onnx_stay_unless_plugins_override_them(network, logger, twice) -> None:
+def test_operators_of_onnx_stay_unless_plugins_override_them(network, log, twice) -> None:
     data = model(helper.make_node("Abs", ["x"], ["y"], name="abs"))
     x = np.float32([[1, -2, 3]])
-    parser = trt.OnnxParser(network, logger)
-    assert parser.parse(data) and (run(network, logger, x) == abs(x)).all()
-    other = trt.Builder(logger).create_network()
-    parser = trt.OnnxParser(other, logger)
+    parser = trt.OnnxParser(network, log)
+    assert parser.parse(data) and (run(network, log, x) == abs(x)).all()
+    other = trt.Builder(log).create_network()
+    parser = trt.OnnxParser(other, log)
     parser.set_flag(trt.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
     assert parser.parse(data) and other.layers[0].type == trt.LayerType.PLUGIN_V2
-    assert (run(other, logger, x) == 2 * x).all()
+    assert (run(other, log, x) == 2 * x).all()

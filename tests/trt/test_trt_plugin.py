@@ -56,11 +56,9 @@ def residual(network) -> trt.INetworkDefinition:
     return network
 
 
-def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, logger) -> None:
-    serialized = trt.Builder(logger).build_serialized_network(
-        residual, trt.Builder(logger).create_builder_config()
-    )
-    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized).engine
+def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, log) -> None:
+    serialized = trt.Builder(log).build_serialized_network(residual, trt.Builder(log).create_builder_config())
+    engine = trt.Runtime(log).deserialize_cuda_engine(serialized).engine
     kinds = [step.kind for step in engine.plan.steps]
     assert kinds[kinds.index("conv") :] == ["conv", "call", "conv"]
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 4, 8, 8)).astype(np.float32)}
@@ -70,7 +68,7 @@ def test_an_operator_in_codes_is_part_of_one_int8_stretch(residual, logger) -> N
     assert wanted["y"].std() > 1
 
 
-def test_an_operator_in_reals_of_a_files_own_domain(logger) -> None:
+def test_an_operator_in_reals_of_a_files_own_domain(log) -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 17, "test.intact" : 1]>
         g (float[2, 3] x) => (float[2, 3] y) {
@@ -78,23 +76,23 @@ def test_an_operator_in_reals_of_a_files_own_domain(logger) -> None:
           y = Add(a, b)
         }"""
     )
-    network = trt.Builder(logger).create_network()
-    assert trt.OnnxParser(network, logger).parse(proto.SerializeToString()), logger.messages
+    network = trt.Builder(log).create_network()
+    assert trt.OnnxParser(network, log).parse(proto.SerializeToString()), log.messages
     assert network.get_layer(0).type == trt.LayerType.PLUGIN_V2
-    builder = trt.Builder(logger)
-    engine = trt.Runtime(logger).deserialize_cuda_engine(
+    builder = trt.Builder(log)
+    engine = trt.Runtime(log).deserialize_cuda_engine(
         builder.build_serialized_network(network, builder.create_builder_config())
     )
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert (engine.engine.run({"x": x})["y"] == x).all()
 
 
-def test_codes_outside_the_grid_are_refused_by_name(network, logger) -> None:
+def test_codes_outside_the_grid_are_refused_by_name(network, log) -> None:
     trt.plugin("test.intact::Wrong", int8=True)(lambda x, *, outputs: np.full(x.codes.shape, 1000))
     x = pair(network, network.add_input("x", trt.float32, (1, 4)), 0.1)
     y = pair(network, network.add_plugin([x], "test.intact::Wrong").get_output(0), 0.1)
     network.mark_output(y)
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     engine = builder.build_engine(network, builder.create_builder_config())
     with pytest.raises(
         ValueError, match=r"operator 'test.intact::Wrong': got int64, want integers from -128 to 127"

@@ -78,46 +78,46 @@ class Places(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPl
 
 @pytest.fixture
 def creator() -> ScaledCreator:
-    registry, new_creator = trt.get_plugin_registry(), ScaledCreator()
-    assert registry.register_creator(new_creator, "")
-    yield new_creator
-    registry.deregister_creator(new_creator)
+    registry, creator = trt.get_plugin_registry(), ScaledCreator()
+    assert registry.register_creator(creator, "")
+    yield creator
+    registry.deregister_creator(creator)
 
 
-def test_a_plugin_of_version_2_is_made_again_by_its_creator(network, logger, creator, monkeypatch) -> None:
-    registered_creator = trt.get_plugin_registry().get_plugin_creator("TestScaled", "1", "")
+def test_a_plugin_of_version_2_is_made_again_by_its_creator(network, log, creator, monkeypatch) -> None:
+    creator = trt.get_plugin_registry().get_plugin_creator("TestScaled", "1", "")
     field = trt.PluginField("factor", np.float32([2.5]), trt.PluginFieldType.FLOAT32)
-    plugin = registered_creator.create_plugin("scaled", trt.PluginFieldCollection([field]))
+    plugin = creator.create_plugin("scaled", trt.PluginFieldCollection([field]))
     layer = network.add_plugin_v2([network.add_input("x", trt.float32, (-1, 3))], plugin)
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
     assert layer.get_output(0).shape == (-1, 4) and layer.type == trt.LayerType.PLUGIN_V2
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     data = builder.build_serialized_network(network, builder.create_builder_config())
     monkeypatch.setattr(custom, "_OPERATORS", {})  # as in another process
-    engine = trt.Runtime(logger).deserialize_cuda_engine(data)
+    engine = trt.Runtime(log).deserialize_cuda_engine(data)
     context = engine.create_execution_context()
     x, y = np.ones((2, 3), np.float32), np.empty((2, 4), np.float32)
-    assert context.set_input_shape("x", (2, 3)) and context.execute_v2([x, y]), logger.messages
+    assert context.set_input_shape("x", (2, 3)) and context.execute_v2([x, y]), log.messages
     assert (y[:, :3] == 2.5).all() and (y[:, 3] == 0).all()
     monkeypatch.setattr(custom, "_OPERATORS", {})
     trt.get_plugin_registry().deregister_creator(creator)
-    assert trt.Runtime(logger).deserialize_cuda_engine(data) is None
-    assert "'TestScaled', version 1, without a creator" in logger.of("ERROR")[-1]
+    assert trt.Runtime(log).deserialize_cuda_engine(data) is None
+    assert "'TestScaled', version 1, without a creator" in log.of("ERROR")[-1]
 
 
-def test_a_plugin_of_version_3_has_types_of_its_own(network, logger) -> None:
+def test_a_plugin_of_version_3_has_types_of_its_own(network, log) -> None:
     layer = network.add_plugin_v3([network.add_input("x", trt.float32, (2, 3))], [], Places())
     network.mark_output(layer.get_output(0))
     assert layer.get_output(0).dtype == trt.int32 and layer.get_output(0).shape == (2,)
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     engine = builder.build_engine(network, builder.create_builder_config())
     x, y = np.float32([[1, 3, 2], [9, 1, 1]]), np.empty(2, np.int32)
-    assert engine.create_execution_context().execute_v2([x, y]), logger.messages
+    assert engine.create_execution_context().execute_v2([x, y]), log.messages
     assert y.tolist() == [1, 0]
 
 
-def test_a_calibrators_own_error_is_shown(small, logger) -> None:
+def test_a_calibrators_own_error_is_shown(small, log) -> None:
     class Broken(trt.IInt8EntropyCalibrator2):
         def get_batch_size(self):
             return 1
@@ -125,16 +125,16 @@ def test_a_calibrators_own_error_is_shown(small, logger) -> None:
         def get_batch(self, names):
             return {}["missing"]
 
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = Broken()
     assert builder.build_serialized_network(small, config) is None
-    errors = logger.of("ERROR")
+    errors = log.of("ERROR")
     assert "Traceback" in errors[0] and "Broken.get_batch: got KeyError: 'missing'" in errors[-1]
 
 
-def test_the_cache_that_is_written_has_tobytes(small, logger) -> None:
+def test_the_cache_that_is_written_has_tobytes(small, log) -> None:
     class Kept(trt.IInt8MinMaxCalibrator):
         left = 2
 
@@ -148,9 +148,9 @@ def test_the_cache_that_is_written_has_tobytes(small, logger) -> None:
         def write_calibration_cache(self, cache):
             self.written = cache.tobytes()
 
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.int8_calibrator = calibrator = Kept()
-    assert builder.build_serialized_network(small, config) is not None, logger.messages
+    assert builder.build_serialized_network(small, config) is not None, log.messages
     assert calibrator.written.startswith(b"TRT-")

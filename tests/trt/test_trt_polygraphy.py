@@ -41,7 +41,7 @@ print(back.tolist())
 """
 
 
-def script_output(folder: Path, script: str) -> str:
+def output_of(folder: Path, script: str) -> str:
     """What a script prints whose Polygraphy is a wrapper without a library."""
     inner = folder / "polygraphy" / "cuda"
     inner.mkdir(parents=True)
@@ -57,9 +57,9 @@ def script_output(folder: Path, script: str) -> str:
 
 
 def test_its_device_memory_is_the_hosts(tmp_path: Path) -> None:
-    assert script_output(tmp_path, SCRIPT.format(before="")) == "[0.0, 1.0, 2.0, 3.0, 4.0]"
+    assert output_of(tmp_path, SCRIPT.format(before="")) == "[0.0, 1.0, 2.0, 3.0, 4.0]"
 
 
 def test_a_wrapper_that_is_loaded_already_is_replaced(tmp_path: Path) -> None:
     before = "import polygraphy.cuda.cuda as own, intact.trt.alias as names\nown.Cuda = None\nnames.alias()"
-    assert script_output(tmp_path, SCRIPT.format(before=before)) == "[0.0, 1.0, 2.0, 3.0, 4.0]"
+    assert output_of(tmp_path, SCRIPT.format(before=before)) == "[0.0, 1.0, 2.0, 3.0, 4.0]"

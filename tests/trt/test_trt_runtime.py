@@ -10,21 +10,21 @@ import intact.trt as trt
 
 
 @pytest.fixture
-def engine(small, logger) -> trt.ICudaEngine:
-    builder = trt.Builder(logger)
+def engine(small, log) -> trt.ICudaEngine:
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     profile = builder.create_optimization_profile()
     profile.set_shape("x", (1, 16, 8, 8), (2, 16, 8, 8), (4, 16, 8, 8))
     config.add_optimization_profile(profile)
-    serialized = builder.build_serialized_network(small, config)
-    return trt.Runtime(logger).deserialize_cuda_engine(serialized)
+    plan = builder.build_serialized_network(small, config)
+    return trt.Runtime(log).deserialize_cuda_engine(plan)
 
 
 X = np.random.default_rng(0).standard_normal((3, 16, 8, 8)).astype(np.float32)
 
 
-def test_an_engine_of_fixed_shapes_has_them_in_its_one_profile(logger) -> None:
-    builder = trt.Builder(logger)
+def test_an_engine_of_fixed_shapes_has_them_in_its_one_profile(log) -> None:
+    builder = trt.Builder(log)
     network, config = builder.create_network(), builder.create_builder_config()
     fixed = network.add_input("fixed", trt.float32, (1, 4))
     free = network.add_input("free", trt.float32, (-1, 4))
@@ -68,12 +68,12 @@ def test_tensors_by_name_and_arrays_as_addresses(engine) -> None:
     assert (y == engine.engine.run({"x": X})["y"]).all()
 
 
-def test_shapes_outside_the_profile_are_refused(engine, logger) -> None:
+def test_shapes_outside_the_profile_are_refused(engine, log) -> None:
     context = engine.create_execution_context()
     assert not context.set_input_shape("x", (5, 16, 8, 8))
-    assert "profile (1, 16, 8, 8) to (4, 16, 8, 8), got (5, 16, 8, 8)" in logger.of("ERROR")[-1]
+    assert "profile (1, 16, 8, 8) to (4, 16, 8, 8), got (5, 16, 8, 8)" in log.of("ERROR")[-1]
     assert not context.execute_v2([0, 0])
-    assert "the shapes of x are not set" in logger.of("ERROR")[-1]
+    assert "the shapes of x are not set" in log.of("ERROR")[-1]
 
 
 def test_a_profiler_hears_of_every_layer(engine) -> None:
@@ -92,19 +92,19 @@ def test_a_profiler_hears_of_every_layer(engine) -> None:
     assert context.profiler.layers
 
 
-def test_serializing_again_gives_an_engine_of_the_same_answers(engine, logger) -> None:
-    other = trt.Runtime(logger).deserialize_cuda_engine(engine.serialize())
+def test_serializing_again_gives_an_engine_of_the_same_answers(engine, log) -> None:
+    other = trt.Runtime(log).deserialize_cuda_engine(engine.serialize())
     assert (other.engine.run({"x": X})["y"] == engine.engine.run({"x": X})["y"]).all()
     assert other.get_tensor_profile_shape("x", 0) == [(1, 16, 8, 8), (2, 16, 8, 8), (4, 16, 8, 8)]
 
 
 @pytest.mark.parametrize("data", [b"", b"no engine", None], ids=["empty", "text", "none"])
-def test_bytes_that_are_no_engine_give_none(logger, data) -> None:
-    assert trt.Runtime(logger).deserialize_cuda_engine(data) is None
-    assert logger.of("ERROR")
+def test_bytes_that_are_no_engine_give_none(log, data) -> None:
+    assert trt.Runtime(log).deserialize_cuda_engine(data) is None
+    assert log.of("ERROR")
 
 
-def test_parsed_layers_have_names_types_and_tensors(logger, tmp_path) -> None:
+def test_parsed_layers_have_names_types_and_tensors(log, tmp_path) -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 17]>
         g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
@@ -112,8 +112,8 @@ def test_parsed_layers_have_names_types_and_tensors(logger, tmp_path) -> None:
           [act] y = Relu(h)
         }"""
     )
-    network = trt.Builder(logger).create_network()
-    parser = trt.OnnxParser(network, logger)
+    network = trt.Builder(log).create_network()
+    parser = trt.OnnxParser(network, log)
     assert parser.parse(proto.SerializeToString())
     named = {layer.name: layer for layer in network.layers}
     assert named["mul"].type == trt.LayerType.MATRIX_MULTIPLY
@@ -122,10 +122,10 @@ def test_parsed_layers_have_names_types_and_tensors(logger, tmp_path) -> None:
     assert network.inputs[0].shape == (-1, 3) and network.get_output(0).name == "y"
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    assert trt.OnnxParser(trt.Builder(logger).create_network(), logger).parse_from_file(path)
+    assert trt.OnnxParser(trt.Builder(log).create_network(), log).parse_from_file(path)
 
 
-def test_the_parser_lists_its_errors_in_tensorrts_words(logger) -> None:
+def test_the_parser_lists_its_errors_in_tensorrts_words(log) -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["" : 17]>
         g (float[1, 3] x) => (float[1, 3] y) <float s = {0.1}, uint8 z = {3}> {
@@ -133,7 +133,7 @@ def test_the_parser_lists_its_errors_in_tensorrts_words(logger) -> None:
           [d] y = DequantizeLinear(c, s, z)
         }"""
     )
-    parser = trt.OnnxParser(trt.Builder(logger).create_network(), logger)
+    parser = trt.OnnxParser(trt.Builder(log).create_network(), log)
     assert not parser.parse(proto.SerializeToString())
     assert parser.num_errors == len([parser.get_error(i) for i in range(parser.num_errors)]) > 0
     assert {parser.get_error(i).node_name() for i in range(parser.num_errors)} <= {"q", "d"}
@@ -143,9 +143,9 @@ def test_the_parser_lists_its_errors_in_tensorrts_words(logger) -> None:
     assert parser.num_errors == 1
 
 
-def test_what_scripts_call_beside_building_and_running(logger) -> None:
+def test_what_scripts_call_beside_building_and_running(log) -> None:
     assert trt.volume((2, 3, 4)) == 24
-    assert trt.init_libnvinfer_plugins(logger, "")
+    assert trt.init_libnvinfer_plugins(log, "")
     assert trt.Permutation([0, 2, 1]) == (0, 2, 1) and trt.DimsHW((3, 5)).w == 5
     assert trt.__version__.split(".")[0] == "10"
     assert trt.nptype(trt.int8) is np.int8 and trt.int4.itemsize == 0.5

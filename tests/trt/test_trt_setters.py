@@ -69,7 +69,7 @@ def attention(n: Network) -> tuple[Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def loop_parts(n: Network, part: str) -> tuple[Any, dict[str, Any]]:
+def loop_part(n: Network, part: str) -> tuple[Any, dict[str, Any]]:
     loop = n.add_loop()
     loop.add_trip_limit(constant(n, np.int32(2)), trt.TripLimit.COUNT)
     state = loop.add_recurrence(data(n, (2, 2)))
@@ -196,8 +196,8 @@ RECIPES: dict[str, Recipe] = {
         n.add_grid_sample(data(n), data(n, (1, 3, 3, 2))),
         {"align_corners": True, "interpolation_mode": T.CUBIC, "sample_mode": trt.SampleMode.CLAMP},
     ),
-    "IIteratorLayer": lambda n: loop_parts(n, "iterator"),
-    "ILoopOutputLayer": lambda n: loop_parts(n, "output"),
+    "IIteratorLayer": lambda n: loop_part(n, "iterator"),
+    "ILoopOutputLayer": lambda n: loop_part(n, "output"),
     "IKVCacheUpdateLayer": lambda n: (
         n.add_kv_cache_update(data(n), data(n), data(n, (1,), trt.int32), trt.KVCacheMode.LINEAR),
         {"cache_mode": None},
@@ -323,8 +323,8 @@ def test_setting_it_changes_what_is_built(name, attribute, network) -> None:
     layer, values = make_layer(name, network)
     value = values[attribute]
     if isinstance(value, Other):
-        for other, item_value in value.first.items():
-            setattr(layer, other, item_value)
+        for other, value_set in value.first.items():
+            setattr(layer, other, value_set)
         value = value.make(network)
     before = state(network)
     assert before == state(network), "a state compares equal to itself"
@@ -342,15 +342,15 @@ def test_the_name_is_in_the_plan(name, network) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention", "IIteratorLayer"}))
-def test_a_pin_is_met_or_fails_the_build(name, network, logger) -> None:
+def test_a_pin_is_met_or_fails_the_build(name, network, log) -> None:
     layer, _ = make_layer(name, network)
     layer.precision = trt.int8
-    builder = trt.Builder(logger)
+    builder = trt.Builder(log)
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
     met = builder.is_network_supported(network, config)
     assert met == (name in ("IQuantizeLayer", "IDequantizeLayer"))
-    assert met or "is pinned to INT8 and runs in float" in logger.of("ERROR")[-1]
+    assert met or "is pinned to INT8 and runs in float" in log.of("ERROR")[-1]
 
 
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention"}))
@@ -372,13 +372,13 @@ def test_weights_and_biases_of_gates_are_used(network) -> None:
             assert state(network) != before
 
 
-def test_types_of_outputs_are_cast_or_noted(network, logger) -> None:
+def test_types_of_outputs_are_cast_or_noted(network, log) -> None:
     layer = network.add_unary(data(network), trt.UnaryOperation.ABS)
     network.mark_output(layer.get_output(0))
     before = state(network)
     layer.set_output_type(0, trt.float16)
     assert state(network) == before
-    assert any("set_output_type is accepted and changes nothing" in m for m in logger.of("INFO"))
+    assert any("set_output_type is accepted and changes nothing" in m for m in log.of("INFO"))
     layer.set_output_type(0, trt.int32)
     assert state(network) != before
     layer.reset_output_type(0)

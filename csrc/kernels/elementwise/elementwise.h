@@ -11,37 +11,45 @@
 
 namespace intact {
 
-// The names of numerics; names that are keywords of C++ have the prefix "logical_".
+// Every operation: its name in numerics, its operands, its name here ("logical_" before keywords of C++).
+// clang-format off
+#define INTACT_ELEMENTWISE(X) \
+  X("abs", 1, abs) \
+  X("add", 2, add) \
+  X("and", 2, logical_and) \
+  X("bitwise_and", 2, bitwise_and) \
+  X("cast", 1, cast) \
+  X("ceil", 1, ceil) \
+  X("div", 2, div) \
+  X("equal", 2, equal) \
+  X("exp", 1, exp) \
+  X("floor", 1, floor) \
+  X("fmod", 2, fmod) \
+  X("greater", 2, greater) \
+  X("greater_or_equal", 2, greater_or_equal) \
+  X("is_inf", 1, is_inf) \
+  X("is_nan", 1, is_nan) \
+  X("is_neg_inf", 1, is_neg_inf) \
+  X("is_pos_inf", 1, is_pos_inf) \
+  X("less", 2, less) \
+  X("less_or_equal", 2, less_or_equal) \
+  X("max", 2, max) \
+  X("min", 2, min) \
+  X("mod", 2, mod) \
+  X("mul", 2, mul) \
+  X("neg", 1, neg) \
+  X("not", 1, logical_not) \
+  X("or", 2, logical_or) \
+  X("round", 1, round) \
+  X("sub", 2, sub) \
+  X("where", 3, where) \
+  X("xor", 2, logical_xor)
+// clang-format on
+
 enum class ElementwiseOperation : uint8_t {
-  abs,
-  add,
-  logical_and,
-  cast,
-  ceil,
-  div,
-  equal,
-  exp,
-  floor,
-  fmod,
-  greater,
-  greater_or_equal,
-  is_inf,
-  is_nan,
-  is_neg_inf,
-  is_pos_inf,
-  less,
-  less_or_equal,
-  max,
-  min,
-  mod,
-  mul,
-  neg,
-  logical_not,
-  logical_or,
-  round,
-  sub,
-  where,
-  logical_xor
+#define INTACT_OPERATION(name, operands, operation) operation,
+  INTACT_ELEMENTWISE(INTACT_OPERATION)
+#undef INTACT_OPERATION
 };
 
 // y[i] = operation(xs[0][i], ...) for n dense elements. An operand that does not move has one element for

@@ -95,6 +95,12 @@ struct Mul {
     }
   }
 };
+struct BitwiseAnd {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a & b;
+  }
+};
 // A NaN is larger, and smaller, than any number.
 struct Max {
   template <class T>
@@ -400,6 +406,7 @@ ElementwiseRow find_row(ElementwiseOperation operation, Type x, Type y, unsigned
     case ElementwiseOperation::abs: return of_integers<Abs>(x, y);
     case ElementwiseOperation::add: return numbers<Add>(x, y, moves);
     case ElementwiseOperation::logical_and: return logic<And>(x, y, moves);
+    case ElementwiseOperation::bitwise_and: return arithmetic<BitwiseAnd>(x, y, moves);
     case ElementwiseOperation::cast: return cast_row_of<kConvert>(x, y);
     case ElementwiseOperation::ceil: return of_floats<Ceil>(x, y);
     case ElementwiseOperation::div: return numbers<Div>(x, y, moves);

@@ -135,6 +135,7 @@ ELEMENTWISE: dict[str, Operation] = {
     "abs": Operation(1, INTEGERS, "", np.abs),
     "add": Operation(2, _NUMBERS, "", np.add),
     "and": Operation(2, _BOOL, "bool", np.logical_and),
+    "bitwise_and": Operation(2, INTEGERS, "", np.bitwise_and),
     "cast": Operation(1, CASTS, "", cast),
     "ceil": Operation(1, _FLOAT, "", np.ceil),
     "div": Operation(2, _NUMBERS, "", _quotient),

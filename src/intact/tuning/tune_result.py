@@ -20,11 +20,11 @@ class TunedLayer:
     """Describes one layer, and what its formats cost.
 
     Attributes:
-        name: Of its first node.
-        nodes: All that it is made of.
-        errors: Squared error of the outputs relative to their square with this layer alone in a format.
-        seconds: What a run takes longer with this layer alone in a format than in the first one, by format;
-            what was not measured is not in it.
+        name: The name of its first node.
+        nodes: The names of all its nodes.
+        errors: The relative squared error of the outputs with this layer alone in a format, by format.
+        seconds: The extra seconds of a run with this layer alone in a format instead of the first one, by
+            format, as far as measured.
         chosen: The format that it has in the answer.
     """
 
@@ -40,12 +40,12 @@ class TuneTrial:
     """Describes a choice of formats that was quantized and verified.
 
     Attributes:
-        formats: By layer, where it is not the first format.
-        predicted_error: Of the outputs, see `TunedLayer`.
-        predicted_seconds: Of a run.
-        seconds: Of a run, measured.
-        score: By the metric.
-        met: It loses no more than the target allows.
+        formats: The formats of the layers that do not have the first one, by layer.
+        predicted_error: The expected relative squared error of the outputs.
+        predicted_seconds: The expected seconds of a run.
+        seconds: The measured seconds of a run.
+        score: The metric.
+        met: Whether it loses no more than the target allows.
     """
 
     formats: Mapping[str, str]
@@ -67,14 +67,14 @@ class TuneResult:
 
     Attributes:
         model: The answer: a Q/DQ model, or the float model where nothing else meets the target.
-        overrides: What `quantize` makes it from: settings by pattern, and the rounding that `settings` names.
-        layers: Those that had a choice, in the graph's order, with what each format costs.
-        trials: What was verified, in the order in which it was.
-        best: The one of them that is the answer.
-        front: (predicted seconds, predicted error) of the choices to pick from, the fastest first.
-        formats: Names of the formats, the first being the one that layers have unless told.
-        float_score, float_seconds: Of the float model.
-        least_score: The target.
+        overrides: The overrides from which `quantize` makes it, with the rounding that `settings` names.
+        layers: The layers that had a choice, in the graph's order, with the cost of each format.
+        trials: The verified choices, in order.
+        best: The trial that is the answer.
+        front: (predicted seconds, predicted error) of the Pareto-optimal choices, the fastest first.
+        formats: The names of the formats, the default first.
+        float_score, float_seconds: The metric and the seconds of the float model.
+        least_score: The lowest metric that meets the target.
         settings: What was asked for and measured on, in words.
     """
 

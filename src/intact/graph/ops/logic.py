@@ -59,6 +59,11 @@ class Xor(Logic):
 
 
 @dataclass(frozen=True)
+class BitwiseAnd(Arithmetic):
+    """Of two tensors of integers that broadcast."""
+
+
+@dataclass(frozen=True)
 class Not(Function):
     pass
 

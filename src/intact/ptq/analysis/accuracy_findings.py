@@ -42,12 +42,12 @@ class TensorEvidence:
     """Holds what the rules may look at for one tensor.
 
     Attributes:
-        name: Of the tensor.
-        observed: On the runs that calibration kept.
-        later: On data that calibration did not see; None: there are none.
-        share: Of the error of the whole, of this tensor.
-        gain: Part of that error that leaving it alone in float takes off; None: that was not measured.
-        weight: It is a constant.
+        name: The name of the tensor.
+        observed: Its values on the hold-out samples.
+        later: Its values on data that calibration did not see; None without such data.
+        share: The part of the output error that this tensor causes.
+        gain: The part of that error that vanishes when it alone stays in float; None if not measured.
+        weight: Whether it is a constant.
         wide: The engine reads codes of 16 bits.
     """
 

@@ -25,16 +25,16 @@ class Sensitivity:
     Errors are squared errors relative to squares, averaged over outputs and their parts.
 
     Attributes:
-        name: Of the tensor, or of the layer's first node.
-        kind: Of tensors what they are; or "layer".
-        formats: Of its tensors, in words: "uint8", "int8 + uint8".
-        layers: Names of the layers that read it so.
-        tensors: Names of its tensors.
-        alone: Error of the outputs with it alone quantized.
-        without: Error of the outputs with it alone in float.
-        share: Part of the sum of `alone` over all.
-        local: Error of the tensor itself; of a layer the sum over its tensors.
-        measured: False: it was measured in a group, whose errors are dealt out by `local`.
+        name: The name of the tensor, or of the layer's first node.
+        kind: "activation", "weight" or "layer".
+        formats: The formats of its tensors, such as "uint8" or "int8 + uint8".
+        layers: The names of the layers that read it quantized.
+        tensors: The names of its tensors.
+        alone: The error of the outputs with it alone quantized.
+        without: The error of the outputs with it alone in float.
+        share: Its part of the sum of `alone` over all.
+        local: The error of the tensor itself; for a layer, the sum over its tensors.
+        measured: Whether it was measured alone; else its group's error was divided by `local`.
     """
 
     name: str
@@ -56,10 +56,10 @@ class AccuracyFinding:
     Attributes:
         kind: "dominant", "outlier channels", "clipped channels", "saturation", "range too short", "unstable
             range", "one-sided" or "dead channels".
-        tensor: Its name.
-        says: What was found, a clause.
-        advice: What helps, a clause.
-        share: Of the tensor, see `Sensitivity`.
+        tensor: The name of the tensor.
+        says: A clause that describes the finding.
+        advice: A clause that says what helps.
+        share: The tensor's share of the error, see `Sensitivity`.
     """
 
     kind: str
@@ -92,15 +92,15 @@ class SensitivityAnalysis:
     """Holds the results of `analyze`.
 
     Attributes:
-        error: Of the outputs with everything quantized.
-        sqnr: Signal to quantization noise ratio of every output, in dB.
-        parts: What was measured, in the graph's order.
-        findings: Of what matters most first.
-        runs: How many were measured on.
-        trials: How many configurations were measured.
-        segments: Into how many the model was cut.
-        settings: What was asked for, in words.
-        drawn: By tensor.
+        error: The error of the outputs with everything quantized.
+        sqnr: The signal to quantization noise ratio of every output, in dB.
+        parts: The sensitivities of all tensors or layers, in the graph's order.
+        findings: The findings, those of the most important tensors first.
+        runs: The number of hold-out samples that were used.
+        trials: The number of configurations that were measured.
+        segments: The number of segments that the model was cut into.
+        settings: The settings, in words.
+        drawn: The histograms to draw, by tensor.
     """
 
     error: float

@@ -24,12 +24,12 @@ class TensorObservation:
     """Accumulates values, rounding errors and peaks of one tensor over several runs.
 
     Attributes:
-        spec, ends: Its grid and range.
-        axis: Of its channels; None: it has none.
-        rows: Of each channel the smallest value, the largest, the sum of squared rounding errors and that of
-            squares, float64 [4, channels]; one channel where their number changed on the way.
-        count, beyond: Values, and those that saturate.
-        peaks: Largest magnitude of each sample (of each run where the first axis counts no samples).
+        spec, ends: The grid and the range of the tensor.
+        axis: The channel axis; None for a tensor without channels.
+        rows: The smallest value, the largest one, the sum of squared rounding errors and the sum of squares
+            of each channel, float64 [4, channels]. It has one channel if their number changed between runs.
+        count, beyond: The number of values, and of those that saturate.
+        peaks: The largest magnitude of each sample, or of each run if the first axis counts no samples.
     """
 
     spec: QuantSpec

@@ -31,15 +31,14 @@ class HoldoutSample:
     """Holds one run that is kept to measure what a choice does to the model's outputs.
 
     Attributes:
-        digest: Of the inputs; runs are kept and summed in its order, so that no choice depends on the
-            order of the data.
-        feeds: The inputs.
-        outputs: What the float model says to them.
-        inner: What the tensors that were calibrated were in this run, where all of them are few bytes
-            (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
-        means: Of what layers read, by layer, where inner tensors were let go.
-        squares: Of channels, by tensor, likewise.
-        moments: Of what layers read, by layer and `intact.ptq.measure.second_moments.rows_of_run`, likewise.
+        digest: The hash of the inputs. Samples are sorted by it, so that no choice depends on the order of
+            the data.
+        feeds: The inputs by name.
+        outputs: The float model's outputs by name.
+        inner: The calibrated tensors by name, if they fit into `INNER_BYTES` together; else None.
+        means: The mean inputs by layer, where `inner` is None.
+        squares: The squares of channels by tensor, where `inner` is None.
+        moments: The moments of inputs by (layer, rows per run), where `inner` is None.
     """
 
     digest: bytes

@@ -73,32 +73,32 @@ class State:
     can be dropped, and two states be compared.
 
     Attributes:
-        settings: What was asked for.
-        data: What to calibrate on, as the user gave it.
-        model: The float model; from the stage on that puts the pairs in, the quantized one.
+        settings: The user's settings.
+        data: The calibration data as the user gave them.
+        model: The float model; the quantized one from the stage on that inserts pairs.
         placement: Where pairs belong, what fuses with what, and why.
         targets: The tensors to quantize, and how.
-        opset: Of the file.
-        calibration: The statistics of the activations; None: they are still to be collected.
-        runs: What is held of the data, to measure choices on; none where statistics were given.
-        margins: Of the answers of all the data; none where statistics were given.
-        traced_model: The float model whose inner tensors `runs` hold; None where that is let go.
-        channels: The ends of the channels of what may be smoothed; none where statistics were given.
-        chooser: What each method would choose.
+        opset: The opset of the file.
+        calibration: The statistics of the activations; None until they are collected.
+        runs: The hold-out samples to measure choices on; empty where the user gave statistics.
+        margins: The top-1 margins over all data; empty where the user gave statistics.
+        traced_model: The float model whose inner tensors `runs` hold; None once it was freed.
+        channels: The ends of the channels of tensors that may be smoothed, by tensor.
+        chooser: The ranges that each method would choose.
         configurations: The ranges to compare, by name.
         weights: The weights to quantize, until they are in the model as codes.
-        input_means: Of what layers read, where a stage measured that on its way.
-        scales: Where the model keeps the activations' scales.
-        bias_errors: What rounding weights does to the means, where it may be corrected.
-        errors: Of the outputs on the hold-out samples, by what was compared.
-        chosen: The configuration that was taken.
-        corrected, equalized: Whether that was done to biases, to channels.
-        not_equalized: Which convolutions cannot be equalized, and why.
-        smoothed: The tensors whose channels were brought to like ranges.
-        bits16: Why targets were given 16 bits, by their key.
-        in_float: Why tensors, and what multiplies them, were left in float, by their names.
-        warnings: What should be looked at.
-        notes: What was rewritten before placement.
+        input_means: The mean inputs of layers, if a stage measured them.
+        scales: The initializers that hold the activations' scales.
+        bias_errors: The mean errors that weight rounding causes, for layers whose bias may be corrected.
+        errors: The errors of the outputs on the hold-out samples, by configuration.
+        chosen: The name of the configuration in use.
+        corrected, equalized: Whether biases were corrected, and channels equalized.
+        not_equalized: A clause on convolutions that cannot be equalized, with the reason.
+        smoothed: The names of the tensors whose channels were smoothed.
+        bits16: The reasons why targets have 16 bits, by key.
+        in_float: The reasons why tensors stay in float, by name.
+        warnings: Sentences that users should read.
+        notes: Sentences on what was rewritten before placement.
         candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
     """
 

@@ -24,12 +24,12 @@ class CollectedStatistics:
     """Accumulates statistics, hold-out samples and margins over runs.
 
     Attributes:
-        calibration: The statistics.
-        channels: The ends of every channel of the tensors that were asked for.
-        sample: Those of the runs to measure choices on.
-        margins: Of the answers of all runs.
-        runs: How many there were.
-        batches: The number of the last one's batch, and one more.
+        calibration: The statistics of the counted tensors.
+        channels: The channel ends of the requested tensors, by name.
+        sample: The hold-out samples among the runs.
+        margins: The top-1 margins of all runs.
+        runs: The number of runs.
+        batches: The number of batches.
     """
 
     calibration: Calibration = field(default_factory=Calibration)
@@ -65,9 +65,9 @@ class PartCounter:
     """Holds what a worker needs to count a part of the data.
 
     Attributes:
-        model: Float.
-        request: What is counted.
-        threads: Of ONNX Runtime, and of counting.
+        model: The float model.
+        request: What to count.
+        threads: The threads of ONNX Runtime, and of counting.
     """
 
     model: PicklableModel

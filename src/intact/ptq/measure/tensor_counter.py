@@ -29,12 +29,12 @@ class CountedRun:
     """Holds the results of one run whose tensors were counted.
 
     Attributes:
-        number: Of its batch.
-        feeds, outputs: What went in and came out.
-        inner: The wanted tensors, where they are small; None: they were let go.
-        digest: Of the feeds.
-        means, squares, moments: See `intact.ptq.measure.holdout_samples.HoldoutSample`; none of a run that is
-            not held, or whose inner tensors tell them.
+        number: The number of its batch.
+        feeds, outputs: The arrays that went in and came out, by name.
+        inner: The counted tensors by name, where they are small; else None.
+        digest: The hash of the feeds.
+        means, squares, moments: As in `intact.ptq.measure.holdout_samples.HoldoutSample`; empty for other
+            runs, and where `inner` makes them redundant.
     """
 
     number: int
@@ -74,11 +74,11 @@ class CountingRequest:
 
     Attributes:
         tensors, outputs: Names of the tensors to count, and of those that errors are measured on.
-        data: What the runs are made of, in words.
-        channels: The axis of those of `tensors` whose channels are looked at one by one.
-        layers: Whose inputs' means hold-out samples have: shapes of their weights, by name.
-        narrow: Whose inputs' moments they have, likewise.
-        rows: Of the inputs of these, see `intact.ptq.measure.second_moments.rows_of_run`.
+        data: A description of the data, for errors.
+        channels: The channel axis of those of `tensors` whose channel ends are needed.
+        layers: The weight shapes, by name, of layers whose mean inputs are needed.
+        narrow: The weight shapes, by name, of layers whose input moments are needed.
+        rows: The input rows per run that moments use, see `intact.ptq.measure.moment_readers.rows_of_run`.
     """
 
     tensors: Sequence[str]

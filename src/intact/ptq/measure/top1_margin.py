@@ -35,10 +35,10 @@ class Top1Agreement:
     """Counts the rows of an output that keep their largest score; counts of several runs add up.
 
     Attributes:
-        same: How many have their largest score where float has it.
-        rows: How many there are; those that are not finite in float do not count.
-        noise: Sum of the squared errors of the differences between the largest score and those behind it.
-        pairs: Of how many of these.
+        same: The rows whose largest score is where float has it.
+        rows: All rows that are finite in float.
+        noise: The sum of squared errors of the differences between the largest score and the next ones.
+        pairs: The number of these differences.
     """
 
     same: int = 0

@@ -25,8 +25,8 @@ class WideReads:
     """Lists the reads of one unit that get 16-bit pairs.
 
     Attributes:
-        readers: By tensor, the (node, index) that multiply it.
-        sources: By tensor, the targets whose values it holds.
+        readers: The (node name, input index) of the layers that multiply each tensor.
+        sources: The targets whose values each tensor holds.
     """
 
     readers: dict[str, list[tuple[str, int]]] = field(default_factory=dict)

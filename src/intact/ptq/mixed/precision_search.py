@@ -50,9 +50,9 @@ class UnitGroup:
     """Holds the measured error of units that were quantized together, and the cost of other formats.
 
     Attributes:
-        units: Which.
-        error: Of the outputs with them alone in 8 bits.
-        forms: What other forms cost: those that they can have.
+        units: The units of the group.
+        error: The error of the outputs with them alone in 8 bits.
+        forms: The cost of each other format that they can have.
     """
 
     units: tuple[Unit, ...]
@@ -73,9 +73,9 @@ class PrecisionStep:
     """Describes one group that gets another format.
 
     Attributes:
-        group, form: Which.
-        gain: By how much the errors of all become less, where they add up.
-        time: What that takes more.
+        group, form: The group, and its new format.
+        gain: The error that it saves, if errors add up.
+        time: The extra time, as a part of the model's time.
     """
 
     group: UnitGroup

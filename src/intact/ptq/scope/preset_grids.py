@@ -27,9 +27,9 @@ class PresetGrid:
     """Holds an exact range; no method and no scale rounding changes it.
 
     Attributes:
-        low, high: Ends of each granule.
-        format: Its format, where that is given, too.
-        axis: Of the granules.
+        low, high: The ends of the range, one number per granule.
+        format: The name of the number format, if that is preset too.
+        axis: The axis of the granules; None for one granule.
         symmetric: Whether the zero point is 0.
     """
 

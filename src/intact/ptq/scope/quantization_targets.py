@@ -33,10 +33,10 @@ class Target:
     """Describes one tensor on one grid, for some of its readers.
 
     Attributes:
-        site: What placement decided.
-        readers: Of the site, those who get this grid.
-        format: Its name.
-        settings: Theirs.
+        site: The decision of placement for the tensor.
+        readers: The readers of the site that get this grid, as (node name, input index).
+        format: The name of the number format.
+        settings: The settings of these readers.
     """
 
     site: Site

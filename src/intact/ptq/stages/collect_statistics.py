@@ -43,10 +43,10 @@ class CollectedData:
     """Holds the results of one pass over the data.
 
     Attributes:
-        calibration: The statistics of every wanted tensor.
-        sample: Runs to measure choices on.
-        margins: Of the answers of all runs.
-        channels: The ends of every channel of the tensors that were asked for.
+        calibration: The statistics of every requested tensor.
+        sample: The hold-out samples.
+        margins: The top-1 margins of all runs.
+        channels: The channel ends of the requested tensors, by name.
     """
 
     calibration: Calibration

@@ -28,9 +28,9 @@ class Unit:
     """Holds activations with one range and their readers, which are widened together.
 
     Attributes:
-        key: Of their targets.
-        tensors: Their names.
-        nodes: Those that read their codes, behind what moves them, too; in the graph's order.
+        key: The key of their targets.
+        tensors: The names of the activations.
+        nodes: The names of the nodes that read their codes, also behind moving operators, in graph order.
     """
 
     key: Key

@@ -27,12 +27,12 @@ class WeightProduct:
     """Describes a product with a constant that reads the tensor.
 
     Attributes:
-        node: Its name.
-        weight: The initializer, which nobody else reads.
-        spec: The grid that it will be on; None: it stays in float.
-        outputs_first: The weight is [outputs, inputs, ...], not [inputs, outputs].
-        rank: Of the image that a convolution reads; 0 for other products.
-        groups: Of a convolution.
+        node: The name of the node.
+        weight: The name of the weight's initializer, which nobody else reads.
+        spec: The grid of the weight; None if it stays in float.
+        outputs_first: Whether the weight is [outputs, inputs, ...] instead of [inputs, outputs].
+        rank: The rank of a convolution's input; 0 for other products.
+        groups: The groups of a convolution; 1 for other products.
     """
 
     node: str

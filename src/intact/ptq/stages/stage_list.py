@@ -42,16 +42,15 @@ class Stage:
     """Describes one step of `quantize`.
 
     Attributes:
-        name: In words.
-        propose: The state that it would make of the one before; None: there is nothing to do.
-        switch: The setting that rules it, which is False: it does not run; True: what it proposes is kept;
-            "auto": that is scored. "": it always runs.
-        error: What a proposal and the state before it are scored by, the less the better; None: proposals
-            are kept unseen.
-        below: The part of the error before that a proposal must fall below.
-        barred: Why a proposal that helps cannot be taken, which becomes a warning; "" where it can.
-        has_bar: Whether it draws a progress bar of its own.
-        in_place: Whether `propose` changes the model that it is given; of stages that always run alone.
+        name: The name, shown by progress bars.
+        propose: Returns the state that the stage would make, or None where there is nothing to do.
+        switch: The name of the setting that controls the stage. False skips it, True keeps its proposal, and
+            "auto" scores the proposal. A stage with "" always runs.
+        error: Scores a state, the lower the better; None keeps proposals without a score.
+        below: The part of the earlier error that a proposal must fall below.
+        barred: Returns the reason why a helpful proposal cannot be taken, for a warning; "" where it can.
+        has_bar: Whether the stage draws its own progress bar.
+        in_place: Whether `propose` changes the given model; only stages without a score may.
     """
 
     name: str

@@ -122,21 +122,20 @@ def quantize(
     include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
     job = _Job(model, descriptors, include, exclude)
     analysis: Analysis | None = None
+    progress = bool(options.get("progress", True))
     try:
-        with waiting("trace the model", bool(options.get("progress", True))):
+        with waiting("trace the model", progress):
             analysis = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
     except (Untraceable, UnsupportedError) as error:
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
     except Exception as error:
-        shown = _describe_call(args, kwargs)
-        error.add_note(f"intact.quantize calls {shown} for what it was given: {_FORMS}")
+        error.add_note(_describe_call(args, kwargs))
         raise
     else:
         report, placement = job.place(analysis, grid, weights)
     job.require_fitting(analysis)
-    name_quantizers(model)
-    _run_callbacks(model)
+    _name_and_announce(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
@@ -148,11 +147,10 @@ def quantize(
         report.left[name] = "no batch reached it"
     if analysis is not None and budget:
         again = {"method": method} | {n: v for n, v in options.items() if n not in _CALIBRATE_ONLY}
-        with waiting("look for what loses most", bool(options.get("progress", True))):
+        with waiting("look for what loses most", progress):
             spent = spend_budget(analysis, job.plan, calibration, budget, lambda: calibration.apply(**again))
-        report = spent.apply_to_report(report)
         placement = spent.apply_to_placement(placement or analysis.placement)
-        report = replace(report, float_steps=float_steps(analysis.placed, placement))
+        report = replace(spent.apply_to_report(report), float_steps=float_steps(analysis.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
 
 
@@ -160,13 +158,14 @@ _FORMS = "write ((a, b), labels) for two arguments, ([a, b], labels) for a list,
 
 
 def _describe_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Return the kinds of a call's arguments: "model(Tensor, mask=Tensor)"."""
+    """Return a note on the call that failed, with its arguments' types: "model(Tensor, mask=Tensor)"."""
     kinds = [type(x).__name__ for x in args] + [f"{name}={type(x).__name__}" for name, x in kwargs.items()]
-    return f"model({', '.join(kinds)})"
+    return f"intact.quantize calls model({', '.join(kinds)}) for what it was given: {_FORMS}"
 
 
-def _run_callbacks(model: nn.Module) -> None:
-    """Run the callbacks for models that have quantizers now."""
+def _name_and_announce(model: nn.Module) -> None:
+    """Give each quantizer its path as its name, and run the callbacks for models that have quantizers."""
+    name_quantizers(model)
     for callback in quantized_callbacks:
         callback(model)
 

@@ -139,6 +139,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Atanh": (function_rule("atanh"),),
     "AveragePool": (lower_average_pool, lower_float_average_pool),
     "BatchNormalization": (lower_batch_norm_alone,),
+    "BitwiseAnd": (operation("bitwise_and"),),
     "Cast": (lower_cast,),
     "CastLike": (lower_cast,),
     "Ceil": (operation("ceil"),),

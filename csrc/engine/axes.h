@@ -1,0 +1,71 @@
+// Sizes, or strides, one for each axis of a tensor.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "runtime/view.h"
+
+namespace intact::engine {
+
+// At most kMaxRank: what native steps walk. More are refused when a plan is read.
+struct Axes {
+  int rank = 0;
+  std::array<int64_t, kMaxRank> at{};
+
+  Axes() = default;
+  Axes(std::initializer_list<int64_t> values) {
+    for (const int64_t v : values) push(v);
+  }
+  void push(int64_t value) { at[static_cast<size_t>(rank++)] = value; }
+  int64_t& operator[](int i) { return at[static_cast<size_t>(i)]; }
+  int64_t operator[](int i) const { return at[static_cast<size_t>(i)]; }
+  const int64_t* begin() const { return at.data(); }
+  const int64_t* end() const { return at.data() + rank; }
+  int64_t last() const { return at[static_cast<size_t>(rank - 1)]; }
+  bool has(int64_t value) const { return std::find(begin(), end(), value) != end(); }
+  bool operator==(const Axes& other) const {
+    return rank == other.rank && std::equal(begin(), end(), other.begin());
+  }
+};
+
+using Shape = Axes;
+
+constexpr int64_t kMostSize = int64_t{1} << 62;  // stands for all that is more
+
+// The product of sizes of 0 or more.
+inline int64_t product(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  return a > kMostSize / b ? kMostSize : a * b;
+}
+inline int64_t product(const int64_t* begin, const int64_t* end) {
+  if (std::find(begin, end, 0) != end) return 0;
+  int64_t found = 1;
+  for (; begin != end; ++begin) found = product(found, *begin);
+  return found;
+}
+inline int64_t elements(const Shape& shape) { return product(shape.begin(), shape.end()); }
+
+// Strides of row-major memory without gaps.
+inline Axes dense_strides(const Shape& shape, int64_t itemsize) {
+  Axes found = shape;
+  for (int i = shape.rank; i-- > 0;) {
+    found[i] = itemsize;
+    itemsize = product(itemsize, std::max<int64_t>(shape[i], 1));
+  }
+  return found;
+}
+
+// (n, c, h, w) as (n, h, w, c).
+inline Axes channels_last(const Axes& a) { return {a[0], a[2], a[3], a[1]}; }
+
+inline std::string text_of(const Axes& axes) {
+  std::string found = "(";
+  for (const int64_t n : axes) found += (found.size() > 1 ? ", " : "") + std::to_string(n);
+  return found + ")";
+}
+
+}  // namespace intact::engine

@@ -1,0 +1,110 @@
+// A plan with shapes and places, and the native steps that are made of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/kernel_choice.h"
+#include "engine/layout.h"
+#include "engine/memory.h"
+#include "engine/plan.h"
+#include "runtime/program.h"
+#include "steps/common/real_views.h"
+
+namespace intact::engine {
+
+// What a file or a program may ask of this machine's memory: as intact.limits says.
+constexpr int64_t kMostEngineBytes = int64_t{1} << 33;
+
+// Where a tensor lies.
+struct Place {
+  uint32_t block = 0;
+  size_t offset = 0;       // of element 0
+  bool is_window = false;  // a part of a tensor that lies whole, another one each time
+};
+
+// What a program needs to live: it refers to these arrays.
+using Owners = std::vector<std::shared_ptr<const void>>;
+
+class Binding {
+ public:
+  Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
+          const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
+          int64_t arena, Program& program, Owners& owners);
+
+  const TensorRecord& tensor(int value) const { return plan.tensor(value); }
+  const Codes& codes(int value) const { return *plan.tensor(value).codes; }
+  const Codes* grid(int value) const { return plan.grid(value); }
+  // Sizes, in ONNX's order: of what the step that is bound is about.
+  const Shape& shape(int value) const {
+    return plan.is_tensor(value) ? sizes_[static_cast<size_t>(value)] : plan.constant(value).shape;
+  }
+
+  // A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes lie;
+  // without its halo.
+  View view(int value);
+  // A tensor of rank 4 as (n, h, w, c), with its halo.
+  View image(int value) const;
+  // A constant, dense, as native steps read it.
+  View constant(int value);
+  // The same; its numbers. Compared with its checksum.
+  template <class T>
+  std::span<const T> array(int value) {
+    return plan.array(value).as<T>();
+  }
+  // An array made now, dense, as native steps read it.
+  template <class T>
+  View hold(const std::vector<T>& values, Type type, const Shape& shape) {
+    return hold(values.data(), values.size() * sizeof(T), type, shape);
+  }
+  View hold(const void* data, size_t bytes, Type type, const Shape& shape);
+  // Bytes of the file or of the plan, as a block of the program.
+  View keep(const Bytes& bytes, Type type, const Shape& shape);
+  // A tensor or a constant as floats.
+  RealIn real_in(int value);
+  RealOut real_out(int value);
+  // Lets the steps that are bound from now on be about parts of tensors, each on one thread: their sizes and
+  // places.
+  void cut(std::vector<Shape> sizes, std::vector<Place> places);
+  void end_cut();
+  // Whether steps may ask for temporary memory: those about parts of tensors may not.
+  bool has_temporary() const { return !is_cut_; }
+  int threads() const { return is_cut_ ? 1 : threads_; }
+  // Memory between the native steps of one step of the plan: threads share it.
+  View temporary(Type type, const Shape& shape);
+  // Whether two views of one shape are the same bytes: there is nothing to copy then.
+  static bool same_memory(const View& x, const View& y);
+
+  void add(std::unique_ptr<Step> step) { made_.push_back(std::move(step)); }
+  // What writes the halo of a tensor that is about to be written, where it has one; and all of a step.
+  void add_halo(int value);
+  void add_step(const PlanStep& step);
+  // Steps so far, which leave it.
+  std::vector<std::shared_ptr<const Step>> take() { return std::move(made_); }
+  int64_t arena() const { return most_; }
+
+  Plan& plan;
+  const Kernels& kernels;
+  const KnownDims& known;  // what free sizes are
+
+ private:
+  const int threads_;
+  const std::vector<Shape>& whole_sizes_;
+  const Layout& layout_;
+  const std::vector<Place>& whole_places_;
+  std::vector<Shape> sizes_;
+  std::vector<Place> places_;
+  bool is_cut_ = false;
+  Program& program_;
+  Owners& owners_;
+  std::vector<View> constants_;  // by number; of rank -1: not held yet
+  std::vector<std::shared_ptr<const Step>> made_;
+  const int64_t planned_;
+  int64_t top_, most_;
+};
+
+// Row-major memory without gaps.
+View dense_view(uint32_t block, size_t offset, Type type, const Shape& shape);
+
+}  // namespace intact::engine

@@ -1,0 +1,242 @@
+#include "engine/bound.h"
+
+#include <array>
+#include <map>
+#include <thread>
+
+#include "engine/failure.h"
+#include "steps/copy.h"
+#include "steps/table.h"
+
+namespace intact::engine {
+namespace {
+
+// Signed codes lie 128 above in memory: a byte is the code with its first bit turned.
+View turned_signs(Binding& binding) {
+  std::array<uint8_t, 256> table;
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<uint8_t>(i ^ 128);
+  return binding.hold(table.data(), table.size(), Type::u8, {256});
+}
+
+// Between a caller's array, which is row-major and has codes as the graph has them, and the tensor.
+std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bool to_arena) {
+  const View inside = binding.view(value);
+  const View outside = dense_view(block, 0, inside.type, binding.shape(value));
+  const View &x = to_arena ? outside : inside, &y = to_arena ? inside : outside;
+  const Codes* const codes = binding.grid(value);
+  if (codes == nullptr || codes->offset() == 0) return make_copy(*binding.kernels.transpose, {x, y});
+  return make_table(*binding.kernels.pointwise, {x, turned_signs(binding), y});
+}
+
+}  // namespace
+
+OpenPlan::OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa)
+    : plan(std::move(file), where),
+      layout(plan),
+      kernels(max_isa),
+      pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency())) {}
+
+size_t Bound::nbytes(int tensor) const {
+  return static_cast<size_t>(product(elements(shape(tensor)), open_.plan.tensor(tensor).itemsize()));
+}
+
+void Bound::check_sizes() const {
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    const int value = static_cast<int>(i);
+    if (open_.plan.makers[i] < 0 && !open_.layout.outer[i]) continue;  // nobody names it
+    int64_t reach =
+        open_.plan.tensor(value).itemsize();  // strides are products of sizes, empty axes counted as 1
+    for (const int64_t n : shapes_[i]) reach = product(reach, std::max<int64_t>(n, 1));
+    if (reach > int64_t{1} << 44 || nbytes(value) > static_cast<size_t>(kMostEngineBytes)) {
+      fail(INTACT_BAD_SHAPE, "tensor '" + open_.plan.name(value) + "'", text_of(shapes_[i]), "at most 8 GiB");
+    }
+  }
+}
+
+void Bound::place_tensors(const ArenaPlan& arena) {
+  const Plan& plan = open_.plan;
+  std::vector<uint32_t> blocks(plan.tensors.size(), 0);
+  for (const int v : plan.inputs)
+    blocks[static_cast<size_t>(v)] = inputs_.emplace_back(program_.input(nbytes(v)));
+  for (const int v : plan.outputs) {
+    const uint32_t block = outputs_.emplace_back(program_.output(nbytes(v)));
+    if (std::count(plan.inputs.begin(), plan.inputs.end(), v) == 0) blocks[static_cast<size_t>(v)] = block;
+  }
+  std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
+  const auto threads = static_cast<size_t>(open_.pool.threads());
+  for (size_t i = 0; i < repeated_.size(); ++i) {
+    const auto offset = static_cast<size_t>(arena.threads[i].first),
+               bytes = static_cast<size_t>(arena.threads[i].second);
+    const uint32_t block = program_.window(Window::Of::thread, 0, offset, bytes * threads, bytes, threads);
+    for (size_t v = 0; v < private_blocks.size(); ++v) {
+      if (repeated_[i].inner[v]) private_blocks[v] = block;
+    }
+  }
+  places_.resize(plan.tensors.size());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const auto root = static_cast<size_t>(layout_.roots[i]);
+    const int64_t offset = arena.offsets[root];
+    places_[i] = {offset < 0 ? blocks[root] : private_blocks[root],
+                  static_cast<size_t>(std::max<int64_t>(offset, 0) + layout_.frames[i].first)};
+  }
+  for (const auto& [offset, bytes] : arena.taken) {
+    program_.tensor(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  }
+}
+
+// What runs a few images at a time, and where everything lies then.
+void Bound::choose_layout() {
+  const Plan& plan = open_.plan;
+  repeated_ = find_micro_batches(plan, shapes_, open_.pool.threads());
+  for (bool fits = false; !fits;) {
+    std::vector<Shape> sizes = shapes_;
+    for (const MicroBatches& steps : repeated_) {
+      for (size_t v = 0; v < sizes.size(); ++v) {
+        if (steps.inner[v]) sizes[v] = steps.sizes(sizes[v]);
+      }
+    }
+    layout_ = lay_out(plan, open_.layout, sizes);
+    const auto all = repeated_.size();
+    std::erase_if(repeated_, [&](const MicroBatches& steps) { return !can_cut(plan, layout_, steps); });
+    fits = repeated_.size() == all;
+  }
+}
+
+// A place that moves on each time.
+Place Bound::window(const MicroBatches& steps, int tensor) {
+  const auto at = static_cast<size_t>(tensor), root = static_cast<size_t>(layout_.roots[at]);
+  const Frame& frame = layout_.frames[at];
+  const Place& place = places_[at];
+  const size_t start = place.block == 0 ? place.offset - static_cast<size_t>(frame.first) : 0;
+  const uint32_t block =
+      program_.window(Window::Of::time, place.block, start, static_cast<size_t>(layout_.frames[root].nbytes),
+                      static_cast<size_t>(steps.images * frame.strides[0]), static_cast<size_t>(steps.times));
+  return {block, place.offset - start, true};
+}
+
+// Writes the halos of whole tensors that are about to be written image by image, and lets the binding be
+// about the images of one time.
+void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
+  const Plan& plan = open_.plan;
+  std::vector<Shape> sizes = shapes_;
+  std::vector<Place> places = places_;
+  std::vector<bool> is_done(plan.tensors.size());
+  for (size_t i = steps.begin; i < steps.end; ++i) {
+    for (const auto* values : {&plan.steps[i]->reads, &plan.steps[i]->writes}) {
+      for (const int v : *values) {
+        const auto at = static_cast<size_t>(v);
+        if (!plan.is_tensor(v) || is_done[at]) continue;
+        is_done[at] = true;
+        sizes[at] = steps.sizes(sizes[at]);
+        if (!steps.has(v)) places[at] = window(steps, v);
+      }
+    }
+    for (const int v : plan.steps[i]->writes) {
+      if (!steps.has(v)) binding.add_halo(v);
+    }
+  }
+  binding.cut(std::move(sizes), std::move(places));
+}
+
+void Bound::make_steps(int64_t arena) {
+  Plan& plan = open_.plan;
+  Binding binding(plan, open_.kernels, open_.pool.threads(), known_, shapes_, layout_, places_, arena,
+                  program_, owners_);
+  std::vector<std::shared_ptr<const Step>> made;
+  const auto extend = [&](const PlanStep* label) {
+    for (auto& step : binding.take()) {
+      made.push_back(std::move(step));
+      labels_.push_back(label);
+    }
+  };
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const int v = plan.inputs[i];
+    if (!layout_.staged[static_cast<size_t>(v)]) continue;
+    binding.add_halo(v);
+    binding.add(outer_copy(binding, v, inputs_[i], true));
+  }
+  extend(nullptr);
+  std::map<size_t, size_t>
+      repeats;  // how often all steps from one on run, up to the next one that is named here
+  auto next = repeated_.begin();
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = *plan.steps[i];
+    try {
+      if (next != repeated_.end() && i == next->begin) {
+        begin_times(*next, binding);
+        extend(&step);
+        repeats[made.size()] = static_cast<size_t>(next->times);
+      }
+      binding.add_step(step);
+    } catch (const std::invalid_argument& error) {
+      throw Failure(INTACT_UNSUPPORTED, step.where() + ": " + error.what());
+    }
+    extend(&step);
+    if (next != repeated_.end() && i + 1 == next->end) {
+      repeats[made.size()] = 1;
+      binding.end_cut();
+      ++next;
+    }
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const int v = plan.outputs[i];
+    if (places_[static_cast<size_t>(v)].block != outputs_[i])
+      binding.add(outer_copy(binding, v, outputs_[i], false));
+  }
+  extend(nullptr);
+  if (binding.arena() > kMostEngineBytes)
+    fail(INTACT_BAD_SHAPE, "the arena", std::to_string(binding.arena()), "at most 8 GiB");
+  program_.arena(static_cast<size_t>(binding.arena()));
+  for (size_t i = 0; i < made.size(); ++i) {
+    try {
+      if (const auto times = repeats.find(i); times != repeats.end()) program_.repeat(times->second);
+      program_.add(made[i]);
+    } catch (const std::invalid_argument& error) {
+      const std::string where = labels_[i] == nullptr ? "an input or output" : labels_[i]->where();
+      throw Failure(INTACT_UNSUPPORTED, where + ": " + error.what());
+    }
+  }
+}
+
+Bound::Bound(OpenPlan& open, const std::vector<Shape>& inputs)
+    : Bound(open, infer_sizes(open.plan, inputs)) {}
+
+Bound::Bound(OpenPlan& open, Sizes sizes)
+    : open_(open), known_(std::move(sizes).known()), shapes_(std::move(sizes).shapes()) {
+  check_sizes();
+  choose_layout();
+  const ArenaPlan arena = plan_memory(open.plan, layout_, repeated_, open.pool.threads());
+  if (arena.nbytes > kMostEngineBytes)
+    fail(INTACT_BAD_SHAPE, "the arena", std::to_string(arena.nbytes), "at most 8 GiB");
+  place_tensors(arena);
+  make_steps(arena.nbytes);
+  context_ = std::make_unique<Context>(program_, open.pool);
+  if (Workers* const workers = open.pool.try_take()) workers->leave();  // threads begin here, not in a run
+}
+
+void Bound::run(const void* const* inputs, void* const* outputs) {
+  const auto place = [&](uint32_t block, const void* data) {
+    const size_t bytes = program_.blocks()[block].bytes;
+    if (data == nullptr && bytes > 0)
+      throw Failure(INTACT_BAD_ARGUMENT, "an input or output: got no array, want one");
+    context_->place(block, data, bytes);
+  };
+  try {
+    for (size_t i = 0; i < inputs_.size(); ++i) place(inputs_[i], inputs[i]);
+    for (size_t i = 0; i < outputs_.size(); ++i) place(outputs_[i], outputs[i]);
+  } catch (const std::invalid_argument& error) {
+    throw Failure(INTACT_BAD_ARGUMENT, error.what());
+  }
+  const size_t end = program_.steps().size(), ended = context_->run(0, end, nullptr);
+  if (ended < end) {
+    const std::string where = labels_[ended] == nullptr ? "a copy" : labels_[ended]->where();
+    throw Failure(INTACT_BAD_INDEX, where + ": got an index of rows that are not there, want rows that are");
+  }
+}
+
+size_t Bound::workspace_bytes() const {
+  const auto threads = static_cast<size_t>(open_.pool.threads());
+  return program_.blocks()[0].bytes + kSlack + program_.scratch() * threads;
+}
+
+}  // namespace intact::engine

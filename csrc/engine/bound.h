@@ -1,0 +1,60 @@
+// A plan made native for one set of input sizes: a program, and the memory of its runs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/binding.h"
+#include "engine/micro_batches.h"
+#include "engine/sizes.h"
+#include "runtime/context.h"
+
+namespace intact::engine {
+
+// What all sessions of an open plan share.
+struct OpenPlan {
+  OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa);
+
+  Plan plan;
+  const LayoutPlan layout;
+  const Kernels kernels;
+  ThreadPool pool;
+};
+
+class Bound {
+ public:
+  // Throws Failure, or what makers of native steps throw.
+  Bound(OpenPlan& open, const std::vector<Shape>& inputs);
+  Bound(OpenPlan& open, Sizes sizes);
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+  // Arrays of the ports' sizes. Throws Failure.
+  void run(const void* const* inputs, void* const* outputs);
+  const Shape& shape(int tensor) const { return shapes_[static_cast<size_t>(tensor)]; }
+  // Of the arena, scratch and what was made for these sizes.
+  size_t workspace_bytes() const;
+
+ private:
+  void place_tensors(const ArenaPlan& arena);
+  void choose_layout();
+  void make_steps(int64_t arena);
+  void begin_times(const MicroBatches& steps, Binding& binding);
+  Place window(const MicroBatches& steps, int tensor);
+  void check_sizes() const;
+  size_t nbytes(int tensor) const;
+
+  OpenPlan& open_;
+  const KnownDims known_;
+  const std::vector<Shape> shapes_;
+  std::vector<MicroBatches> repeated_;
+  Layout layout_;
+  std::vector<Place> places_;
+  std::vector<uint32_t> inputs_, outputs_;  // blocks
+  std::vector<const PlanStep*> labels_;     // of each native step; nullptr: a copy of an input or output
+  Owners owners_;
+  Program program_;
+  std::unique_ptr<Context> context_;
+};
+
+}  // namespace intact::engine

@@ -1,0 +1,76 @@
+// The arrays of a plan: canonical constants, and what kernels have packed of them.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/stored.h"
+#include "engine/tensor.h"
+
+namespace intact::engine {
+
+struct ConstantRecord {
+  std::string name;
+  Type type = Type::u8;
+  Shape shape;
+  uint32_t crc32 = 0;
+  std::span<const uint8_t> bytes;  // in the file, with padding behind them; of a stored one its codes
+  std::optional<Stored> stored;    // where the file holds it in fewer bits
+
+  size_t nbytes() const { return static_cast<size_t>(elements(shape)) * bytes_of(type); }
+};
+
+// An array and what keeps it alive.
+struct Bytes {
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;
+
+  template <class T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+// Arrays of a file, compared with their checksums when they are first asked for, and arrays that were made of
+// them, once for all contexts. Any number of threads may ask at once.
+class Arrays {
+ public:
+  // Throws Failure (INTACT_BAD_FILE): the bytes do not match.
+  Bytes constant(const ConstantRecord& record);
+  // What `form` of a constant is called; bytes of the file, or what `make` makes, kept from then on.
+  template <class Make>
+  Bytes packed(const ConstantRecord& record, const std::string& form, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    if (const Bytes* const known = find_packed(record.name, form)) return *known;
+    return keep_packed(record.name, form, make(constant_locked(record)));
+  }
+  bool is_packed(const ConstantRecord& record, const std::string& form);
+  // Of a file. Names that are there already are refused.
+  bool add_packed(std::string constant, std::string form, std::span<const uint8_t> bytes, uint32_t crc32);
+
+ private:
+  struct Packed {
+    Bytes bytes;
+    uint32_t crc32 = 0;
+    bool is_sound = false;
+  };
+
+  Bytes constant_locked(const ConstantRecord& record);
+  const Bytes* find_packed(const std::string& constant, const std::string& form);
+  Bytes keep_packed(const std::string& constant, const std::string& form, std::vector<uint8_t> made);
+
+  std::mutex mutex_;
+  std::map<std::string, Bytes> sound_;  // constants by name
+  std::map<std::pair<std::string, std::string>, Packed> packed_;
+};
+
+// Copies to a multiple of 64, with kSlack zeros behind: what kernels read fastest.
+Bytes aligned_copy(const void* data, size_t bytes);
+
+}  // namespace intact::engine

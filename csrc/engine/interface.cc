@@ -1,0 +1,222 @@
+// The C interface (include/intact.h): no exception leaves it, and what went wrong is a status and a text.
+#include "intact.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "engine/bound.h"
+#include "engine/failure.h"
+
+#ifndef INTACT_VERSION
+#define INTACT_VERSION "0"
+#endif
+
+using intact::engine::Bound;
+using intact::engine::Failure;
+using intact::engine::OpenPlan;
+using intact::engine::Shape;
+
+struct intact_plan {
+  OpenPlan open;
+};
+
+struct intact_session {
+  OpenPlan& open;
+  std::vector<Shape> shapes;
+  std::unique_ptr<Bound> bound;
+};
+
+namespace {
+
+constexpr int32_t kMostThreads = 1024;  // as intact.limits says
+
+intact_status report(intact_error* error, intact_status status, const char* text) {
+  if (error == nullptr || error->size < sizeof(size_t) + sizeof(intact_status) + 1) return status;
+  error->status = status;
+  const size_t room = std::min(error->size, sizeof(intact_error)) - offsetof(intact_error, text);
+  const size_t length = std::min(std::strlen(text), room - 1);
+  std::memcpy(error->text, text, length);
+  error->text[length] = '\0';
+  return status;
+}
+
+template <class Body>
+intact_status guarded(intact_error* error, const Body& body) {
+  try {
+    body();
+    return INTACT_OK;
+  } catch (const Failure& failure) {
+    return report(error, failure.status, failure.what());
+  } catch (const std::bad_alloc&) {
+    return report(error, INTACT_NO_MEMORY, "there is not enough memory");
+  } catch (const std::exception& other) {
+    return report(error, INTACT_INTERNAL, other.what());
+  } catch (...) {
+    return report(error, INTACT_INTERNAL, "an unknown fault");
+  }
+}
+
+void require(bool holds, const char* text) {
+  if (!holds) throw Failure(INTACT_BAD_ARGUMENT, text);
+}
+
+int threads_of(const intact_options* options) {
+  const int32_t wanted = options == nullptr ? 0 : options->threads;
+  require(wanted >= 0 && wanted <= kMostThreads, "threads: want 0 to 1024");
+  if (wanted > 0) return wanted;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+}
+
+void open_plan(intact::engine::FileBytes file, const std::string& where, const intact_options* options,
+               intact_plan** plan) {
+  require(options == nullptr || options->size == sizeof(intact_options), "options: want their size");
+  const char* const max_isa = options == nullptr ? nullptr : options->max_isa;
+  *plan = new intact_plan{{std::move(file), where, threads_of(options), max_isa}};
+}
+
+void describe(const intact_plan* plan, const std::vector<int>& ports, size_t index, intact_port* port) {
+  require(port != nullptr && port->size == sizeof(intact_port), "port: want its size");
+  require(index < ports.size(), "index: there are fewer ports");
+  const auto& tensor = plan->open.plan.tensor(ports[index]);
+  intact_port found{};
+  found.size = sizeof found;
+  found.name = tensor.name.c_str();
+  found.type = static_cast<intact_type>(tensor.outer_type());
+  found.rank = tensor.rank();
+  for (int i = 0; i < found.rank; ++i) {
+    const auto& dim = tensor.shape[static_cast<size_t>(i)];
+    found.shape[i] = dim.text < 0 ? dim.value : -1;
+    found.dimension[i] = dim.text < 0 ? nullptr : plan->open.plan.dims.text(dim).c_str();
+  }
+  if (tensor.codes) {
+    found.is_codes = 1;
+    found.scale = tensor.codes->scale32();
+    found.zero_point = tensor.codes->zero_point;
+  }
+  *port = found;
+}
+
+Shape shape_of(const intact_shape& given) {
+  Shape found;
+  for (int axis = 0; axis < given.rank; ++axis) found.push(given.sizes[axis]);
+  return found;
+}
+
+bool is_prepared(const intact_session& session, const intact_shape* shapes) {
+  if (!session.bound) return false;
+  for (size_t i = 0; i < session.shapes.size(); ++i) {
+    if (!(session.shapes[i] == shape_of(shapes[i]))) return false;
+  }
+  return true;
+}
+
+static_assert(static_cast<int>(intact::Type::f64) == INTACT_FLOAT64 &&
+              static_cast<int>(intact::Type::b8) == INTACT_BOOL);
+static_assert(INTACT_MAX_RANK == intact::kMaxRank);
+
+}  // namespace
+
+extern "C" {
+
+int32_t intact_api_version(void) { return INTACT_API_VERSION; }
+const char* intact_version(void) { return INTACT_VERSION; }
+
+intact_status intact_open(const char* path, const intact_options* options, intact_plan** plan,
+                          intact_error* error) {
+  return guarded(error, [&] {
+    require(path != nullptr && plan != nullptr, "a path and a place for the plan are wanted");
+    *plan = nullptr;
+    open_plan(intact::engine::map_file(path), "file '" + std::string(path) + "'", options, plan);
+  });
+}
+
+intact_status intact_open_memory(const void* data, size_t bytes, const intact_options* options,
+                                 intact_plan** plan, intact_error* error) {
+  return guarded(error, [&] {
+    require((data != nullptr || bytes == 0) && plan != nullptr, "bytes and a place for the plan are wanted");
+    *plan = nullptr;
+    open_plan(intact::engine::borrow(data, bytes), "the plan", options, plan);
+  });
+}
+
+void intact_close(intact_plan* plan) { delete plan; }
+
+size_t intact_input_count(const intact_plan* plan) {
+  return plan == nullptr ? 0 : plan->open.plan.inputs.size();
+}
+size_t intact_output_count(const intact_plan* plan) {
+  return plan == nullptr ? 0 : plan->open.plan.outputs.size();
+}
+
+intact_status intact_input(const intact_plan* plan, size_t index, intact_port* port, intact_error* error) {
+  return guarded(error, [&] {
+    require(plan != nullptr, "a plan is wanted");
+    describe(plan, plan->open.plan.inputs, index, port);
+  });
+}
+
+intact_status intact_output(const intact_plan* plan, size_t index, intact_port* port, intact_error* error) {
+  return guarded(error, [&] {
+    require(plan != nullptr, "a plan is wanted");
+    describe(plan, plan->open.plan.outputs, index, port);
+  });
+}
+
+intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error) {
+  return guarded(error, [&] {
+    require(plan != nullptr && session != nullptr, "a plan and a place for the session are wanted");
+    *session = new intact_session{plan->open, {}, nullptr};
+  });
+}
+
+void intact_session_free(intact_session* session) { delete session; }
+
+intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error) {
+  return guarded(error, [&] {
+    require(session != nullptr, "a session is wanted");
+    const size_t count = session->open.plan.inputs.size();
+    require(shapes != nullptr || count == 0, "sizes of all inputs are wanted");
+    for (size_t i = 0; i < count; ++i) {
+      require(shapes[i].rank >= 0 && shapes[i].rank <= INTACT_MAX_RANK, "a rank is out of range");
+    }
+    if (is_prepared(*session, shapes)) return;
+    std::vector<Shape> wanted;
+    for (size_t i = 0; i < count; ++i) wanted.push_back(shape_of(shapes[i]));
+    session->bound.reset();
+    session->bound = std::make_unique<Bound>(session->open, wanted);
+    session->shapes = std::move(wanted);
+  });
+}
+
+intact_status intact_output_shape(const intact_session* session, size_t index, intact_shape* shape,
+                                  intact_error* error) {
+  return guarded(error, [&] {
+    require(session != nullptr && shape != nullptr, "a session and a place for the sizes are wanted");
+    if (!session->bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
+    const auto& outputs = session->open.plan.outputs;
+    require(index < outputs.size(), "index: there are fewer outputs");
+    const Shape& found = session->bound->shape(outputs[index]);
+    shape->rank = found.rank;
+    for (int i = 0; i < INTACT_MAX_RANK; ++i) shape->sizes[i] = i < found.rank ? found[i] : 0;
+  });
+}
+
+size_t intact_workspace_bytes(const intact_session* session) {
+  return session == nullptr || !session->bound ? 0 : session->bound->workspace_bytes();
+}
+
+intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
+                         intact_error* error) {
+  return guarded(error, [&] {
+    require(session != nullptr, "a session is wanted");
+    if (!session->bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
+    require(inputs != nullptr || session->open.plan.inputs.empty(), "arrays of all inputs are wanted");
+    require(outputs != nullptr || session->open.plan.outputs.empty(), "arrays of all outputs are wanted");
+    session->bound->run(inputs, outputs);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,158 @@
+#include "engine/kinds/conv_forms.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "steps/common/epilogue.h"
+#include "steps/conv.h"
+#include "steps/winograd.h"
+
+namespace intact::engine {
+namespace {
+
+// Weights of a part: of the constant, or made before.
+std::span<const int8_t> weights_of(const PartialConv& part, const Bytes& constant) {
+  return part.weight.made.empty() ? constant.as<int8_t>() : std::span<const int8_t>(part.weight.made);
+}
+
+// The largest byte that a kernel can read, halos included.
+int32_t high_of(const PartialConv& part) {
+  return part.low ? std::max<int32_t>(part.x.high, part.low->high) : part.x.high;
+}
+
+// What packed weights are called: by all that they depend on beside the weights, as plan files have them.
+std::string form_name(const void* kernel, const PartialConv& part, const std::string& apart = "") {
+  return std::string(intact::name_of(kernel)) + ".to" + std::to_string(high_of(part)) + apart + part.label;
+}
+
+bool is_joined(const PartialConv& part) {
+  return part.groups == 1 && part.dilations[1] == 1 && part.x.strides[2] == part.x.sizes[3];
+}
+
+// Of the forms that multiply every pixel of every window the first that suits the layer's size.
+const GemmOps* suited(const std::vector<const GemmOps*>& forms, const PartialConv& part) {
+  const int64_t pixels = product(part.y.sizes.data(), part.y.sizes.data() + 3);
+  const PartialWeights& w = part.weight;
+  const int64_t window = w.kernel_h * w.kernel_w * w.in * (part.low ? 2 : 1);
+  const auto fitting = [&](const GemmOps* k) { return fills(*k, pixels, window, w.out / part.groups); };
+  const auto found = std::find_if(forms.begin(), forms.end(), fitting);
+  return found == forms.end() ? forms.front() : *found;
+}
+
+// Whether Winograd's form is meant for this convolution.
+bool tiles_possible(const PartialConv& part) {
+  const bool plain = part.strides == Pair{1, 1} && part.dilations == Pair{1, 1};
+  return part.weight.kernel_h == 3 && part.weight.kernel_w == 3 && plain && part.groups == 1 && !part.low;
+}
+
+bool tiles_pay(const PartialConv& part, const GemmOps& direct, const Binding& binding) {
+  const auto& [n, h, w, out, unused5, unused6] = part.y.sizes;
+  const WinogradWork work{n, h, w, part.weight.in, out, binding.threads()};
+  return winograd_pays(*binding.kernels.winograd, direct, work);
+}
+
+// Whether Winograd's form is proved exact: once, for weights that are packed so were.
+bool tiles_fit(const PartialConv& part, Binding& binding) {
+  const ConstantRecord& constant = binding.plan.constant(part.constant);
+  if (binding.plan.arrays.is_packed(constant, form_name(binding.kernels.winograd, part))) return true;
+  const Bytes bytes = binding.plan.array(part.constant);
+  return winograd_fits(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
+                       high_of(part), weights_of(part, bytes).data());
+}
+
+ConvSpec spec_of(const PartialConv& part, const Bytes& packed, EpilogueSpec epilogue,
+                 const Binding& binding) {
+  ConvSpec spec{};
+  spec.x = part.x;
+  spec.y = part.y;
+  spec.packed = packed.bytes.data();
+  spec.packed_bytes = packed.bytes.size();
+  spec.owner = packed.owner;
+  spec.strides = part.strides;
+  spec.dilations = part.dilations;
+  spec.origin = part.origin;
+  spec.epilogue = std::move(epilogue);
+  spec.threads = binding.threads();
+  return spec;
+}
+
+// What the zero point of `x` adds to each channel's sum.
+std::vector<int64_t> zeros_of(std::vector<int64_t> sums, const Codes& x) {
+  for (int64_t& sum : sums) sum *= -x.zero();
+  return sums;
+}
+
+EpilogueSpec epilogue_of(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+  const int multiplied = layer.low == kNoValue ? layer.x : layer.low;
+  const auto zeros = zeros_of(weight_sums(part, binding), binding.codes(multiplied));
+  return bind_epilogue(layer.epilogue, layer.y, binding,
+                       {part.weight.out, part.repeats, zeros, part.residual});
+}
+
+std::unique_ptr<Step> winograd_step(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+  const WinogradOps& kernel = *binding.kernels.winograd;
+  const ConstantRecord& constant = binding.plan.constant(part.constant);
+  const Bytes packed =
+      binding.plan.arrays.packed(constant, form_name(&kernel, part), [&](const Bytes& bytes) {
+        return pack_winograd(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
+                             high_of(part), weights_of(part, bytes).data(), kernel);
+      });
+  return make_winograd(
+      {spec_of(part, packed, epilogue_of(part, layer, binding), binding), &kernel, binding.threads()});
+}
+
+std::unique_ptr<Step> direct_step(const GemmOps& kernel, const PartialConv& part, const ConvLayer& layer,
+                                  Binding& binding) {
+  const std::string order = kernel.grouped ? ".halves" : "";
+  const std::string apart = is_joined(part) ? order : order + ".apart" + std::to_string(part.groups);
+  const ConstantRecord& constant = binding.plan.constant(part.constant);
+  const Bytes packed =
+      binding.plan.arrays.packed(constant, form_name(&kernel, part, apart), [&](const Bytes& bytes) {
+        const PartialWeights& w = part.weight;
+        const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
+        const GemmWeights shape{size(w.out),       size(w.kernel_h), size(w.kernel_w), size(w.in),
+                                size(part.groups), is_joined(part),  high_of(part)};
+        return pack_gemm(shape, weights_of(part, bytes).data(), kernel);
+      });
+  ConvSpec spec = spec_of(part, packed, epilogue_of(part, layer, binding), binding);
+  spec.kernel = &kernel;
+  spec.zero = binding.codes(layer.x).zero();
+  if (part.low) {
+    spec.low = part.low;
+    spec.shift = static_cast<int>(layer.shift);
+    for (const int64_t n : zeros_of(weight_sums(part, binding), binding.codes(layer.x))) {
+      spec.high_correction.push_back(static_cast<int32_t>(static_cast<uint64_t>(n)));
+    }
+  }
+  return make_conv(spec);
+}
+
+}  // namespace
+
+std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding) {
+  const ConstantRecord& constant = binding.plan.constant(part.constant);
+  const Bytes sums = binding.plan.arrays.packed(constant, "sums" + part.label, [&](const Bytes& bytes) {
+    const auto weights = weights_of(part, bytes);
+    const auto each = static_cast<size_t>(part.weight.kernel_h * part.weight.kernel_w * part.weight.in);
+    std::vector<uint8_t> made(static_cast<size_t>(part.weight.out) * sizeof(int32_t));
+    for (size_t c = 0; c < static_cast<size_t>(part.weight.out); ++c) {
+      uint32_t sum = 0;
+      for (const int8_t w : weights.subspan(c * each, each)) sum += static_cast<uint32_t>(int32_t{w});
+      std::memcpy(&made[c * sizeof sum], &sum, sizeof sum);
+    }
+    return made;
+  });
+  const auto found = sums.as<int32_t>();
+  demand(static_cast<int64_t>(found.size()) == part.weight.out, "one sum for each output channel");
+  return {found.begin(), found.end()};
+}
+
+std::unique_ptr<Step> conv_step(PartialConv part, const ConvLayer& layer, Binding& binding) {
+  const GemmOps* const direct = suited(binding.kernels.gemm_forms, part);
+  if (tiles_possible(part) && tiles_pay(part, *direct, binding) && tiles_fit(part, binding)) {
+    return winograd_step(part, layer, binding);
+  }
+  return direct_step(*direct, part, layer, binding);
+}
+
+}  // namespace intact::engine

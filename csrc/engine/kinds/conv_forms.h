@@ -1,0 +1,48 @@
+// Convolutions and products with constant weights: one native convolution, in the form that pays.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/kinds/epilogue.h"
+
+namespace intact::engine {
+
+using Pair = std::array<int64_t, 2>;
+
+// Weights int8 [out, kernel_h, kernel_w, in / groups]: those of a constant, or some of its taps.
+struct PartialWeights {
+  int64_t out, kernel_h, kernel_w, in;
+  std::vector<int8_t> made;  // where they are not the constant itself
+};
+
+// One native convolution of a layer.
+struct PartialConv {
+  int constant;  // the layer's weights, under whose name they are packed
+  PartialWeights weight;
+  View x, y;  // images (n, h, w, c)
+  std::optional<View> residual, low;  // low: the low bytes of codes of 16 bits, whose high ones are x
+  Pair strides{1, 1}, dilations{1, 1};
+  Pair origin{0, 0};  // the pixel of x under the first tap of y's pixel (0, 0)
+  int64_t groups = 1;
+  int64_t repeats = 1;  // so often the layer's output channels follow one another in y's
+  std::string label;    // tells the weights of the parts of a layer apart: the taps
+};
+
+// What a layer says beside its parts.
+struct ConvLayer {
+  const EpilogueRecord& epilogue;
+  int x, y;
+  int low = kNoValue;  // of codes of 16 bits
+  int64_t shift = 0;
+};
+
+// The native convolution, in the form that is chosen.
+std::unique_ptr<Step> conv_step(PartialConv part, const ConvLayer& layer, Binding& binding);
+
+// The sum of each output channel's weights; kept with the packed ones.
+std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding);
+
+}  // namespace intact::engine

@@ -1,0 +1,55 @@
+// x [..., in] times constant weights float32 [in, out], from the bias [out] on (N51): Gemm, MatMul.
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/kinds/float_filters.h"
+#include "engine/sizes.h"
+#include "steps/float_matmul.h"
+
+namespace intact::engine {
+namespace {
+
+struct FloatLinear final : PlanStep {
+  explicit FloatLinear(Fields& f)
+      : PlanStep(f, {.strided = true, .writes_parts = true}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        weight(f.constant("weight", Type::f32, 2)),
+        bias(f.constant("bias", Type::f32, 1, true)) {}
+
+  void check(const Checker& checker) const override {
+    const Shape& shape = checker.sizes(weight);
+    checker.that(!shape.has(0), "weights that are not empty");
+    checker.one_rank(x, y);
+    checker.floats(x, y);
+    if (bias != kNoValue)
+      checker.that(checker.sizes(bias)[0] == shape[1], "one number of a bias for each output");
+  }
+
+  Shape output_shape(const Sizes& sizes) const override {
+    Shape made = sizes.of(x);
+    const Shape& w = sizes.of(weight);
+    if (made.last() != w[0])
+      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(w[0]));
+    made[made.rank - 1] = w[1];
+    return made;
+  }
+
+  void bind(Binding& binding) const override {
+    const FloatGemmOps& ops = *binding.kernels.float_gemm;
+    const Shape& w = binding.shape(weight);
+    const Bytes packed = binding.plan.arrays.packed(
+        binding.plan.constant(weight), intact::name_of(&ops),
+        [&](const Bytes& b) { return pack_matrices(ops, b.as<float>().data(), 1, w[0], w[1]); });
+    FloatMatMulSpec spec{binding.view(x), binding.view(y), {}, packed_floats(packed), {}};
+    if (bias != kNoValue) spec.start = binding.constant(bias);
+    binding.add(make_float_matmul(ops, *binding.kernels.transpose, spec));
+  }
+
+  int x, y, weight, bias;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_float_linear(Fields& fields) { return std::make_unique<FloatLinear>(fields); }
+
+}  // namespace intact::engine

@@ -1,0 +1,52 @@
+// Steps that may run together with others as one native step: fuse.h looks at them.
+#pragma once
+
+#include "engine/kinds/epilogue.h"
+
+namespace intact::engine {
+
+struct MatMul final : PlanStep {
+  explicit MatMul(Fields& fields);
+  void check(const Checker& checker) const override;
+  Shape output_shape(const Sizes& sizes) const override;
+  void bind(Binding& binding) const override;
+  int a, b, y;
+  EpilogueRecord epilogue;
+};
+
+struct Softmax final : PlanStep {
+  explicit Softmax(Fields& fields);
+  void check(const Checker& checker) const override;
+  void bind(Binding& binding) const override;
+  int x, y;
+  int64_t axis;
+  double gain;
+  int mask;
+};
+
+struct LayerNorm final : PlanStep {
+  explicit LayerNorm(Fields& fields);
+  void check(const Checker& checker) const override;
+  void bind(Binding& binding) const override;
+  int x, y, weight, bias;
+  double epsilon;
+  int residual;
+};
+
+struct Quantize final : PlanStep {
+  explicit Quantize(Fields& fields);
+  void check(const Checker& checker) const override;
+  void bind(Binding& binding) const override;
+  int x, y;
+};
+
+struct Binary final : PlanStep {
+  explicit Binary(Fields& fields);
+  void check(const Checker& checker) const override;
+  Shape output_shape(const Sizes& sizes) const override;
+  void bind(Binding& binding) const override;
+  std::string function;
+  int a, b, y;
+};
+
+}  // namespace intact::engine

@@ -1,0 +1,52 @@
+// Values of images [n, c, h, w] at the places of a grid [n, rows, columns, 2] (N59), in float32.
+#include "engine/binding.h"
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/sizes.h"
+#include "steps/grid_sample.h"
+
+namespace intact::engine {
+namespace {
+
+struct GridSample final : PlanStep {
+  explicit GridSample(Fields& f)
+      : PlanStep(f, {.strided = true}),
+        x(f.operand("x")),
+        grid(f.operand("grid")),
+        y(f.writes("y")),
+        nearest(f.truth("nearest")),
+        padding(f.one_of("padding", {"zeros", "border", "reflection"})),
+        align_corners(f.truth("align_corners")) {}
+
+  void check(const Checker& checker) const override {
+    checker.ranks(4, x, grid, y);
+    checker.floats(x, grid, y);
+  }
+  Shape output_shape(const Sizes& sizes) const override {
+    const Shape &image = sizes.of(x), &places = sizes.of(grid);
+    if (places[0] != image[0] || places[3] != 2) {
+      sizes.mismatch(grid, "shape " + text_of(places), "two numbers for each place of each image");
+    }
+    const Shape made{image[0], image[1], places[1], places[2]};
+    if (!made.has(0) && (image[2] == 0 || image[3] == 0)) sizes.mismatch(x, text_of(image), "pixels");
+    return made;
+  }
+  void bind(Binding& binding) const override {
+    const auto pads = padding == "zeros"    ? GridPadding::zeros
+                      : padding == "border" ? GridPadding::border
+                                            : GridPadding::reflection;
+    binding.add(make_grid_sample({binding.view(x), binding.view(grid), binding.view(y),
+                                  nearest ? GridMode::nearest : GridMode::linear, pads, align_corners}));
+  }
+  int x, grid, y;
+  bool nearest;
+  std::string padding;
+  bool align_corners;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_grid_sample(Fields& fields) { return std::make_unique<GridSample>(fields); }
+
+}  // namespace intact::engine

@@ -1,0 +1,58 @@
+// Sums of elements of x times weights, along an axis (N57): a row of places and of weights for each element
+// of y.
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/kinds/views.h"
+#include "engine/sizes.h"
+#include "steps/interpolate.h"
+
+namespace intact::engine {
+namespace {
+
+struct Interpolate final : PlanStep {
+  explicit Interpolate(Fields& f)
+      : PlanStep(f, {.follows = true}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        axis(f.integer("axis")),
+        places(f.constant("places", Type::i64, 2)),
+        weights(f.constant("weights", Type::f32, 2)) {}
+
+  void check(const Checker& checker) const override {
+    checker.axis(x, axis);
+    checker.one_rank(x, y);
+    checker.floats(x, y);
+  }
+  Shape output_shape(const Sizes& sizes) const override {
+    const Shape &made = sizes.of(places), &given = sizes.of(weights);
+    if (!(made == given) || made[1] == 0)
+      sizes.mismatch(weights, text_of(given), "one weight for each place");
+    Shape found = sizes.of(x);
+    found[static_cast<int>(axis)] = made[0];
+    return found;
+  }
+  void bind(Binding& binding) const override {
+    const int64_t size = binding.shape(x)[static_cast<int>(axis)];
+    check_rows(binding, places, size);
+    std::vector<int64_t> read;
+    for (const int64_t place : binding.array<int64_t>(places))
+      read.push_back(place < 0 ? place + size : place);
+    const auto factors = binding.array<float>(weights);
+    binding.add(make_interpolate({binding.view(x),
+                                  binding.view(y),
+                                  static_cast<int>(axis),
+                                  std::move(read),
+                                  {factors.begin(), factors.end()},
+                                  static_cast<size_t>(binding.shape(places)[1])}));
+  }
+  int x, y;
+  int64_t axis;
+  int places, weights;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_interpolate(Fields& fields) { return std::make_unique<Interpolate>(fields); }
+
+}  // namespace intact::engine

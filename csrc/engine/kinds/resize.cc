@@ -1,0 +1,62 @@
+// Nearest neighbour: for each axis that changes, a constant says what y reads.
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/kinds/views.h"
+#include "engine/sizes.h"
+#include "steps/resize.h"
+
+namespace intact::engine {
+namespace {
+
+struct Resize final : PlanStep {
+  explicit Resize(Fields& f)
+      : PlanStep(f, {.follows = true}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        axes(f.integers("axes")),
+        indices(f.many("indices", Role::constant, Type::i64, 1)) {}
+
+  void check(const Checker& checker) const override {
+    checker.one_dtype(x, y);
+    checker.that(checker.rank(x) == checker.rank(y) && axes.size() == indices.size(),
+                 "indices for each axis");
+    for (size_t i = 0; i < axes.size(); ++i) {
+      checker.axis(x, axes[i]);
+      checker.that(std::count(axes.begin(), axes.end(), axes[i]) == 1, "distinct axes");
+    }
+  }
+
+  Shape output_shape(const Sizes& sizes) const override {
+    Shape made = sizes.of(x);
+    for (size_t i = 0; i < axes.size(); ++i) made[static_cast<int>(axes[i])] = sizes.of(indices[i])[0];
+    return made;
+  }
+
+  void bind(Binding& binding) const override {
+    const Shape& shape = binding.shape(y);
+    std::vector<std::vector<int64_t>> read(static_cast<size_t>(shape.rank));
+    for (int i = 0; i < shape.rank; ++i) {
+      auto& list = read[static_cast<size_t>(i)];
+      const auto found = std::find(axes.begin(), axes.end(), i);
+      if (found != axes.end()) {
+        const auto given = binding.array<int64_t>(indices[static_cast<size_t>(found - axes.begin())]);
+        list.assign(given.begin(), given.end());
+        continue;
+      }
+      for (int64_t n = 0; n < shape[i]; ++n) list.push_back(n);
+    }
+    binding.add(make_resize({binding.view(x), binding.view(y), std::move(read)}));
+    regrid(binding, x, y, binding.view(y));
+  }
+
+  int x, y;
+  std::vector<int64_t> axes;
+  std::vector<int> indices;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_resize(Fields& fields) { return std::make_unique<Resize>(fields); }
+
+}  // namespace intact::engine

@@ -1,0 +1,45 @@
+// A function of one code: entry i, a byte of y, is for byte i of x.
+#include "engine/binding.h"
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "steps/table.h"
+
+namespace intact::engine {
+namespace {
+
+struct Table final : PlanStep {
+  explicit Table(Fields& f)
+      : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        table(f.constant("table", Type::u8, 1)) {
+    in_place = {x};
+  }
+
+  void check(const Checker& checker) const override {
+    checker.that(checker.sizes(table)[0] == 256, "256 entries");
+    checker.codes(x, y);
+  }
+
+  void bind(Binding& binding) const override {
+    const Codes &from = binding.codes(x), &to = binding.codes(y);
+    const auto entries = binding.array<uint8_t>(table);
+    for (int byte = from.byte_low(); byte <= from.byte_high(); ++byte) {
+      const int made = entries[static_cast<size_t>(byte)];
+      if (made < to.byte_low() || made > to.byte_high()) {
+        fail_file(where(), "a table of byte " + std::to_string(made), "bytes of the output's grid");
+      }
+    }
+    binding.add(
+        make_table(*binding.kernels.pointwise, {binding.view(x), binding.constant(table), binding.view(y)}));
+  }
+
+  int x, y, table;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_table(Fields& fields) { return std::make_unique<Table>(fields); }
+
+}  // namespace intact::engine

@@ -1,0 +1,50 @@
+// The k largest elements along an axis, the first one first, and where they stand (N58).
+#include "engine/binding.h"
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/sizes.h"
+#include "steps/top_k.h"
+
+namespace intact::engine {
+namespace {
+
+struct TopK final : PlanStep {
+  explicit TopK(Fields& f)
+      : PlanStep(f, {.strided = true}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        places(f.writes("places")),
+        axis(f.integer("axis")),
+        k(f.integer("k")),
+        largest(f.truth("largest")) {}
+
+  void check(const Checker& checker) const override {
+    checker.one_rank(x, y, places);
+    checker.axis(x, axis);
+    checker.that(k >= 0, "0 elements or more");
+    checker.one_dtype(x, y);
+    checker.one_grid(x, y);
+    checker.that(checker.is(places, Type::i64), "places of int64");
+  }
+  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
+    Shape shape = sizes.of(x);
+    int64_t& size = shape[static_cast<int>(axis)];
+    if (size < k) sizes.mismatch(x, "size " + std::to_string(size), std::to_string(k) + " at least");
+    size = k;
+    made = {shape, shape};
+  }
+  void bind(Binding& binding) const override {
+    binding.add(make_top_k(
+        {binding.view(x), binding.view(y), binding.view(places), static_cast<int>(axis), largest}));
+  }
+  int x, y, places;
+  int64_t axis, k;
+  bool largest;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_top_k(Fields& fields) { return std::make_unique<TopK>(fields); }
+
+}  // namespace intact::engine

@@ -1,0 +1,54 @@
+# The C library: libintact, shared and static, of the engine below the plan and of the kernels that the module has.
+file(STRINGS src/intact/_version.py VERSION_LINE REGEX "__version__")
+string(REGEX REPLACE ".*\"(.+)\".*" "\\1" INTACT_VERSION "${VERSION_LINE}")
+
+file(GLOB ENGINE CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" csrc/engine/*.cc csrc/engine/kinds/*.cc)
+add_library(intact_engine OBJECT ${ENGINE})
+target_include_directories(intact_engine PUBLIC csrc include)
+target_compile_definitions(intact_engine PRIVATE INTACT_BUILD INTACT_VERSION="${INTACT_VERSION}")
+set_target_properties(intact_engine PROPERTIES
+  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+if(MSVC)
+  target_compile_options(intact_engine PRIVATE /fp:precise /W3)
+else()
+  target_compile_options(intact_engine PRIVATE -O2 -ffp-contract=off -fno-math-errno -Wall -Wextra)
+endif()
+target_compile_options(intact_engine PRIVATE ${SANITIZE})
+
+# Calibration is the module's alone.
+add_library(intact_static STATIC $<TARGET_OBJECTS:intact_engine> $<TARGET_OBJECTS:intact_kernels>)
+add_library(intact_shared SHARED csrc/engine/interface.cc)
+target_include_directories(intact_shared PRIVATE csrc include)
+target_compile_definitions(intact_shared PRIVATE INTACT_BUILD INTACT_VERSION="${INTACT_VERSION}")
+target_link_libraries(intact_shared PRIVATE intact_static)
+foreach(library intact_static intact_shared)
+  target_link_libraries(${library} PRIVATE Threads::Threads)
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME intact)
+endforeach()
+set_target_properties(intact_shared PROPERTIES
+  SOVERSION 0 CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  target_link_options(intact_shared PRIVATE ${SANITIZE} -Wl,--exclude-libs,ALL -Wl,--gc-sections)
+endif()
+if(MSVC)
+  set_target_properties(intact_static PROPERTIES OUTPUT_NAME intact_static)
+endif()
+
+if(INTACT_SANITIZE AND NOT INTACT_CHECK)
+  add_executable(native_hostile EXCLUDE_FROM_ALL tests/capi/hostile.cc)
+  target_compile_definitions(native_hostile PRIVATE INTACT_STATIC)
+  target_include_directories(native_hostile PRIVATE include)
+  target_compile_options(native_hostile PRIVATE ${SANITIZE})
+  target_link_options(native_hostile PRIVATE ${SANITIZE})
+  target_link_libraries(native_hostile PRIVATE intact_static)
+elseif(INTACT_PYTHON)
+  # In a wheel there are no links, and programs link with the library's own name.
+  install(TARGETS intact_shared LIBRARY DESTINATION intact/lib NAMELINK_SKIP RUNTIME DESTINATION intact/lib)
+  install(FILES include/intact.h include/intact.hpp DESTINATION intact/include)
+else()
+  include(GNUInstallDirs)
+  install(TARGETS intact_shared intact_static
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES include/intact.h include/intact.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()

@@ -1,0 +1,64 @@
+#include "engine/mapped_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/failure.h"
+#include "runtime/context.h"
+
+#if !defined(_WIN32)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+namespace intact::engine {
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const char* what) {
+  throw Failure(INTACT_NO_FILE, "file '" + path + "': " + what);
+}
+
+FileBytes copied(const void* data, size_t bytes) {
+  std::shared_ptr<uint8_t> memory(make_aligned(bytes + 64));
+  if (bytes > 0) std::memcpy(memory.get(), data, bytes);
+  return {{memory.get(), bytes}, memory};
+}
+
+}  // namespace
+
+#if defined(_WIN32)
+FileBytes map_file(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) refuse(path, std::strerror(errno));
+  std::string read;
+  char piece[1 << 16];
+  for (size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file.get())) > 0;) read.append(piece, n);
+  if (std::ferror(file.get()) != 0) refuse(path, "it cannot be read");
+  return copied(read.data(), read.size());
+}
+#else
+FileBytes map_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) refuse(path, std::strerror(errno));
+  struct stat status{};
+  const bool plain = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  const auto bytes = plain ? static_cast<size_t>(status.st_size) : 0;
+  void* const at = bytes > 0 ? ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+  ::close(file);
+  if (!plain) refuse(path, "it is no file");
+  if (bytes == 0) return {};
+  if (at == MAP_FAILED) refuse(path, "it cannot be mapped");
+  return {{static_cast<const uint8_t*>(at), bytes},
+          std::shared_ptr<const void>(at, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); })};
+}
+#endif
+
+FileBytes borrow(const void* data, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(data) % 64 != 0) return copied(data, bytes);
+  return {{static_cast<const uint8_t*>(data), bytes}, nullptr};
+}
+
+}  // namespace intact::engine

@@ -1,0 +1,189 @@
+#include "engine/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/step.h"
+
+namespace intact::engine {
+namespace {
+
+constexpr int kNone = -1;
+
+// Memory that is taken from one step to another, both included.
+struct Span {
+  int64_t nbytes = 0;
+  int begin = 0, end = 0;
+  bool is_used = false;
+};
+
+// Which tensor's memory a tensor has, and when that memory is taken.
+class Lifetimes {
+ public:
+  Lifetimes(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated)
+      : plan_(plan),
+        layout_(layout),
+        last_(static_cast<int>(plan.steps.size())),
+        dies_(plan.tensors.size(), kNone),
+        owners(plan.tensors.size(), kNone),
+        spans(plan.tensors.size()) {
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      for (const int v : plan.steps[i]->reads) {
+        if (plan.is_tensor(v)) dies_[at(root(v))] = static_cast<int>(i);
+      }
+    }
+    for (const int v : plan.outputs) dies_[at(root(v))] = last_;
+    for (const int v : plan.inputs) {
+      // Copied in before the first step, so that nothing of that step may lie there.
+      if (layout.staged[at(v)]) own(v, -1, dies_[at(v)]);
+    }
+    is_cut_.assign(plan.tensors.size(), false);
+    for (const MicroBatches& steps : repeated) {
+      for (size_t i = steps.begin; i < steps.end; ++i) {
+        for (const int v : plan.steps[i]->writes) is_cut_[at(v)] = !steps.has(v);
+      }
+    }
+    for (size_t i = 0; i < plan.steps.size(); ++i) add_step(static_cast<int>(i));
+  }
+
+ private:
+  static size_t at(int v) { return static_cast<size_t>(v); }
+  int root(int v) const { return layout_.roots[at(v)]; }
+  bool is_outside(int v) const {
+    const auto among = [v](const std::vector<int>& ports) {
+      return std::count(ports.begin(), ports.end(), v) > 0;
+    };
+    return !layout_.staged[at(v)] && (among(plan_.inputs) || among(plan_.outputs));
+  }
+  void own(int v, int begin, int end) {
+    owners[at(v)] = v;
+    spans[at(v)] = {layout_.frames[at(v)].nbytes, begin, end, true};
+  }
+
+  void add_step(int index) {
+    const PlanStep& step = *plan_.steps[at(index)];
+    for (const int v : step.writes) {
+      const int whole = root(v);
+      if (is_outside(whole)) continue;
+      const int end = dies_[at(whole)] == kNone ? index : dies_[at(whole)];
+      // Parts of a concatenation are written straight into the whole, long before its own step: its memory is
+      // taken from the first of them on.
+      if (owners[at(whole)] == kNone && whole != v) own(whole, index, end);
+      if (whole == v && owners[at(v)] == kNone) {
+        // Images of a tensor that is cut share halos, which the next time reads.
+        const int owner = is_cut_[at(v)] ? v : overwritten(step, v, index);
+        if (owner == v) own(v, index, end);
+        owners[at(v)] = owner;
+      } else {
+        owners[at(v)] = owners[at(whole)];
+      }
+      Span& span = spans[at(owners[at(v)])];
+      span.end = std::max(span.end, end);
+    }
+  }
+
+  // The owner of the memory that y can take over from what the step reads; y where there is none. A step that
+  // may write over an input reads each element of it before it writes the one at that place: x has to lie
+  // exactly as y does. What a step reads twice, it might read in another way too, and too late.
+  int overwritten(const PlanStep& step, int y, int index) const {
+    for (const int x : step.in_place) {
+      if (!plan_.is_tensor(x)) continue;
+      const int owner = owners[at(x)];
+      if (owner == kNone || spans[at(owner)].end != index) continue;
+      const auto same = [&](int v) { return plan_.is_tensor(v) && owners[at(v)] == owner; };
+      const bool once = std::count_if(step.reads.begin(), step.reads.end(), same) == 1;
+      if (once && layout_.frames[at(x)] == layout_.frames[at(y)]) return owner;
+    }
+    return y;
+  }
+
+  const Plan& plan_;
+  const Layout& layout_;
+  const int last_;
+  std::vector<int> dies_;  // the last step that reads a tensor's memory; outputs are read behind all steps
+  std::vector<bool> is_cut_;  // written image by image, and whole outside
+
+ public:
+  std::vector<int> owners;
+  std::vector<Span> spans;
+};
+
+// The largest first, each as low as it fits: a few large tensors decide how large the arena is, and small
+// ones fit into the gaps that those leave. kSlack lies behind everything.
+int64_t place(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
+  struct Placed {
+    int64_t begin, end;
+    const Span* span;
+  };
+  std::vector<size_t> order;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].is_used) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return spans[a].nbytes > spans[b].nbytes; });
+  std::vector<Placed> placed;  // by their beginnings
+  int64_t most = 0;
+  for (const size_t i : order) {
+    const int64_t size = round_up(spans[i].nbytes + static_cast<int64_t>(kSlack));
+    int64_t offset = 0;
+    for (const Placed& other : placed) {
+      if (other.span->begin > spans[i].end || other.span->end < spans[i].begin) continue;
+      if (other.begin - offset >= size) break;
+      offset = std::max(offset, other.end);
+    }
+    offsets[i] = offset;
+    const Placed made{offset, offset + size, &spans[i]};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), made,
+                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                  made);
+    most = std::max(most, offset + size);
+  }
+  return most;
+}
+
+// What comes or goes among repeated steps, and is not made anew each time, is there all the while.
+void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
+  const int begin = static_cast<int>(steps.begin), end = static_cast<int>(steps.end);
+  for (Span& span : spans) {
+    if (begin <= span.begin && span.begin < end) span.begin = begin;
+    if (begin <= span.end && span.end < end) span.end = end - 1;
+  }
+}
+
+}  // namespace
+
+ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
+                      int threads) {
+  const Lifetimes lifetimes(plan, layout, repeated);
+  const size_t count = plan.tensors.size();
+  ArenaPlan found;
+  std::vector<Span> spans = lifetimes.spans;
+  std::vector<int64_t> own(count + repeated.size(), -1);
+  for (size_t i = 0; i < repeated.size(); ++i) {
+    const MicroBatches& steps = repeated[i];
+    std::vector<Span> inner(count);
+    for (size_t v = 0; v < count; ++v) {
+      if (!steps.inner[v]) continue;
+      inner[v] = spans[v];
+      spans[v].is_used = false;
+    }
+    const int64_t nbytes = place(inner, own);
+    found.threads.emplace_back(0, nbytes);
+    outlast(steps, spans);
+    spans.push_back(
+        {product(nbytes, threads), static_cast<int>(steps.begin), static_cast<int>(steps.end) - 1, true});
+  }
+  found.nbytes = place(spans, own);
+  for (size_t i = 0; i < repeated.size(); ++i) found.threads[i].first = own[count + i];
+  found.offsets.assign(count, -1);
+  for (size_t v = 0; v < count; ++v) {
+    const int owner = lifetimes.owners[v];
+    if (owner != kNone) found.offsets[v] = own[static_cast<size_t>(owner)];
+  }
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].is_used) found.taken.emplace_back(own[i], spans[i].nbytes);
+  }
+  return found;
+}
+
+}  // namespace intact::engine

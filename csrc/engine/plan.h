@@ -1,0 +1,57 @@
+// A plan as a file says it, checked: steps in order, the tensors between them, and the constants that they
+// name. Nothing depends on sizes of inputs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/constants.h"
+#include "engine/container.h"
+#include "engine/plan_step.h"
+
+namespace intact::engine {
+
+class Plan {
+ public:
+  // Throws Failure: INTACT_BAD_FILE for what no writer of plans makes; INTACT_UNSUPPORTED for a plan with
+  // parts that ONNX Runtime or Python runs, which names them.
+  Plan(FileBytes file, const std::string& where);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  bool is_tensor(int value) const { return value >= 0 && static_cast<size_t>(value) < tensors.size(); }
+  bool is_constant(int value) const { return value >= 0 && !is_tensor(value); }
+  const TensorRecord& tensor(int value) const { return tensors[static_cast<size_t>(value)]; }
+  const ConstantRecord& constant(int value) const {
+    return constants[static_cast<size_t>(value) - tensors.size()];
+  }
+  const std::string& name(int value) const {
+    return is_tensor(value) ? tensor(value).name : constant(value).name;
+  }
+  // The grid of a tensor of codes; nullptr for others and for constants.
+  const Codes* grid(int value) const {
+    return is_tensor(value) && tensor(value).codes ? &*tensor(value).codes : nullptr;
+  }
+  Bytes array(int value) { return arrays.constant(constant(value)); }
+
+  // Values are numbered: tensors, then constants.
+  std::vector<TensorRecord> tensors;
+  std::vector<ConstantRecord> constants;
+  std::vector<std::unique_ptr<PlanStep>> steps;
+  std::vector<int> inputs, outputs;
+  DimTable dims;
+  Arrays arrays;
+  // Of each tensor the steps that read it, once for each time, and the step that makes it; -1: none does.
+  std::vector<std::vector<int>> readers;
+  std::vector<int> makers;
+  // Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
+  std::vector<bool> is_loose;
+
+ private:
+  void connect();
+
+  Container container_;
+};
+
+}  // namespace intact::engine

@@ -1,0 +1,151 @@
+/* INTact: runs plan files (`intact build`) without Python.
+ *
+ *   intact_plan* plan;
+ *   intact_session* session;
+ *   intact_error error = {sizeof error};
+ *   if (intact_open("model.plan", NULL, &plan, &error) != INTACT_OK) { puts(error.text); ... }
+ *   intact_session_new(plan, &session, &error);
+ *   intact_prepare(session, shapes, &error);          sizes of all inputs
+ *   intact_run(session, inputs, outputs, &error);     the caller's memory
+ *
+ * Numbers are those of the integer reference on every machine, bit for bit (docs/numerics.md).
+ *
+ * Plans may be shared by threads; a session belongs to one thread at a time, and any number of sessions may run
+ * on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
+ * What a call wants to say beyond its status it writes into an intact_error of the caller's; NULL: into nothing.
+ * Structs begin with their size, so that older programs run with newer libraries: fill it in with sizeof.
+ */
+#ifndef INTACT_H
+#define INTACT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(INTACT_STATIC)
+#define INTACT_API
+#elif defined(_WIN32)
+#if defined(INTACT_BUILD)
+#define INTACT_API __declspec(dllexport)
+#else
+#define INTACT_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define INTACT_API __attribute__((visibility("default")))
+#else
+#define INTACT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows with every change of this header; programs of an older one keep working. */
+#define INTACT_API_VERSION 1
+#define INTACT_MAX_RANK 6
+
+typedef enum intact_status {
+  INTACT_OK = 0,
+  INTACT_BAD_ARGUMENT = 1, /* a pointer, a size of a struct, a number out of range */
+  INTACT_NO_FILE = 2,      /* it cannot be read */
+  INTACT_BAD_FILE = 3,     /* it is no plan, or damaged */
+  INTACT_UNSUPPORTED = 4,  /* a plan with parts that only Python runs; the text names them */
+  INTACT_BAD_SHAPE = 5,    /* sizes of inputs that contradict each other or the plan */
+  INTACT_BAD_INDEX = 6,    /* a run met an index of rows that are not there */
+  INTACT_NO_MEMORY = 7,
+  INTACT_NOT_PREPARED = 8,
+  INTACT_INTERNAL = 9 /* a fault of this library: please report it */
+} intact_status;
+
+typedef enum intact_type {
+  INTACT_UINT8 = 0,
+  INTACT_INT8 = 1,
+  INTACT_BOOL = 2,
+  INTACT_INT16 = 3,
+  INTACT_UINT16 = 4,
+  INTACT_FLOAT16 = 5,
+  INTACT_INT32 = 6,
+  INTACT_UINT32 = 7,
+  INTACT_FLOAT32 = 8,
+  INTACT_INT64 = 9,
+  INTACT_UINT64 = 10,
+  INTACT_FLOAT64 = 11
+} intact_type;
+
+typedef struct intact_plan intact_plan;
+typedef struct intact_session intact_session;
+
+typedef struct intact_error {
+  size_t size; /* sizeof(intact_error) */
+  intact_status status;
+  char text[1000]; /* UTF-8, ends with 0 */
+} intact_error;
+
+typedef struct intact_options {
+  size_t size;         /* sizeof(intact_options) */
+  int32_t threads;     /* of a run, the caller's included; 1: none of its own; 0: one for each processor */
+  const char* max_isa; /* "none", "avx2", "avxvnni", "avx512", "amx" or "neon": use nothing above it. NULL: what
+                          INTACT_MAX_ISA says in the environment, or all that the machine has */
+} intact_options;
+
+/* An input or an output. */
+typedef struct intact_port {
+  size_t size;      /* sizeof(intact_port) */
+  const char* name; /* for as long as the plan is open */
+  intact_type type; /* codes are INTACT_INT8 or INTACT_UINT8 */
+  int32_t rank;
+  int64_t shape[INTACT_MAX_RANK];          /* -1: free */
+  const char* dimension[INTACT_MAX_RANK]; /* the name of a free size; else NULL */
+  int32_t is_codes;   /* a code q means (q - zero_point) * scale */
+  float scale;
+  int32_t zero_point;
+} intact_port;
+
+/* Sizes of one input, or of one output. */
+typedef struct intact_shape {
+  int32_t rank;
+  int64_t sizes[INTACT_MAX_RANK];
+} intact_shape;
+
+/* INTACT_API_VERSION of the library. */
+INTACT_API int32_t intact_api_version(void);
+/* Of the library, such as "0.9.0". */
+INTACT_API const char* intact_version(void);
+
+/* Opens a plan file, mapped read-only: processes share its weights. `options` may be NULL. */
+INTACT_API intact_status intact_open(const char* path, const intact_options* options, intact_plan** plan,
+                                     intact_error* error);
+/* The same, of bytes in memory, which stay as they are until the plan is closed. They are copied unless they
+ * begin at a multiple of 64. */
+INTACT_API intact_status intact_open_memory(const void* data, size_t bytes, const intact_options* options,
+                                            intact_plan** plan, intact_error* error);
+/* Its sessions go first. NULL: nothing. */
+INTACT_API void intact_close(intact_plan* plan);
+
+INTACT_API size_t intact_input_count(const intact_plan* plan);
+INTACT_API size_t intact_output_count(const intact_plan* plan);
+INTACT_API intact_status intact_input(const intact_plan* plan, size_t index, intact_port* port,
+                                      intact_error* error);
+INTACT_API intact_status intact_output(const intact_plan* plan, size_t index, intact_port* port,
+                                       intact_error* error);
+
+INTACT_API intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error);
+INTACT_API void intact_session_free(intact_session* session);
+
+/* Makes the session ready for inputs of these sizes, one entry for each input. Sizes that it is ready for already
+ * cost nothing. After an error it is ready for nothing. */
+INTACT_API intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error);
+/* Of a prepared session. */
+INTACT_API intact_status intact_output_shape(const intact_session* session, size_t index, intact_shape* shape,
+                                             intact_error* error);
+/* Bytes that a prepared session holds for itself, beside weights. */
+INTACT_API size_t intact_workspace_bytes(const intact_session* session);
+
+/* Runs once. Arrays are dense, row-major, of the ports' types, one for each port in order. */
+INTACT_API intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
+                                    intact_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INTACT_H */

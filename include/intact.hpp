@@ -1,0 +1,128 @@
+// The C interface of intact.h for C++17: objects that free themselves, and exceptions in place of statuses.
+//
+//   intact::Plan plan("model.plan");
+//   intact::Session session(plan);
+//   session.prepare({{1, 3, 224, 224}});
+//   std::vector<float> scores(session.output_size(0));
+//   session.run({image.data()}, {scores.data()});
+#ifndef INTACT_HPP
+#define INTACT_HPP
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "intact.h"
+
+namespace intact {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const intact_error& error) : std::runtime_error(error.text), status_(error.status) {}
+  intact_status status() const { return status_; }
+
+ private:
+  intact_status status_;
+};
+
+namespace detail {
+
+// Calls `body` with an error of its own, and throws what it reports.
+template <class Body>
+void checked(const Body& body) {
+  intact_error error{};
+  error.size = sizeof error;
+  if (body(&error) != INTACT_OK) throw Error(error);
+}
+
+struct Close {
+  void operator()(intact_plan* plan) const { intact_close(plan); }
+  void operator()(intact_session* session) const { intact_session_free(session); }
+};
+
+}  // namespace detail
+
+using Sizes = std::vector<std::int64_t>;
+
+// An open plan file. Threads may share it; it outlives its sessions.
+class Plan {
+ public:
+  // `threads`: of a run, the caller's included; 0: one for each processor.
+  explicit Plan(const std::string& path, int threads = 0) {
+    intact_options options{sizeof options, threads, nullptr};
+    intact_plan* plan = nullptr;
+    detail::checked([&](intact_error* e) { return intact_open(path.c_str(), &options, &plan, e); });
+    plan_.reset(plan);
+  }
+
+  std::size_t input_count() const { return intact_input_count(plan_.get()); }
+  std::size_t output_count() const { return intact_output_count(plan_.get()); }
+  intact_port input(std::size_t index) const { return port(index, intact_input); }
+  intact_port output(std::size_t index) const { return port(index, intact_output); }
+  intact_plan* get() const { return plan_.get(); }
+
+ private:
+  template <class Get>
+  intact_port port(std::size_t index, const Get& get) const {
+    intact_port found{};
+    found.size = sizeof found;
+    detail::checked([&](intact_error* e) { return get(plan_.get(), index, &found, e); });
+    return found;
+  }
+
+  std::unique_ptr<intact_plan, detail::Close> plan_;
+};
+
+// What runs a plan, for one thread at a time.
+class Session {
+ public:
+  explicit Session(const Plan& plan) : inputs_(plan.input_count()), outputs_(plan.output_count()) {
+    intact_session* session = nullptr;
+    detail::checked([&](intact_error* e) { return intact_session_new(plan.get(), &session, e); });
+    session_.reset(session);
+  }
+
+  // Sizes of every input, in order.
+  void prepare(const std::vector<Sizes>& sizes) {
+    if (sizes.size() != inputs_) throw std::invalid_argument("sizes of every input are wanted");
+    std::vector<intact_shape> shapes(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i].size() > INTACT_MAX_RANK) throw std::invalid_argument("a rank is out of range");
+      shapes[i].rank = static_cast<std::int32_t>(sizes[i].size());
+      for (std::size_t axis = 0; axis < sizes[i].size(); ++axis) shapes[i].sizes[axis] = sizes[i][axis];
+    }
+    detail::checked([&](intact_error* e) { return intact_prepare(session_.get(), shapes.data(), e); });
+  }
+
+  // Of a prepared session.
+  Sizes output_shape(std::size_t index) const {
+    intact_shape shape{};
+    detail::checked([&](intact_error* e) { return intact_output_shape(session_.get(), index, &shape, e); });
+    return Sizes(shape.sizes, shape.sizes + shape.rank);
+  }
+  std::size_t output_size(std::size_t index) const {
+    std::size_t elements = 1;
+    for (const std::int64_t n : output_shape(index)) elements *= static_cast<std::size_t>(n);
+    return elements;
+  }
+  std::size_t workspace_bytes() const { return intact_workspace_bytes(session_.get()); }
+
+  // Dense arrays of the ports' types, one for each port in order.
+  void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
+    if (inputs.size() != inputs_ || outputs.size() != outputs_) {
+      throw std::invalid_argument("an array for every input and output is wanted");
+    }
+    detail::checked([&](intact_error* e) { return intact_run(session_.get(), inputs.begin(), outputs.begin(), e); });
+  }
+
+ private:
+  std::size_t inputs_, outputs_;
+  std::unique_ptr<intact_session, detail::Close> session_;
+};
+
+}  // namespace intact
+
+#endif  // INTACT_HPP

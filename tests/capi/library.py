@@ -1,0 +1,171 @@
+"""The C library through ctypes, as a program in C has it (include/intact.h)."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_RANK = 6
+OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL = (
+    range(10)
+)
+DTYPES = (
+    "uint8", "int8", "bool", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64",
+    "float64",
+)  # fmt: skip
+
+
+class Error(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("status", c.c_int), ("text", c.c_char * 1000)]
+
+
+class Options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("threads", c.c_int32), ("max_isa", c.c_char_p)]
+
+
+class Port(c.Structure):
+    _fields_ = [
+        ("size", c.c_size_t), ("name", c.c_char_p), ("type", c.c_int), ("rank", c.c_int32),
+        ("shape", c.c_int64 * MAX_RANK), ("dimension", c.c_char_p * MAX_RANK), ("is_codes", c.c_int32),
+        ("scale", c.c_float), ("zero_point", c.c_int32),
+    ]  # fmt: skip
+
+
+class Shape(c.Structure):
+    _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK)]
+
+
+class CError(Exception):
+    """What a call of the library reported.
+
+    Attributes:
+        status: Of `intact_status`.
+    """
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.text.decode())
+        self.status = int(error.status)
+
+
+def library_path() -> Path | None:
+    """The library of this build; None where there is none. INTACT_LIBRARY names another one."""
+    if override := os.environ.get("INTACT_LIBRARY"):
+        return Path(override)
+    import intact
+
+    try:
+        return Path(intact.get_library())
+    except intact.IntactError:
+        return None
+
+
+@cache
+def library(path: Path) -> c.CDLL:
+    """The library, with the types of its functions."""
+    result = c.CDLL(str(path))
+    plan, session, error = c.c_void_p, c.c_void_p, c.POINTER(Error)
+    calls: dict[str, list[Any]] = {
+        "open": [c.c_char_p, c.POINTER(Options), c.POINTER(plan), error],
+        "open_memory": [c.c_void_p, c.c_size_t, c.POINTER(Options), c.POINTER(plan), error],
+        "input": [plan, c.c_size_t, c.POINTER(Port), error],
+        "output": [plan, c.c_size_t, c.POINTER(Port), error],
+        "session_new": [plan, c.POINTER(session), error],
+        "prepare": [session, c.POINTER(Shape), error],
+        "output_shape": [session, c.c_size_t, c.POINTER(Shape), error],
+        "run": [session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), error],
+    }
+    for name, types in calls.items():
+        getattr(result, f"intact_{name}").argtypes = types
+    for name in ("input_count", "output_count", "workspace_bytes"):
+        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
+        getattr(result, f"intact_{name}").restype = c.c_size_t
+    for name in ("close", "session_free"):
+        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
+        getattr(result, f"intact_{name}").restype = None
+    result.intact_version.restype = c.c_char_p
+    return result
+
+
+class CPlan:
+    """An open plan with one session.
+
+    Args:
+        path: Of the library.
+        plan: A file, or the bytes of one.
+        threads: Of a run.
+    """
+
+    def __init__(self, path: Path, plan: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
+        self._library = library(path)
+        self._plan, self._session = c.c_void_p(), c.c_void_p()
+        options = Options(c.sizeof(Options), threads, None)
+        if isinstance(plan, bytes):
+            self._bytes = c.create_string_buffer(plan, len(plan))
+            where: tuple[Any, ...] = (c.cast(self._bytes, c.c_void_p), len(plan))
+            self.call("open_memory", *where, c.byref(options), c.byref(self._plan))
+        else:
+            self.call("open", os.fsencode(plan), c.byref(options), c.byref(self._plan))
+        self.call("session_new", self._plan, c.byref(self._session))
+        self.inputs = self._ports("input")
+        self.outputs = self._ports("output")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function that has an error as its last argument."""
+        error = Error(c.sizeof(Error))
+        status = getattr(self._library, f"intact_{name}")(*arguments, c.byref(error))
+        if status != OK:
+            assert status == error.status
+            raise CError(error)
+
+    def _ports(self, kind: str) -> list[tuple[str, str]]:
+        tensors = []
+        for index in range(getattr(self._library, f"intact_{kind}_count")(self._plan)):
+            port = Port(c.sizeof(Port))
+            self.call(kind, self._plan, index, c.byref(port))
+            tensors.append((port.name.decode(), DTYPES[port.type]))
+        return tensors
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that the session holds."""
+        return int(self._library.intact_workspace_bytes(self._session))
+
+    def prepare(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+        """Bind for inputs of these shapes; returns those of the outputs."""
+        c_shapes = (Shape * max(1, len(shapes)))(
+            *(Shape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
+        )
+        self.call("prepare", self._session, c_shapes)
+        output_shapes = []
+        for index in range(len(self.outputs)):
+            shape = Shape()
+            self.call("output_shape", self._session, index, c.byref(shape))
+            output_shapes.append(tuple(shape.sizes[: shape.rank]))
+        return output_shapes
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Prepare, and run once."""
+        arrays = [np.ascontiguousarray(inputs[name], dtype) for name, dtype in self.inputs]
+        shapes = self.prepare([np.shape(inputs[name]) for name, _ in self.inputs])
+        outputs = {
+            name: np.empty(shape, dtype) for (name, dtype), shape in zip(self.outputs, shapes, strict=True)
+        }
+        self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
+        return outputs
+
+    def close(self) -> None:
+        """Free the session and the plan."""
+        self._library.intact_session_free(self._session)
+        self._library.intact_close(self._plan)
+        self._plan, self._session = c.c_void_p(), c.c_void_p()
+
+
+def _pointers(arrays: list[NDArray[Any]]) -> Any:
+    return (c.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))

@@ -1,0 +1,165 @@
+"""Programs in C on the library: the example, no allocation in a run, hostile plans, exported names."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.capi.library import CError, CPlan
+from tests.capi.test_c_plans import save_plan
+from tests.engine.conftest import Qdq
+from tests.fuzz.graphs import make
+from tests.loaders import seeds
+
+from intact.engine.lower import lower
+
+ROOT = Path(__file__).parents[2]
+INCLUDE = ROOT / "include"
+COMPILER = shutil.which("cc")
+needs_compiler = pytest.mark.skipif(
+    COMPILER is None or sys.platform != "linux", reason="a C compiler is needed, and Linux"
+)
+
+
+def compile_program(source: Path, library: Path, into: Path, *options: str) -> Path:
+    """A program of one file that is linked with the library."""
+    program = into / source.stem
+    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{INCLUDE}", *options]
+    linked = [str(library), f"-Wl,-rpath,{library.parent}", "-ldl"]
+    done = subprocess.run(
+        [str(COMPILER), *flags, str(source), *linked, "-o", str(program)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@needs_compiler
+def test_the_example_in_c_classifies_as_the_engine_does(c_library, tmp_path, rng):
+    net = Qdq()
+    x = net.pair(net.input("image", (1, 3, 16, 16)))
+    y = net.pair(net.node("Relu", net.conv(x, 3, 8, strides=[2, 2])))
+    y = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
+    weight = net.weight(8, 10, axis=None)
+    engine = save_plan(
+        lower(net.proto(net.node("MatMul", y, weight, name="scores"))), tmp_path / "model.plan"
+    )
+    pixels = rng.integers(0, 256, (16, 16, 3), np.uint8)
+    (tmp_path / "image.ppm").write_bytes(b"P6\n16 16\n255\n" + pixels.tobytes())
+    program = compile_program(ROOT / "examples" / "c" / "classify.c", c_library, tmp_path)
+    ran = subprocess.run(
+        [str(program), str(tmp_path / "model.plan"), str(tmp_path / "image.ppm")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    image = ((pixels.astype(np.float32) / np.float32(255) - mean) / deviation).transpose(2, 0, 1)[None]
+    (scores,) = engine.run({"image": image}).values()
+    order = np.argsort(-scores[0], kind="stable")[:5]
+    assert ran.stdout.splitlines() == [f"class {i}: {scores[0][i]:.6f}" for i in order]
+
+
+CPP = """
+#include <cstdio>
+#include "intact.hpp"
+int main(int, char** argv) {
+  const intact::Plan plan(argv[1], 1);
+  intact::Session session(plan);
+  session.prepare({{2, 6}});
+  std::vector<float> x(12, 0.5f), y(session.output_size(0));
+  session.run({x.data()}, {y.data()});
+  std::printf("%s %zu %.6f\\n", plan.output(0).name, y.size(), static_cast<double>(y[7]));
+  try {
+    session.prepare({{2, 7}});
+  } catch (const intact::Error& error) {
+    std::printf("%d\\n", static_cast<int>(error.status()));
+  }
+}
+"""
+
+
+@needs_compiler
+def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 6)))
+    engine = save_plan(
+        lower(net.proto(net.node("MatMul", x, net.weight(6, 5, axis=None), name="y"))), tmp_path / "plan"
+    )
+    (tmp_path / "program.cc").write_text(CPP)
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("a C++ compiler is needed")
+    flags = ["-std=c++17", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
+    linked = [str(c_library), f"-Wl,-rpath,{c_library.parent}", "-o", str(tmp_path / "program")]
+    built = subprocess.run(
+        [compiler, *flags, str(tmp_path / "program.cc"), *linked], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([str(tmp_path / "program"), str(tmp_path / "plan")], capture_output=True, text=True)
+    (y,) = engine.run({"x": np.full((2, 6), 0.5, np.float32)}).values()
+    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "5"], ran.stderr
+
+
+@needs_compiler
+def test_a_prepared_session_runs_without_an_allocation(c_library, tmp_path):
+    program = compile_program(ROOT / "tests" / "capi" / "allocations.c", c_library, tmp_path)
+    tried = 0
+    for seed in range(12):
+        save_plan(lower(make(seed).proto), tmp_path / "model.plan")
+        ran = subprocess.run(
+            [str(program), str(tmp_path / "model.plan"), "20"], capture_output=True, text=True, timeout=60
+        )
+        if ran.returncode != 2:  # sizes of 2 that do not fit it, or parts in ONNX Runtime
+            assert (ran.returncode, ran.stdout) == (0, "0\n"), (seed, ran.stderr)
+            tried += 1
+    assert tried > 5
+
+
+@needs_compiler
+def test_the_library_exports_its_interface_alone(c_library):
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("nm is needed")
+    listed = subprocess.run([nm, "-D", "--defined-only", str(c_library)], capture_output=True, text=True)
+    names = {line.split()[-1] for line in listed.stdout.splitlines()}
+    assert names and all(name.startswith("intact_") for name in names), sorted(names)[:20]
+
+
+def test_mutated_plans_end_in_errors(c_library, tmp_path):
+    """In a process of its own: a crash is a finding. `hostile.cc` does the same under sanitizers."""
+    for number in range(150):
+        (tmp_path / f"{number}.plan").write_bytes(seeds.make("plan", number))
+    code = (
+        "import sys; from pathlib import Path; from tests.capi.test_c_programs import open_all;"
+        "open_all(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(c_library), str(tmp_path)],
+        capture_output=True, text=True, timeout=300, env=environment,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def open_all(library: Path, folder: Path) -> None:
+    """Open and prepare every plan of a folder; errors of the library are what is expected."""
+    for path in sorted(folder.glob("*.plan")):
+        try:
+            plan = CPlan(library, path)
+            plan.close()
+        except CError as error:
+            assert error.status != 9, f"{path.name}: {error}"
+
+
+def test_every_shortened_plan_is_refused(c_library, tmp_path):
+    save_plan(lower(make(3).proto), tmp_path / "plan")
+    data, dice = (tmp_path / "plan").read_bytes(), random.Random(0)
+    assert CPlan(c_library, data).inputs
+    for length in [0, 1, 7, 8, 9, 63, 64, *dice.sample(range(64, len(data)), 40)]:
+        with pytest.raises(CError):
+            CPlan(c_library, data[:length])
