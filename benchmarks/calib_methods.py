@@ -48,9 +48,11 @@ def loop_entropy(counts: NDArray[np.int64], width: float) -> float:
             mine = (part == level) & (inside > 0)
             if mine.any():
                 q[mine] = inside[mine].mean()
-        held = p > 0
+        positive = p > 0
         with np.errstate(divide="ignore"):
-            kl = float((p[held] / p.sum() * np.log(p[held] / p.sum() / (q[held] / q.sum()))).sum())
+            kl = float(
+                (p[positive] / p.sum() * np.log(p[positive] / p.sum() / (q[positive] / q.sum()))).sum()
+            )
         if kl <= best:
             best, chosen = kl, i
     return chosen * width

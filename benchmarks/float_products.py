@@ -49,12 +49,12 @@ def floats(*shape: int) -> np.ndarray:
 def case(
     what: str, op: str, feeds: dict[str, np.ndarray], products: int, *weights: np.ndarray, **output: Any
 ) -> Case:
-    held = {f"w{i}": w for i, w in enumerate(weights)}
+    constants = {f"w{i}": w for i, w in enumerate(weights)}
     graph = helper.make_graph(
-        [helper.make_node(op, [*feeds, *held], ["y"], **output)], op,
+        [helper.make_node(op, [*feeds, *constants], ["y"], **output)], op,
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, x.shape) for name, x in feeds.items()],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(w, name) for name, w in held.items()],
+        [numpy_helper.from_array(w, name) for name, w in constants.items()],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     return what, onnx.shape_inference.infer_shapes(model), feeds, products

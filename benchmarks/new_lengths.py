@@ -65,8 +65,8 @@ def chain(layers: int, *, shaped: bool) -> onnx.ModelProto:
         ]
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "words"])
     y = helper.make_tensor_value_info(f"h{layers}", TensorProto.FLOAT, ["batch", "words", 64])
-    held = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "chain", [ids], [y], held)
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "chain", [ids], [y], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -93,8 +93,8 @@ def networks(files: list[Path]) -> Iterator[tuple[str, onnx.ModelProto]]:
 
 def feeds(model: onnx.ModelProto, length: int) -> Feeds:
     """Ones for every input that is no weight."""
-    held = {tensor.name for tensor in model.graph.initializer}
-    inputs = [info for info in model.graph.input if info.name not in held]
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [info for info in model.graph.input if info.name not in constants]
     free = [d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim if d.dim_param]
     result = {}
     for info in inputs:

@@ -66,8 +66,8 @@ def case(what: str, op: str, feeds: dict[str, np.ndarray], outputs: dict[str, st
         [onnx.numpy_helper.from_array(x, name) for name, x in feeds.items() if name == "k"],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    held = {name: x for name, x in feeds.items() if name != "k"}
-    return f"{op} {what}", onnx.shape_inference.infer_shapes(model), held
+    constants = {name: x for name, x in feeds.items() if name != "k"}
+    return f"{op} {what}", onnx.shape_inference.infer_shapes(model), constants
 
 
 def cases() -> Iterator[Case]:

@@ -74,11 +74,11 @@ DEPTHWISE = [
 def model(case: Case, format: str) -> onnx.ModelProto:
     """The case with pairs of a format, which are symmetric."""
     nodes: list[onnx.NodeProto] = []
-    held: list[onnx.TensorProto] = []
+    initializers: list[onnx.TensorProto] = []
 
     def hold(array: np.ndarray) -> str:
-        held.append(numpy_helper.from_array(array, f"c{len(held)}"))
-        return held[-1].name
+        initializers.append(numpy_helper.from_array(array, f"c{len(initializers)}"))
+        return initializers[-1].name
 
     def node(op: str, *inputs: str, **output: object) -> str:
         name = f"n{len(nodes)}"
@@ -113,7 +113,7 @@ def model(case: Case, format: str) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes, case.name,
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)], held,
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)], initializers,
     )  # fmt: skip
     result = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     return onnx.shape_inference.infer_shapes(result)

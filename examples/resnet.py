@@ -184,9 +184,9 @@ class ResNet(nn.Module):
         if stride != 1 or self._inplanes != outplanes:
             shortcut = conv1x1(self._inplanes, outplanes, stride, quantize=self._quantize)
             downsample = nn.Sequential(shortcut, self._norm(outplanes))
-        made = []
+        lines = []
         for index in range(blocks):
-            made.append(
+            lines.append(
                 block(
                     self._inplanes,
                     planes,
@@ -200,7 +200,7 @@ class ResNet(nn.Module):
                 )
             )
             self._inplanes = outplanes
-        return nn.Sequential(*made)
+        return nn.Sequential(*lines)
 
     def _initialize(self, zero_init_residual: bool) -> None:
         for module in self.modules():

@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared_folder() -> Path:
     """The shared data folder, named by INTACT_SHARED; its README lists what lies there.
 
     Without it the test is skipped, or fails where INTACT_REQUIRE_SHARED says that it must run.
@@ -41,7 +41,7 @@ def shared() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seed_generators() -> None:
     """The same random numbers in every run and every order; torch only where the test imported it."""
     random.seed(0)
     np.random.seed(0)

@@ -245,12 +245,12 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: p
     """A rename that reached the disk before the data did would leave an empty file after a loss of power."""
     recorded, sync = list[tuple[str, list[str]]](), os.fsync
 
-    def noted(descriptor: int) -> None:
+    def record_sync(descriptor: int) -> None:
         kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
         recorded.append((kind, [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"]))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_sync)
     write(tmp_path / "model", "x")
     assert recorded == [("file", []), ("folder", ["model"])]
 

@@ -46,10 +46,10 @@ def test_figures_of_the_readme_stand_in_their_results(report: ModuleType) -> Non
         )
         for figure in result.get("figures", {}).values():
             for number in re.findall(r"\d[\d.,]*", figure):
-                assert number in shown or number in counted(result), (name, figure)
+                assert number in shown or number in column_sums(result), (name, figure)
 
 
-def counted(result: dict) -> set[str]:
+def column_sums(result: dict) -> set[str]:
     """Sums of columns of numbers: "101 of 107" is summed over families."""
     columns = zip(*result["rows"], strict=True)
     return {str(sum(map(int, column))) for column in columns if all(cell.isdigit() for cell in column)}

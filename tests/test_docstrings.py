@@ -44,7 +44,7 @@ def classes() -> dict[str, list[ast.ClassDef]]:
     return named
 
 
-def is_inherited(method: str, owner: ast.ClassDef, known: dict[str, list[ast.ClassDef]]) -> bool:
+def is_inherited(method: str, owner: ast.ClassDef, class_table: dict[str, list[ast.ClassDef]]) -> bool:
     """Return whether a base of `owner` in this package documents `method`."""
     waiting, visited = [owner], set[str]()
     while waiting:
@@ -53,7 +53,7 @@ def is_inherited(method: str, owner: ast.ClassDef, known: dict[str, list[ast.Cla
             if name in visited:
                 continue
             visited.add(name)
-            for candidate in known.get(name, []):
+            for candidate in class_table.get(name, []):
                 waiting.append(candidate)
                 for node in candidate.body:
                     if isinstance(node, Definition) and node.name == method and ast.get_docstring(node):
@@ -76,10 +76,10 @@ def public_definitions() -> Iterator[tuple[str, Definition, ast.ClassDef | None]
 
 def missing() -> tuple[list[str], int]:
     """Return the public definitions without a docstring, and the number of all."""
-    known, names, count = classes(), list[str](), 0
+    class_table, names, count = classes(), list[str](), 0
     for module, node, owner in public_definitions():
         count += 1
-        inherited = owner is not None and is_inherited(node.name, owner, known)
+        inherited = owner is not None and is_inherited(node.name, owner, class_table)
         if ast.get_docstring(node) is None and not inherited:
             names.append(f"{module}: {owner.name + '.' if owner else ''}{node.name}")
     return names, count

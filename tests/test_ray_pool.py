@@ -46,7 +46,7 @@ def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
         RayPool("127.0.0.1:1")
 
 
-def scaled(common: int, item: int) -> int:
+def scale_item(common: int, item: int) -> int:
     if item == 5:
         raise QuantValueError("item", "5", "another", "leave it out")
     return common * item
@@ -63,7 +63,7 @@ def count(common: list[int], item: int) -> np.ndarray:
 def check_jobs(pool: JobPool) -> None:
     drawn: list[int] = []
     numbers = (drawn.append(i) or i for i in range(100))
-    result = pool.map(scaled, 3, numbers)
+    result = pool.map(scale_item, 3, numbers)
     assert [next(result) for _ in range(5)] == [0, 3, 6, 9, 12]
     assert len(drawn) < 20
     with pytest.raises(QuantValueError, match="item: got 5, want another"):
@@ -119,7 +119,7 @@ def test_parts_of_the_data_count_as_the_whole(tmp_path: Path) -> None:
     check_calibration(InProcess(), tmp_path)
 
 
-def tuned(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
+def tune_net(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
     want = intact.graph.Session(net().SerializeToString()).run({"x": data()})["y"].astype(np.float64)
 
     def score(engine: Any) -> float:
@@ -132,7 +132,9 @@ def tuned(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
 
 
 def check_tuning(pool: JobPool, folder: Path) -> None:
-    here, there = (tuned(item, folder / f"{place}.json") for item, place in ((None, "here"), (pool, "there")))
+    here, there = (
+        tune_net(item, folder / f"{place}.json") for item, place in ((None, "here"), (pool, "there"))
+    )
     assert len(here.trials) > 2
     assert here.to_json() == there.to_json()
     assert here.proto.SerializeToString(deterministic=True) == there.proto.SerializeToString(
@@ -140,7 +142,7 @@ def check_tuning(pool: JobPool, folder: Path) -> None:
     )
     records = [json.loads((folder / f"{place}.json").read_text()) for place in ("here", "there")]
     assert records[0] == records[1]
-    assert tuned(pool, folder / "there.json").to_json() == there.to_json()
+    assert tune_net(pool, folder / "there.json").to_json() == there.to_json()
 
 
 def test_choices_that_are_made_ahead_are_those_of_the_search(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def cifar_resnet(depth: int) -> tuple[nn.Module, list[Call]]:
 
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     models = import_module("cifar_resnet")
-    data = network.shared("cifar10_test.npz")
+    data = network.shared_file("cifar10_test.npz")
     model = getattr(models, f"resnet{depth}")(
         data.parents[1] / "models" / f"cifar10_resnet{depth}.safetensors"
     )

@@ -165,9 +165,9 @@ def main() -> None:
         torch.manual_seed(0)
         steps, batch = options.steps or STEPS[name], BATCH[name]
         if name == "detector":
-            held = scenes(500, 1, train=True)
+            holdout = scenes(500, 1, train=True)
             model = train(name, draw_scenes(steps, batch), detector_loss, options)
-            score = judge(model, held.x, held)
+            score = judge(model, holdout.x, holdout)
         else:
             shared = shared_folder("small_models/train.py")
             if shared is None:

@@ -54,7 +54,7 @@ class Row:
     replaced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     int8: int = 0
-    kept: int = 0
+    floats: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
     sqnr: dict[str, float] = field(default_factory=dict)
     exact: dict[str, bool] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Trial:
         for layer in result.placement.layers if result.placement else ():
             if layer.op_type in MATTER:
                 self.row.int8 += layer.precision != "float"
-                self.row.kept += layer.precision == "float"
+                self.row.floats += layer.precision == "float"
                 if layer.precision == "float":
                     self.row.reasons[f"{layer.op_type} {layer.name}"] = layer.reason
         self.check_export("before", result.model)
@@ -212,7 +212,7 @@ def show(rows: list[Row]) -> None:
         cells = "".join(f"{r.sqnr.get(side, float('nan')):>8.1f}" for side in SIDES)
         exact = f"{sum(r.exact.values())}/{len(r.exact)}"
         verify = "/".join(str(r.verify.get(when, "-")) for when in ("before", "after"))
-        line = f"{r.name:<12}{r.int8:>5}{r.kept:>6}{cells}{exact:>7}{len(r.differ):>7} {r.operators:<4}"
+        line = f"{r.name:<12}{r.int8:>5}{r.floats:>6}{cells}{exact:>7}{len(r.differ):>7} {r.operators:<4}"
         loss = "".join(f"{x:>8.3f}" for x in r.loss)
         print(f"{line}{loss}{verify:>8}{len(r.fallback):>6}{r.seconds:>5.0f}")
     for r in rows:
@@ -235,7 +235,7 @@ def main() -> None:
     chosen = (
         options.only.split(",")
         if options.only
-        else [a.name for a in ARCHITECTURES if a.asked or not options.asked]
+        else [a.name for a in ARCHITECTURES if a.requested or not options.asked]
     )
     rows = []
     with tempfile.TemporaryDirectory() as scratch:

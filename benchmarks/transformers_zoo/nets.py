@@ -27,13 +27,13 @@ class Architecture:
         name: As people call it.
         make: The module.
         inputs: One batch, by the names of the forward's arguments.
-        asked: Whether the nine that were asked for have it; others were tried after them.
+        requested: Whether the nine that were asked for have it; others were tried after them.
     """
 
     name: str
     make: Callable[[], nn.Module]
     inputs: Callable[[], Inputs]
-    asked: bool = False
+    requested: bool = False
 
     def build(self) -> nn.Module:
         """The module in evaluation mode, its numbers nearer to trained ones than those it begins with.

@@ -69,7 +69,7 @@ def fetch(folder: Path, package: str) -> Path:
     return out
 
 
-def shared(name: str) -> Path:
+def shared_file(name: str) -> Path:
     """A file of the shared data; FileNotFoundError where there is none."""
     path = Path(os.environ.get("INTACT_SHARED", "../shared")) / "data" / name
     if not path.exists():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zoo_models.network import Feeds, Network, Run, Work, agreement, fetch, shared
+from zoo_models.network import Feeds, Network, Run, Work, agreement, fetch, shared_file
 
 
 def magika(folder: Path) -> Work:
@@ -52,7 +52,7 @@ def minilm(folder: Path) -> Work:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source)
-    text = shared("wikitext2").joinpath("test.txt").read_text(encoding="utf-8")
+    text = shared_file("wikitext2").joinpath("test.txt").read_text(encoding="utf-8")
     sentences = [
         item.strip() for item in text.replace("<unk>", "unknown").split(" . ") if 40 < len(item) < 300
     ]

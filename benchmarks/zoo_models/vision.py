@@ -9,14 +9,14 @@ import numpy as np
 from packed_images import read_packed_images
 from PIL import Image
 
-from zoo_models.network import Feeds, Network, Run, Work, agreement, f1, fetch, shared
+from zoo_models.network import Feeds, Network, Run, Work, agreement, f1, fetch, shared_file
 
 CALIBRATION, TEST = 64, 300
 
 
 def photographs(first: int, count: int) -> list[Image.Image]:
     """Of the 1,000 of the shared data."""
-    return read_packed_images(shared("imagenet_sample.npz"), count, first)
+    return read_packed_images(shared_file("imagenet_sample.npz"), count, first)
 
 
 def crop_centre(image: Image.Image, short: int, side: int) -> np.ndarray:

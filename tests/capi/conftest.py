@@ -11,9 +11,9 @@ from tests.capi.library import library_path
 @pytest.fixture(scope="session")
 def c_library() -> Path:
     """The shared library's path."""
-    found = library_path()
-    if found is None:
+    library = library_path()
+    if library is None:
         pytest.skip(
             "the C library is not built: CMakeLists.txt says how, INTACT_LIBRARY may name another one"
         )
-    return found
+    return library

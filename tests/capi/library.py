@@ -56,8 +56,8 @@ class CError(Exception):
 
 def library_path() -> Path | None:
     """The library of this build; None where there is none. INTACT_LIBRARY names another one."""
-    if given := os.environ.get("INTACT_LIBRARY"):
-        return Path(given)
+    if override := os.environ.get("INTACT_LIBRARY"):
+        return Path(override)
     import intact
 
     try:
@@ -69,7 +69,7 @@ def library_path() -> Path | None:
 @cache
 def library(path: Path) -> c.CDLL:
     """The library, with the types of its functions."""
-    found = c.CDLL(str(path))
+    result = c.CDLL(str(path))
     plan, session, error = c.c_void_p, c.c_void_p, c.POINTER(Error)
     calls: dict[str, list[Any]] = {
         "open": [c.c_char_p, c.POINTER(Options), c.POINTER(plan), error],
@@ -82,15 +82,15 @@ def library(path: Path) -> c.CDLL:
         "run": [session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), error],
     }
     for name, types in calls.items():
-        getattr(found, f"intact_{name}").argtypes = types
+        getattr(result, f"intact_{name}").argtypes = types
     for name in ("input_count", "output_count", "workspace_bytes"):
-        getattr(found, f"intact_{name}").argtypes = [c.c_void_p]
-        getattr(found, f"intact_{name}").restype = c.c_size_t
+        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
+        getattr(result, f"intact_{name}").restype = c.c_size_t
     for name in ("close", "session_free"):
-        getattr(found, f"intact_{name}").argtypes = [c.c_void_p]
-        getattr(found, f"intact_{name}").restype = None
-    found.intact_version.restype = c.c_char_p
-    return found
+        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
+        getattr(result, f"intact_{name}").restype = None
+    result.intact_version.restype = c.c_char_p
+    return result
 
 
 class CPlan:
@@ -125,12 +125,12 @@ class CPlan:
             raise CError(error)
 
     def _ports(self, kind: str) -> list[tuple[str, str]]:
-        found = []
+        tensors = []
         for index in range(getattr(self._library, f"intact_{kind}_count")(self._plan)):
             port = Port(c.sizeof(Port))
             self.call(kind, self._plan, index, c.byref(port))
-            found.append((port.name.decode(), DTYPES[port.type]))
-        return found
+            tensors.append((port.name.decode(), DTYPES[port.type]))
+        return tensors
 
     @property
     def workspace(self) -> int:
@@ -139,26 +139,26 @@ class CPlan:
 
     def prepare(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """Bind for inputs of these shapes; returns those of the outputs."""
-        given = (Shape * max(1, len(shapes)))(
+        c_shapes = (Shape * max(1, len(shapes)))(
             *(Shape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
         )
-        self.call("prepare", self._session, given)
-        made = []
+        self.call("prepare", self._session, c_shapes)
+        output_shapes = []
         for index in range(len(self.outputs)):
             shape = Shape()
             self.call("output_shape", self._session, index, c.byref(shape))
-            made.append(tuple(shape.sizes[: shape.rank]))
-        return made
+            output_shapes.append(tuple(shape.sizes[: shape.rank]))
+        return output_shapes
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Prepare, and run once."""
-        given = [np.ascontiguousarray(inputs[name], dtype) for name, dtype in self.inputs]
+        arrays = [np.ascontiguousarray(inputs[name], dtype) for name, dtype in self.inputs]
         shapes = self.prepare([np.shape(inputs[name]) for name, _ in self.inputs])
-        made = {
+        outputs = {
             name: np.empty(shape, dtype) for (name, dtype), shape in zip(self.outputs, shapes, strict=True)
         }
-        self.call("run", self._session, _pointers(given), _pointers(list(made.values())))
-        return made
+        self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
+        return outputs
 
     def close(self) -> None:
         """Free the session and the plan."""

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.capi.library import CPlan
-from tests.capi.test_c_plans import saved
+from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 
 from intact.engine.lower import lower
@@ -65,7 +65,7 @@ def test_a_kind_has_the_engines_bits(kind, c_library, tmp_path):
     net = Qdq()
     plan = lower(net.proto(*GRAPHS[kind](net)))
     assert kind in {step.kind for step in plan.steps}
-    engine, opened = saved(plan, tmp_path / "plan"), CPlan(c_library, tmp_path / "plan")
+    engine, opened = save_plan(plan, tmp_path / "plan"), CPlan(c_library, tmp_path / "plan")
     for n in (3, 1):
         feeds = net.feeds({"n": n})
         if "index" in feeds:

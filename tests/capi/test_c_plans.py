@@ -35,7 +35,7 @@ def test_the_library_knows_every_kind_of_step():
     assert set(re.findall(r"INTACT_KIND\((\w+)\)", listed)) == native - LATER
 
 
-def saved(plan, path, **options):
+def save_plan(plan, path, **options):
     """A plan file, and the engine that wrote it."""
     engine = Engine(plan, threads=1, **options)
     engine.save(path)
@@ -45,7 +45,7 @@ def saved(plan, path, **options):
 def compare(case, seed, library, path, threads=1):
     """How many runs agree bit for bit; the C library refuses what the engine refuses."""
     plan = lower(case.proto)
-    engine, rng, runs = saved(plan, path), np.random.default_rng([seed, 7]), 0
+    engine, rng, runs = save_plan(plan, path), np.random.default_rng([seed, 7]), 0
     opened = CPlan(library, path, threads)
     for sizes in case.sizes:
         for kind in ("random", "high", "low"):
@@ -94,7 +94,7 @@ def test_new_sizes_are_prepared_and_old_ones_cost_nothing(c_library, tmp_path):
     x = net.pair(net.input("x", ("n", 3, "h", 8)))
     y = net.pair(net.node("Relu", net.conv(x, 3, 4, strides=[2, 2])))
     plan = lower(net.proto(y))
-    engine = saved(plan, tmp_path / "plan")
+    engine = save_plan(plan, tmp_path / "plan")
     opened, rng = CPlan(c_library, tmp_path / "plan"), np.random.default_rng(0)
     for n, h in ((1, 8), (3, 8), (2, 11), (1, 8), (0, 8)):
         feeds = {"x": rng.standard_normal((n, 3, h, 8)).astype(np.float32)}
@@ -108,40 +108,40 @@ def test_new_sizes_are_prepared_and_old_ones_cost_nothing(c_library, tmp_path):
 def test_what_does_not_fit_is_refused_by_name(c_library, tmp_path):
     net = Qdq()
     x = net.pair(net.input("x", ("n", 3, 8, 8)))
-    saved(lower(net.proto(net.pair(net.conv(x, 3, 4)))), tmp_path / "plan")
+    save_plan(lower(net.proto(net.pair(net.conv(x, 3, 4)))), tmp_path / "plan")
     opened = CPlan(c_library, tmp_path / "plan")
-    with pytest.raises(CError, match="not prepared") as found:
+    with pytest.raises(CError, match="not prepared") as caught:
         opened.call("run", opened._session, None, None)
-    assert found.value.status == NOT_PREPARED
-    with pytest.raises(CError, match=r"'x'.*size 4 in dimension 1") as found:
+    assert caught.value.status == NOT_PREPARED
+    with pytest.raises(CError, match=r"'x'.*size 4 in dimension 1") as caught:
         opened.prepare([(1, 4, 8, 8)])
-    assert found.value.status == BAD_SHAPE
+    assert caught.value.status == BAD_SHAPE
     opened.prepare([(1, 3, 8, 8)])
-    with pytest.raises(CError, match="arrays of all inputs") as found:
+    with pytest.raises(CError, match="arrays of all inputs") as caught:
         opened.call("run", opened._session, None, None)
-    assert found.value.status == BAD_ARGUMENT
+    assert caught.value.status == BAD_ARGUMENT
 
 
 def test_parts_in_onnx_runtime_are_refused_with_the_names_of_their_nodes(c_library, tmp_path):
     net = Qdq()
     x = net.input("x", (2, 6))
-    saved(lower(net.proto(net.node("Hardmax", net.pair(x), name="the_node"))), tmp_path / "plan")
-    with pytest.raises(CError, match="the_node") as found:
+    save_plan(lower(net.proto(net.node("Hardmax", net.pair(x), name="the_node"))), tmp_path / "plan")
+    with pytest.raises(CError, match="the_node") as caught:
         CPlan(c_library, tmp_path / "plan")
-    assert found.value.status == UNSUPPORTED
+    assert caught.value.status == UNSUPPORTED
 
 
 def test_an_index_out_of_range_ends_the_run(c_library, tmp_path):
     net = Qdq()
     index = net.input("index", ("n",), onnx.TensorProto.INT64)
     table = net.constant(np.arange(12, dtype=np.float32).reshape(4, 3))
-    saved(lower(net.proto(net.node("Gather", table, index))), tmp_path / "plan")
+    save_plan(lower(net.proto(net.node("Gather", table, index))), tmp_path / "plan")
     opened = CPlan(c_library, tmp_path / "plan")
     (rows,) = opened.run({"index": np.array([3, -1, 0])}).values()
     np.testing.assert_array_equal(rows[:, 0], [9, 9, 0])
-    with pytest.raises(CError, match="gather") as found:
+    with pytest.raises(CError, match="gather") as caught:
         opened.run({"index": np.array([1, 4])})
-    assert found.value.status == BAD_INDEX
+    assert caught.value.status == BAD_INDEX
 
 
 @pytest.mark.parametrize("threads", [1, 2])

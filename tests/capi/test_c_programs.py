@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.capi.library import CError, CPlan
-from tests.capi.test_c_plans import saved
+from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 from tests.fuzz.graphs import make
 from tests.loaders import seeds
@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-def compiled(source: Path, library: Path, into: Path, *options: str) -> Path:
+def compile_program(source: Path, library: Path, into: Path, *options: str) -> Path:
     """A program of one file that is linked with the library."""
     program = into / source.stem
     flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{INCLUDE}", *options]
@@ -46,10 +46,12 @@ def test_the_example_in_c_classifies_as_the_engine_does(c_library, tmp_path, rng
     y = net.pair(net.node("Relu", net.conv(x, 3, 8, strides=[2, 2])))
     y = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
     weight = net.weight(8, 10, axis=None)
-    engine = saved(lower(net.proto(net.node("MatMul", y, weight, name="scores"))), tmp_path / "model.plan")
+    engine = save_plan(
+        lower(net.proto(net.node("MatMul", y, weight, name="scores"))), tmp_path / "model.plan"
+    )
     pixels = rng.integers(0, 256, (16, 16, 3), np.uint8)
     (tmp_path / "image.ppm").write_bytes(b"P6\n16 16\n255\n" + pixels.tobytes())
-    program = compiled(ROOT / "examples" / "c" / "classify.c", c_library, tmp_path)
+    program = compile_program(ROOT / "examples" / "c" / "classify.c", c_library, tmp_path)
     ran = subprocess.run(
         [str(program), str(tmp_path / "model.plan"), str(tmp_path / "image.ppm")],
         capture_output=True, text=True,
@@ -85,7 +87,7 @@ int main(int, char** argv) {
 def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
     net = Qdq()
     x = net.pair(net.input("x", ("n", 6)))
-    engine = saved(
+    engine = save_plan(
         lower(net.proto(net.node("MatMul", x, net.weight(6, 5, axis=None), name="y"))), tmp_path / "plan"
     )
     (tmp_path / "program.cc").write_text(CPP)
@@ -105,10 +107,10 @@ def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
 
 @needs_compiler
 def test_a_prepared_session_runs_without_an_allocation(c_library, tmp_path):
-    program = compiled(ROOT / "tests" / "capi" / "allocations.c", c_library, tmp_path)
+    program = compile_program(ROOT / "tests" / "capi" / "allocations.c", c_library, tmp_path)
     tried = 0
     for seed in range(12):
-        saved(lower(make(seed).proto), tmp_path / "model.plan")
+        save_plan(lower(make(seed).proto), tmp_path / "model.plan")
         ran = subprocess.run(
             [str(program), str(tmp_path / "model.plan"), "20"], capture_output=True, text=True, timeout=60
         )
@@ -155,7 +157,7 @@ def open_all(library: Path, folder: Path) -> None:
 
 
 def test_every_shortened_plan_is_refused(c_library, tmp_path):
-    saved(lower(make(3).proto), tmp_path / "plan")
+    save_plan(lower(make(3).proto), tmp_path / "plan")
     data, dice = (tmp_path / "plan").read_bytes(), random.Random(0)
     assert CPlan(c_library, data).inputs
     for length in [0, 1, 7, 8, 9, 63, 64, *dice.sample(range(64, len(data)), 40)]:

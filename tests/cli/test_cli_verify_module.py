@@ -82,7 +82,7 @@ def verify(run: Callable, export_folder: Path, tmp_path: Path, monkeypatch: pyte
     return command
 
 
-def counted(output: dict[str, Any], side: str) -> dict[str, tuple[int, int]]:
+def quantizer_counts(output: dict[str, Any], side: str) -> dict[str, tuple[int, int]]:
     """(compared, differing) by quantizer."""
     rows = [row for row in output["tensors"] if row["quantizer"]]
     return {row["quantizer"]: (row[side]["compared"], row[side]["differing"]) for row in rows}
@@ -92,12 +92,12 @@ def test_the_exported_module_agrees_with_its_file(verify: Callable) -> None:
     status, output, shown = verify()
     assert status == 0 and output["exact"] and output["departs"] is None and output["unmatched"] == []
     sizes = {"conv1": 192, "conv2": 512, "hidden": 8, "fc": 8}
-    alone = counted(output, "alone")
+    alone = quantizer_counts(output, "alone")
     assert {name: alone[f"{name}._input_quantizer"][0] for name in sizes} == {
         name: 16 * size for name, size in sizes.items()
     }
     weights = {"conv1": 216, "conv2": 576, "hidden": 64, "fc": 32}
-    export = counted(output, "export")
+    export = quantizer_counts(output, "export")
     assert {name: export[f"{name}._weight_quantizer"] for name in weights} == {
         name: (size, 0) for name, size in weights.items()
     }

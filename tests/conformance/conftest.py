@@ -65,6 +65,6 @@ COOKBOOK = {
 
 
 @pytest.fixture
-def printed_listing() -> Callable[[str], np.ndarray]:
+def listing_values() -> Callable[[str], np.ndarray]:
     """A function that gives a listing's printed values, [1, 3, 4, 5]."""
     return lambda name: np.array(COOKBOOK[name].split(), int).reshape(1, 3, 4, 5)

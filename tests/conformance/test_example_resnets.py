@@ -49,8 +49,8 @@ def test_option_a_shortcut_takes_every_second_pixel_between_zero_channels(exampl
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["resnet20", "resnet56"])
-def test_published_weights_load(example, shared, name):
-    weights = shared / "models" / f"cifar10_{name}.safetensors"
+def test_published_weights_load(example, shared_folder, name):
+    weights = shared_folder / "models" / f"cifar10_{name}.safetensors"
     models = [
         getattr(example("cifar_resnet"), name)(weights, quantize=quantize) for quantize in (False, True)
     ]

@@ -14,29 +14,29 @@ from intact.spec import QuantSpec
 DATA = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5)
 
 
-def test_cookbook_first_listing_needs_the_reciprocal(printed_listing):
+def test_cookbook_first_listing_needs_the_reciprocal(listing_values):
     scale, spec = np.array([60 / 127], np.float32), QuantSpec(axis=0)
     q = nx.quantize_reciprocal(DATA, scale, 0, spec)
-    assert (q == printed_listing("per_tensor")).all()
-    assert (nx.dequantize(q, np.float32([1]), 0, spec) == printed_listing("per_tensor")).all()
+    assert (q == listing_values("per_tensor")).all()
+    assert (nx.dequantize(q, np.float32([1]), 0, spec) == listing_values("per_tensor")).all()
     # The one value in sixty where the division of ONNX, and of `quantize`, differs: 30 / (60 / 127) is 63.5.
-    differs = nx.quantize(DATA, scale, 0, spec) != printed_listing("per_tensor")
+    differs = nx.quantize(DATA, scale, 0, spec) != listing_values("per_tensor")
     assert DATA[differs].tolist() == [30.0]
 
 
-def test_cookbook_second_listing_per_axis(printed_listing):
+def test_cookbook_second_listing_per_axis(listing_values):
     scale = np.array([60 / 127, 120 / 127, 240 / 127], np.float32)
-    assert (nx.quantize_reciprocal(DATA, scale, 0, QuantSpec(axis=1)) == printed_listing("per_axis")).all()
+    assert (nx.quantize_reciprocal(DATA, scale, 0, QuantSpec(axis=1)) == listing_values("per_axis")).all()
 
 
 @pytest.mark.parametrize("form", [nx.quantize_reciprocal, nx.quantize], ids=lambda f: f.__name__)
-def test_cookbook_third_listing_prints_codes_without_the_zero_points(form, printed_listing):
+def test_cookbook_third_listing_prints_codes_without_the_zero_points(form, listing_values):
     """The page sets zero points -60, -96 and -106, but prints round(x / scale), as it is here with 0."""
     scale, spec = np.array([20 / 127, 40 / 127, 60 / 127], np.float32), QuantSpec(axis=1)
-    assert (form(DATA, scale, 0, spec) == printed_listing("zero_points")).all()
+    assert (form(DATA, scale, 0, spec) == listing_values("zero_points")).all()
     asymmetric = spec.with_(symmetric=False)
     shifted = form(DATA, scale, [-60, -96, -106], asymmetric)
-    assert (shifted == printed_listing("zero_points") + np.reshape([-60, -96, -106], (3, 1, 1))).all()
+    assert (shifted == listing_values("zero_points") + np.reshape([-60, -96, -106], (3, 1, 1))).all()
 
 
 @pytest.mark.parametrize("axis", [None, 3], ids=["per-tensor", "axis3"])

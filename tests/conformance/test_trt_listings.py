@@ -110,10 +110,10 @@ def zero_points(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.ID
     ("fill", "page"), [(first, "per_tensor"), (per_axis, "per_axis"), (zero_points, "zero_points")],
     ids=["first", "axis", "zero-points"],
 )  # fmt: skip
-def test_cookbook(speaking, printed_listing, fill: Fill, page: str) -> None:
+def test_cookbook(speaking, listing_values, fill: Fill, page: str) -> None:
     speaking("8.x")
     result = cookbook(fill, trt.Logger(trt.Logger.ERROR))
-    assert result is not None and (result == printed_listing(page)).all()
+    assert result is not None and (result == listing_values(page)).all()
 
 
 def test_cookbook_names_the_layers_that_lack_an_axis(speaking) -> None:
@@ -288,7 +288,7 @@ cudart.cudaFree(outputD0)
 
 
 @pytest.mark.parametrize("page", BETWEEN)
-def test_cookbook_as_it_stands(page: str, printed_listing, tmp_path: Path) -> None:
+def test_cookbook_as_it_stands(page: str, listing_values, tmp_path: Path) -> None:
     """A process of its own, in which nobody chooses a dialect."""
     script = tmp_path / "listing.py"
     script.write_text(BEFORE + BETWEEN[page] + BEHIND, encoding="utf-8")
@@ -298,4 +298,4 @@ def test_cookbook_as_it_stands(page: str, printed_listing, tmp_path: Path) -> No
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     values = done.stdout.partition("outputH0: (1, 3, 4, 5)")[2]
-    assert re.findall(r"-?\d+\.\d*", values) == [f"{value}." for value in printed_listing(page).reshape(-1)]
+    assert re.findall(r"-?\d+\.\d*", values) == [f"{value}." for value in listing_values(page).reshape(-1)]

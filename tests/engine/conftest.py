@@ -49,9 +49,9 @@ class Qdq:
 
     def node(self, op_type: str, *inputs: str, name: str = "", outputs: int = 1, **attributes: Any) -> Any:
         name = name or f"{op_type.lower()}{len(self.nodes)}"
-        made = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
-        return made[0] if outputs == 1 else made
+        outputs_of_node = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, list(inputs), outputs_of_node, name=name, **attributes))
+        return outputs_of_node[0] if outputs == 1 else outputs_of_node
 
     def quantize(self, x: str, scale: float = 0.05, zero: int = 0, dtype: str = "int8") -> str:
         parameters = (self.constant(np.float32(scale)), self.constant(np.array(zero, dtype)))
@@ -94,18 +94,18 @@ class Qdq:
 
     def feeds(self, sizes: Mapping[str, int] | None = None) -> dict[str, NDArray[Any]]:
         """Random inputs, which reach the ends of the default grid."""
-        made = {}
+        arrays = {}
         for info in self.inputs:
             dims = info.type.tensor_type.shape.dim
             shape = [(sizes or {}).get(d.dim_param, d.dim_value) for d in dims]
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             if dtype.kind == "f":
-                made[info.name] = np.asarray(self.rng.standard_normal(shape) * 3, dtype)
+                arrays[info.name] = np.asarray(self.rng.standard_normal(shape) * 3, dtype)
             else:
-                made[info.name] = self.rng.integers(
+                arrays[info.name] = self.rng.integers(
                     np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape, dtype
                 )
-        return made
+        return arrays
 
 
 def assert_same_bits(got: NDArray[Any], want: NDArray[Any], name: str = "") -> None:
@@ -139,8 +139,8 @@ class Lowered:
 
     def step(self, kind: str) -> Any:
         """The only step of a kind."""
-        (found,) = (step for step in self.plan.steps if step.kind == kind)
-        return found
+        (only_step,) = (step for step in self.plan.steps if step.kind == kind)
+        return only_step
 
     def exact(self) -> Lowered:
         """The engine gives the reference's bits in every tensor."""
@@ -177,7 +177,7 @@ def qdq() -> Callable[..., Qdq]:
 
 
 @pytest.fixture
-def lowered() -> Callable[..., Lowered]:
+def lower_graph() -> Callable[..., Lowered]:
     """(graph, *outputs, sizes=...) -> the plan, evaluated, and ONNX Runtime's answer."""
 
     def run(graph: Qdq, *outputs: str, sizes: Mapping[str, int] | None = None) -> Lowered:
@@ -186,7 +186,7 @@ def lowered() -> Callable[..., Lowered]:
     return run
 
 
-def given(g: Qdq, **arrays: NDArray[Any]) -> list[str]:
+def add_inputs(g: Qdq, **arrays: NDArray[Any]) -> list[str]:
     """Inputs of a graph, and what they hold."""
     typed = helper.np_dtype_to_tensor_dtype
     names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
@@ -194,9 +194,9 @@ def given(g: Qdq, **arrays: NDArray[Any]) -> list[str]:
     return names
 
 
-def given_x(g: Qdq, x: NDArray[Any]) -> str:
+def add_input_x(g: Qdq, x: NDArray[Any]) -> str:
     """The one input of a graph, and what it holds."""
-    return given(g, x=x)[0]
+    return add_inputs(g, x=x)[0]
 
 
 def spread_floats(spread: float = 3.0) -> NDArray[np.float32]:
@@ -210,12 +210,12 @@ def few(dtype: Any, *shape: int, low: int = 0, high: int = 9) -> NDArray[Any]:
     return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
 
 
-def exactly(found: Lowered) -> Lowered:
+def exactly(lowered: Lowered) -> Lowered:
     """Native, and ONNX Runtime's answer in every bit."""
-    assert "onnx" not in found.exact().kinds
-    for name, want in found.expected.items():
-        np.testing.assert_array_equal(found.values[name], want, strict=True)
-    return found
+    assert "onnx" not in lowered.exact().kinds
+    for name, want in lowered.expected.items():
+        np.testing.assert_array_equal(lowered.values[name], want, strict=True)
+    return lowered
 
 
 def reason_of_fallback(g: Qdq, output: str) -> str:

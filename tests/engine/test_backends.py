@@ -60,15 +60,15 @@ def test_a_plan_saved_under_one_backend_runs_under_another(model, draw_input, tm
 
 
 def test_a_backend_may_be_given_as_what_makes_it(model, draw_input):
-    made = []
+    allocations = []
 
     def make(options):
-        made.append(options)
+        allocations.append(options)
         return ReferenceBackend(options)
 
     x = draw_input((1, 4, 6, 6))
     assert np.array_equal(intact.compile(model, backend=make)(x), intact.compile(model)(x))
-    assert len(made) == 1
+    assert len(allocations) == 1
 
 
 def test_a_backend_that_nobody_has_is_named(model):

@@ -21,10 +21,10 @@ TASKS = Path("/proc/self/task")
 
 
 def layer(size, inputs, outputs, kernel=1, stride=1):
-    made = Qdq()
-    x = made.pair(made.input("x", ("n", inputs, size, size)))
-    y = made.conv(x, inputs, outputs, kernel=kernel, strides=[stride] * 2)
-    return lower(made.proto(made.pair(y)))
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", inputs, size, size)))
+    y = net.conv(x, inputs, outputs, kernel=kernel, strides=[stride] * 2)
+    return lower(net.proto(net.pair(y)))
 
 
 LAYERS = {
@@ -44,9 +44,9 @@ def test_no_thread_has_much_more_than_the_others(monkeypatch, kernel, name, thre
     share. Nothing needs to be less even than that."""
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     plan, size = LAYERS[name]
-    (one,) = divisions(plan, {"x": (1, plan.tensors["x"].shape[1], size, size)}, threads)
-    assert one.kernel.startswith(("gemm", "winograd")) and one.items >= threads - 3
-    assert one.share < 1.36
+    (division,) = divisions(plan, {"x": (1, plan.tensors["x"].shape[1], size, size)}, threads)
+    assert division.kernel.startswith(("gemm", "winograd")) and division.items >= threads - 3
+    assert division.share < 1.36
 
 
 @pytest.mark.skipif("gemm_amx" not in KERNELS, reason="no tiles on this machine")
@@ -55,26 +55,26 @@ def test_threads_keep_their_rows_where_weights_are_small(monkeypatch):
     it was written by the other one. With 4 MB of weights for 49 rows that is less than all of them."""
     monkeypatch.setenv("INTACT_FORCE_KERNEL", "gemm_amx")
     by_rows, by_channels = layer(28, 128, 512), layer(7, 2048, 2048)
-    (one,) = divisions(by_rows, {"x": (1, 128, 28, 28)}, 2)
-    assert one.items > 2 and one.share < 1.05
-    (one,) = divisions(by_channels, {"x": (1, 2048, 7, 7)}, 2)
-    assert one.share < 1.05  # two blocks of 32 rows, of which one has 17
+    (division,) = divisions(by_rows, {"x": (1, 128, 28, 28)}, 2)
+    assert division.items > 2 and division.share < 1.05
+    (division,) = divisions(by_channels, {"x": (1, 2048, 7, 7)}, 2)
+    assert division.share < 1.05  # two blocks of 32 rows, of which one has 17
 
 
 @pytest.mark.parametrize("batch", [1, 8])
 def test_sixty_four_threads_are_not_left_with_what_was_cut_for_two(monkeypatch, batch):
     monkeypatch.setenv("INTACT_MAX_ISA", "none")
     plan, _ = LAYERS["1x1 at 28"]
-    found = divisions(plan, {"x": (batch, 128, 28, 28)}, 64)
-    assert speedup(found, 64) > 50
+    parts = divisions(plan, {"x": (batch, 128, 28, 28)}, 64)
+    assert speedup(parts, 64) > 50
 
 
 def test_one_thread_has_it_all_and_its_share(monkeypatch):
     monkeypatch.setenv("INTACT_MAX_ISA", "none")
     for plan, size in LAYERS.values():
-        (one,) = divisions(plan, {"x": (1, plan.tensors["x"].shape[1], size, size)}, 1)
-        assert one.share == 1 and speedup([one], 1) == 1
-        assert one.products == plan.steps[1].macs(lambda n, p=plan, s=size: _shape(p, n, s))
+        (division,) = divisions(plan, {"x": (1, plan.tensors["x"].shape[1], size, size)}, 1)
+        assert division.share == 1 and speedup([division], 1) == 1
+        assert division.products == plan.steps[1].macs(lambda n, p=plan, s=size: _shape(p, n, s))
 
 
 def _shape(plan, name, size):
@@ -117,6 +117,6 @@ def test_a_cut_for_many_threads_gives_the_same_codes(monkeypatch, kernel, thread
     y = net.pair(net.conv(x, 24, 80, kernel=3, strides=[2, 2]))
     plan = lower(net.proto(net.pair(net.conv(y, 80, 144, kernel=1))))
     x = np.random.default_rng(0).standard_normal((2, 24, 9, 9)).astype(np.float32)
-    made, wanted = Engine(plan, threads=threads).run({"x": x}), evaluate(plan, {"x": x})
+    outputs, wanted = Engine(plan, threads=threads).run({"x": x}), evaluate(plan, {"x": x})
     for name in plan.outputs:
-        np.testing.assert_array_equal(made[name], wanted[name])
+        np.testing.assert_array_equal(outputs[name], wanted[name])

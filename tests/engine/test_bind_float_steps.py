@@ -101,9 +101,9 @@ def test_reduce(
     x_grid: Codes | None, y_grid: Codes | None, function: str, axes: tuple[int, ...], keepdims: bool
 ) -> None:
     shape = (4, 5, 33)
-    kept = [1 if axis in axes else n for axis, n in enumerate(shape) if keepdims or axis not in axes]
+    reduced_shape = [1 if axis in axes else n for axis, n in enumerate(shape) if keepdims or axis not in axes]
     step = Reduce("r", ("r",), "x", "y", function, axes, keepdims)
-    check([step], [tensor("x", shape, x_grid), tensor("y", tuple(kept), y_grid)], {}, ["x"])
+    check([step], [tensor("x", shape, x_grid), tensor("y", tuple(reduced_shape), y_grid)], {}, ["x"])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -195,8 +195,8 @@ def test_attention_runs_as_one_step_unless_its_scores_are_asked_for() -> None:
     shapes = {name: plan.tensors[name].shape for name in plan.inputs}
     fused = [s.name for s in Engine(plan).prepare(shapes).bound.labels if s]
     assert "pv" in fused and not {"qk", "soft"} & set(fused)
-    asked = replace(plan, outputs=("y", "s"))
-    assert {"pv", "qk", "soft"} <= {s.name for s in Engine(asked).prepare(shapes).bound.labels if s}
+    with_sums = replace(plan, outputs=("y", "s"))
+    assert {"pv", "qk", "soft"} <= {s.name for s in Engine(with_sums).prepare(shapes).bound.labels if s}
     feeds = {name: np.zeros(shape, np.int8) for name, shape in shapes.items()}
     assert {"s", "p"} <= set(Engine(plan).tap(feeds))
 

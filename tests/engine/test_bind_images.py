@@ -62,21 +62,21 @@ def check(
         tensors[name] = Tensor(name, "codes" if codes else "float32", shape, codes)
         return name
 
-    def pooled(name: str, shape: tuple, codes: Codes) -> str:
+    def pool(name: str, shape: tuple, codes: Codes) -> str:
         if not images:
             return name
-        made = record(f"{name}.image", shape, codes)
-        steps.append(Pool(made, (), name, made, "max", (1, 1)))
-        return made
+        image = record(f"{name}.image", shape, codes)
+        steps.append(Pool(image, (), name, image, "max", (1, 1)))
+        return image
 
     xs = []
     for i, (shape, codes) in enumerate(zip(shapes, grids, strict=False)):
         real, q = record(f"x{i}", shape, None), record(f"q{i}", shape, codes)
         steps.append(Quantize(q, (), real, q))
-        xs.append(pooled(q, shape, codes))
+        xs.append(pool(q, shape, codes))
     record("y", y, grids[-1])
     steps.append(make(xs, "y"))
-    last = pooled("y", y, grids[-1])
+    last = pool("y", y, grids[-1])
     steps.append(Dequantize("out", (), last, record("out", y, None)))
     inputs = tuple(f"x{i}" for i in range(len(shapes)))
     plan = Plan(tuple(steps), tensors, constants, inputs, ("out",))

@@ -81,10 +81,10 @@ def test_a_float_model_says_quantize_first(qdq, tmp_path):
         intact.compile(tmp_path / "float.onnx")
     net = qdq()
     quantized = net.proto(net.node("Relu", net.pair(net.input("x", (1, 3)))))
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotQuantizedWarning)
         intact.compile(quantized)
-    assert not any(one.category is NotQuantizedWarning for one in said)
+    assert not any(warning.category is NotQuantizedWarning for warning in caught)
 
 
 def test_an_example_is_for_modules_alone(qdq):

@@ -63,7 +63,7 @@ def plan():
     return lower(net.proto(net.pair(net.conv(x, 32, 8, kernel=1))))
 
 
-def tuned(plan, seconds, timings=None, **more):
+def tune_engine(plan, seconds, timings=None, **more):
     engine = Engine(plan, threads=1, timings=timings)
     engine.backend.stopwatch = Told(seconds, **more)
     engine.tune(1.0)
@@ -80,35 +80,35 @@ def test_without_figures_the_cost_model_decides(plan):
 
 @pytest.mark.parametrize("fast", [DIRECT, TILED])
 def test_the_fastest_form_runs_and_gives_the_same_bits(plan, fast):
-    engine = tuned(plan, {DIRECT: 2.0, TILED: 2.0} | {fast: 1.0})
+    engine = tune_engine(plan, {DIRECT: 2.0, TILED: 2.0} | {fast: 1.0})
     chosen = [form for form, _ in forms(engine)]
     assert chosen == [fast, fast, fast, DIRECT]
     x = np.random.default_rng(3).standard_normal((1, 32, 8, 8)).astype(np.float32)
-    made, wanted = engine.run({"x": x}), evaluate(plan, {"x": x})
+    outputs, wanted = engine.run({"x": x}), evaluate(plan, {"x": x})
     for name in plan.outputs:
-        np.testing.assert_array_equal(made[name], wanted[name])
+        np.testing.assert_array_equal(outputs[name], wanted[name])
     stored = {form.partition(".")[0] for _, form in engine.packed_weights}
     assert (TILED in stored) == (fast == TILED), "only what runs is kept packed"
 
 
 def test_a_gain_as_small_as_noise_changes_nothing():
-    known = {name_of("layer", "a"): 1.0, name_of("layer", "b"): 0.98}
-    assert FormChooser(known).choose("layer", ["a", "b"], "a").form == "a"
-    known[name_of("layer", "b")] = 0.9
-    assert FormChooser(known).choose("layer", ["a", "b"], "a").form == "b"
-    assert FormChooser(known).choose("other", ["a", "b"], "a").by == "model"
+    seconds = {name_of("layer", "a"): 1.0, name_of("layer", "b"): 0.98}
+    assert FormChooser(seconds).choose("layer", ["a", "b"], "a").form == "a"
+    seconds[name_of("layer", "b")] = 0.9
+    assert FormChooser(seconds).choose("layer", ["a", "b"], "a").form == "b"
+    assert FormChooser(seconds).choose("other", ["a", "b"], "a").by == "model"
 
 
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_half_of_the_figures_is_none(missing):
-    known = {name_of("layer", form): 1.0 for form in "ab" if form != missing}
-    choice = FormChooser(known).choose("layer", ["a", "b"], "a")
+    seconds = {name_of("layer", form): 1.0 for form in "ab" if form != missing}
+    choice = FormChooser(seconds).choose("layer", ["a", "b"], "a")
     assert (choice.form, choice.by) == ("a", "model")
 
 
 def test_a_trial_leaves_alone_what_is_known():
-    known = {name_of("layer", "a"): 1.0, name_of("layer", "b"): 2.0}
-    trial = FormTrial("b", known)
+    seconds = {name_of("layer", "a"): 1.0, name_of("layer", "b"): 2.0}
+    trial = FormTrial("b", seconds)
     assert trial.choose("layer", ["a", "b"], "a").form == "a"
     assert trial.choose("other", ["a", "b"], "a").form == "b"
     assert trial.choose("other", ["a"], "a").form == "a"
@@ -118,7 +118,7 @@ def test_a_trial_leaves_alone_what_is_known():
 def test_layers_that_are_alike_share_a_figure_for_each_form(plan, monkeypatch, pays):
     """Whichever form the cost model takes."""
     monkeypatch.setattr(gemm, "winograd_pays", lambda *_, **__: pays)
-    engine = tuned(plan, {DIRECT: 2.0, TILED: 1.0})
+    engine = tune_engine(plan, {DIRECT: 2.0, TILED: 1.0})
     table = engine.backend.timings.of(machine())
     assert sorted(table.values()) == [1.0, 1.0, 2.0, 2.0], "two are alike, and the last has one form"
     assert forms(engine)[:3] == [(TILED, "measured")] * 3
@@ -126,21 +126,21 @@ def test_layers_that_are_alike_share_a_figure_for_each_form(plan, monkeypatch, p
 
 def test_a_budget_ends_the_turns(plan):
     runs = measure.LEAST * measure.COUNTED * 2
-    assert tuned(plan, {DIRECT: 2.0, TILED: 1.0}, step=2.0).backend.stopwatch.asked == runs
-    assert tuned(plan, {DIRECT: 2.0, TILED: 1.0}, step=0.1).backend.stopwatch.asked > runs
+    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=2.0).backend.stopwatch.asked == runs
+    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=0.1).backend.stopwatch.asked > runs
 
 
 def test_a_cache_gives_the_same_choice_and_nothing_is_timed_again(plan, tmp_path):
-    cache = tuned(plan, {DIRECT: 1.0, TILED: 3.0}).backend.timings
+    cache = tune_engine(plan, {DIRECT: 1.0, TILED: 3.0}).backend.timings
     cache.save(tmp_path / "times.json")
     again = intact.compile(plan, threads=1, timing_cache=tmp_path / "times.json")
     assert forms(again)[:3] == [(DIRECT, "cache")] * 3
-    other = tuned(plan, {DIRECT: 9.0, TILED: 1.0}, Timings.load(tmp_path / "times.json"))
+    other = tune_engine(plan, {DIRECT: 9.0, TILED: 1.0}, Timings.load(tmp_path / "times.json"))
     assert other.backend.stopwatch.asked == 0 and forms(other)[:3] == [(DIRECT, "cache")] * 3
 
 
 def test_figures_are_for_a_machine_a_limit_and_a_number_of_threads(plan, monkeypatch):
-    cache = tuned(plan, {DIRECT: 3.0, TILED: 1.0}).backend.timings
+    cache = tune_engine(plan, {DIRECT: 3.0, TILED: 1.0}).backend.timings
     assert {by for _, by in forms(Engine(plan, threads=2, timings=cache))} == {"model"}
     (table,) = cache.machines.values()
     elsewhere = Timings({"another machine": table})
@@ -153,7 +153,7 @@ def test_figures_are_for_a_machine_a_limit_and_a_number_of_threads(plan, monkeyp
 
 def test_a_plan_file_keeps_the_choice(plan, tmp_path):
     path = tmp_path / "net.plan"
-    engine = tuned(plan, {DIRECT: 1.0, TILED: 3.0})
+    engine = tune_engine(plan, {DIRECT: 1.0, TILED: 3.0})
     engine.save(path)
     loaded = intact.load(path, threads=1)
     assert forms(loaded)[:3] == [(DIRECT, "cache")] * 3
@@ -163,7 +163,7 @@ def test_a_plan_file_keeps_the_choice(plan, tmp_path):
 
 
 def test_a_plan_holds_the_figures_of_its_own_layers_alone(plan, tmp_path):
-    cache = tuned(plan, {DIRECT: 1.0, TILED: 3.0}).backend.timings
+    cache = tune_engine(plan, {DIRECT: 1.0, TILED: 3.0}).backend.timings
     cache.of(machine())["another layer: gemm_ref"] = 1.0
     engine = Engine(plan, threads=1, timings=cache)
     engine.save(tmp_path / "net.plan")
@@ -216,17 +216,17 @@ def test_what_is_no_cache_is_refused(plan, text, tmp_path):
 
 
 def test_timings_come_back_as_they_went_and_merge():
-    one = Timings({"m": {"a": 1.0, "b": 2.0}, "empty": {}})
-    assert Timings.parse(one.serialize()).machines == {"m": {"a": 1.0, "b": 2.0}}
-    one.add(Timings({"m": {"a": 9.0, "c": 3.0}, "n": {"d": 4.0}}))
-    assert one.machines["m"] == {"a": 1.0, "b": 2.0, "c": 3.0} and one.machines["n"] == {"d": 4.0}
-    assert json.loads(one.serialize())["version"] == 1
+    timings = Timings({"m": {"a": 1.0, "b": 2.0}, "empty": {}})
+    assert Timings.parse(timings.serialize()).machines == {"m": {"a": 1.0, "b": 2.0}}
+    timings.add(Timings({"m": {"a": 9.0, "c": 3.0}, "n": {"d": 4.0}}))
+    assert timings.machines["m"] == {"a": 1.0, "b": 2.0, "c": 3.0} and timings.machines["n"] == {"d": 4.0}
+    assert json.loads(timings.serialize())["version"] == 1
 
 
 def test_a_profile_says_by_what_forms_were_chosen(plan):
-    profile = tuned(plan, {DIRECT: 1.0, TILED: 3.0}).profile(runs=1)
-    said = [timing.chosen_by for timing in profile.timings if timing.kind == "conv"]
-    assert said == ["measured"] * 3 + ["model"] and "measured" in str(profile)
+    profile = tune_engine(plan, {DIRECT: 1.0, TILED: 3.0}).profile(runs=1)
+    sources = [timing.chosen_by for timing in profile.timings if timing.kind == "conv"]
+    assert sources == ["measured"] * 3 + ["model"] and "measured" in str(profile)
 
 
 def test_a_form_that_is_not_proved_is_no_form():
@@ -237,5 +237,5 @@ def test_a_form_that_is_not_proved_is_no_form():
                      net.constant(np.float32(0.001)))  # fmt: skip
     y = net.node("Conv", x, heavy, net.floats(32), pads=[1] * 4)
     plan = lower(net.proto(net.pair(y)))
-    engine = tuned(plan, {DIRECT: 2.0, TILED: 1.0})
+    engine = tune_engine(plan, {DIRECT: 2.0, TILED: 1.0})
     assert forms(engine) == [(DIRECT, "model")] and not engine.backend.timings

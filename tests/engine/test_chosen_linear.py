@@ -37,14 +37,14 @@ def apart(  # the whole product, of which rows keep parts
     if constant:
         constants["i"] = index.reshape(-1, 1)
 
-    def made(name: str, shape: tuple) -> Tensor:
+    def make_tensor(name: str, shape: tuple) -> Tensor:
         return Tensor(name, "codes", shape, grids[1]) if grids[1] else Tensor(name, "float32", shape)
 
     tensors = {
         "x": Tensor("x", "codes", (*rows, depth), grids[0]),
-        "l": made("l", (*rows, out)),
-        "r": made("r", (int(np.prod(rows)) * groups, width)),
-        "y": made("y", (count, width)),
+        "l": make_tensor("l", (*rows, out)),
+        "r": make_tensor("r", (int(np.prod(rows)) * groups, width)),
+        "y": make_tensor("y", (count, width)),
     }
     if not constant:
         tensors["i"] = Tensor("i", index.dtype.name, (count, 1))
@@ -68,7 +68,7 @@ def check(plan: Plan, feeds: dict, threads: int = 2) -> None:
     assert np.array_equal(Engine(joined, threads=threads).run(feeds)["y"], want)
 
 
-def chosen(groups: int, count: int, *, ordered: bool = False, dtype=np.int64) -> np.ndarray:
+def random_groups(groups: int, count: int, *, ordered: bool = False, dtype=np.int64) -> np.ndarray:
     rng = np.random.default_rng(count)
     index = rng.integers(-groups, groups, count)
     return (np.sort(index % groups) if ordered else index).astype(dtype)
@@ -80,24 +80,24 @@ def chosen(groups: int, count: int, *, ordered: bool = False, dtype=np.int64) ->
 def test_every_kernel(kernel, ordered, grids, monkeypatch):
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     for groups, width, depth, rows in [(3, 20, 37, 11), (5, 64, 64, 40), (2, 7, 16, 1)]:
-        index = chosen(groups, rows, ordered=ordered)
+        index = random_groups(groups, rows, ordered=ordered)
         check(*apart(groups, width, depth, (rows,), 1, grids, index))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_rows_and_weights_are_cut_into_items(threads):
-    index = chosen(7, 900, ordered=True)
+    index = random_groups(7, 900, ordered=True)
     check(*apart(7, 160, 300, (900,), 1, (UNSIGNED, None), index), threads=threads)
 
 
 def test_a_row_may_choose_several(monkeypatch):
-    check(*apart(4, 24, 32, (3, 5), 2, (SIGNED, None), chosen(4, 30, dtype=np.int32)))
-    check(*apart(4, 24, 32, (6,), 3, (SIGNED, UNSIGNED), chosen(4, 18), function="silu"))
+    check(*apart(4, 24, 32, (3, 5), 2, (SIGNED, None), random_groups(4, 30, dtype=np.int32)))
+    check(*apart(4, 24, 32, (6,), 3, (SIGNED, UNSIGNED), random_groups(4, 18), function="silu"))
 
 
 def test_constant_indices_and_no_rows():
-    check(*apart(4, 24, 32, (6,), 1, (SIGNED, None), chosen(4, 6), constant=True))
-    check(*apart(4, 24, 32, (0,), 1, (SIGNED, None), chosen(4, 0)))
+    check(*apart(4, 24, 32, (6,), 1, (SIGNED, None), random_groups(4, 6), constant=True))
+    check(*apart(4, 24, 32, (0,), 1, (SIGNED, None), random_groups(4, 0)))
 
 
 @pytest.mark.parametrize("wrong", [4, -5])
@@ -109,14 +109,14 @@ def test_an_index_out_of_range_ends_the_run(wrong):
 
 
 def test_what_others_read_too_and_what_chooses_more_than_there_are_stays():
-    plan, _ = apart(4, 24, 32, (6,), 1, (SIGNED, None), chosen(4, 6))
+    plan, _ = apart(4, 24, 32, (6,), 1, (SIGNED, None), random_groups(4, 6))
     assert len(choose_rows(replace(plan, outputs=("y", "r"))).steps) == 3
-    plan, _ = apart(2, 24, 32, (6,), 3, (SIGNED, None), chosen(2, 18))
+    plan, _ = apart(2, 24, 32, (6,), 3, (SIGNED, None), random_groups(2, 18))
     assert len(choose_rows(plan).steps) == 3
 
 
 def test_files_cannot_say_what_does_not_fit():
-    plan, _ = apart(4, 24, 32, (6,), 1, (SIGNED, None), chosen(4, 6))
+    plan, _ = apart(4, 24, 32, (6,), 1, (SIGNED, None), random_groups(4, 6))
     (step,) = choose_rows(plan).steps
     assert isinstance(step, ChosenLinear)
     with pytest.raises(FileFormatError, match="as many parts of 96 columns"):

@@ -29,10 +29,10 @@ class Wrong(Engine):
     """An engine that errs in one code of one tensor, and in its answers."""
 
     def tap(self, inputs):
-        made = super().tap(inputs)
-        made["relu"] = made["relu"].copy()
-        made["relu"].flat[0] ^= 1
-        return made
+        outputs = super().tap(inputs)
+        outputs["relu"] = outputs["relu"].copy()
+        outputs["relu"].flat[0] ^= 1
+        return outputs
 
     def run(self, inputs, out=None):
         return {"logits": -super().run(inputs)["logits"]}
@@ -46,23 +46,23 @@ def test_equal_arrays_and_others_are_counted():
 
 
 def test_the_engine_is_the_reference(model, batches):
-    found = compare(load(model), intact.compile(model), batches, traced=2)
-    assert found.exact and found.first("engine") is None
-    assert (found.samples, found.traced) == (9, 6)
-    assert found.total("engine").compared == found.total("file").compared == 6 * (192 + 512 + 8 + 8)
-    assert {side: (c.compared, c.differing) for side, c in found.answers.items()} == {
+    comparison = compare(load(model), intact.compile(model), batches, traced=2)
+    assert comparison.exact and comparison.first("engine") is None
+    assert (comparison.samples, comparison.traced) == (9, 6)
+    assert comparison.total("engine").compared == comparison.total("file").compared == 6 * (192 + 512 + 8 + 8)
+    assert {side: (c.compared, c.differing) for side, c in comparison.answers.items()} == {
         "reference": (6, 0), "file": (9, 0)
     }  # fmt: skip
 
 
 def test_a_wrong_code_is_found_in_its_layer(model, batches):
     engine = Wrong(intact.compile(model).plan, threads=1)
-    found = compare(load(model), engine, batches, traced=1)
-    first = found.first("engine")
-    assert not found.exact and first is not None
+    comparison = compare(load(model), engine, batches, traced=1)
+    first = comparison.first("engine")
+    assert not comparison.exact and first is not None
     assert (first.tensor, first.engine.differing, first.engine.largest) == ("relu", 1, 1.0)
-    assert found.total("engine").differing == 1
-    assert found.answers["file"].differing == 6, "those of the batches that were not traced"
+    assert comparison.total("engine").differing == 1
+    assert comparison.answers["file"].differing == 6, "those of the batches that were not traced"
 
 
 def test_distances_of_outputs_are_counted_end_to_end():
@@ -75,11 +75,13 @@ def test_distances_of_outputs_are_counted_end_to_end():
 
 
 def test_outputs_of_a_wrong_engine_are_far_from_the_files(model, batches):
-    found = compare(load(model), Wrong(intact.compile(model).plan, threads=1), batches, traced=1)
-    assert found.outputs["reference"].differing == 0, "of the traced batch, where no run answers"
+    comparison = compare(load(model), Wrong(intact.compile(model).plan, threads=1), batches, traced=1)
+    assert comparison.outputs["reference"].differing == 0, "of the traced batch, where no run answers"
     energy = [float((intact.compile(model).run(feeds)["logits"] ** 2).sum()) for feeds in batches]
     wanted = 10 * np.log10(sum(energy) / (4 * sum(energy[1:])))
-    assert found.outputs["file"].decibels == pytest.approx(wanted, abs=1e-3), "all signs are wrong in two"
+    assert comparison.outputs["file"].decibels == pytest.approx(wanted, abs=1e-3), (
+        "all signs are wrong in two"
+    )
 
 
 def test_the_first_tensor_where_the_file_leaves_may_hold_floats(qdq, rng):
@@ -89,10 +91,10 @@ def test_the_first_tensor_where_the_file_leaves_may_hold_floats(qdq, rng):
     net.node("MatMul", net.pair(norm, 0.02), net.weight(32, 8, axis=1), name="y")
     model = net.proto("y", "norm").SerializeToString()
     feeds = {"x": rng.standard_normal((64, 32)).astype(np.float32)}
-    found = compare(load(model), intact.compile(model, threads=1), [feeds])
-    first = found.first("file", floats=True)
+    comparison = compare(load(model), intact.compile(model, threads=1), [feeds])
+    first = comparison.first("file", floats=True)
     assert first is not None and first.tensor == "norm" and first.file.largest < 1e-5
-    assert found.float_steps == {"LayerNormalization": 1} and found.parts == ()
+    assert comparison.float_steps == {"LayerNormalization": 1} and comparison.parts == ()
 
 
 class Turned:
@@ -106,22 +108,26 @@ class Turned:
     def __call__(self, feeds):
         return [-self.engine.run(feeds)["logits"]]
 
-    def trace(self, feeds, given=None):
+    def trace(self, feeds, tapped_values=None):
         return self(feeds), []
 
 
 @pytest.mark.parametrize("traced", [0, 1])
 def test_a_module_joins_in(model, batches, traced):
     engine = intact.compile(model)
-    found = compare(load(model), engine, batches, traced=traced, module=Turned(engine))
-    assert (found.answers["module"].compared, found.answers["module"].differing) == (9, 9)
-    assert found.total("module").compared == 0 and found.departing is None and found.unmatched == ()
+    comparison = compare(load(model), engine, batches, traced=traced, module=Turned(engine))
+    assert (comparison.answers["module"].compared, comparison.answers["module"].differing) == (9, 9)
+    assert (
+        comparison.total("module").compared == 0
+        and comparison.departing is None
+        and comparison.unmatched == ()
+    )
 
 
 def test_without_tracing_the_outputs_alone_are_compared(model, batches):
-    found = compare(load(model), intact.compile(model), batches, traced=0)
-    assert found.exact and found.total("engine").compared == 0
-    assert set(found.answers) == {"file"} and found.answers["file"].compared == 9
+    comparison = compare(load(model), intact.compile(model), batches, traced=0)
+    assert comparison.exact and comparison.total("engine").compared == 0
+    assert set(comparison.answers) == {"file"} and comparison.answers["file"].compared == 9
 
 
 def test_rows_that_attend_to_nothing_are_compared(qdq, rng):
@@ -135,6 +141,6 @@ def test_rows_that_attend_to_nothing_are_compared(qdq, rng):
     net.node("MatMul", shares, net.weight(8, 8, axis=1), name="y")
     model = net.proto("y").SerializeToString()
     feeds = {"x": rng.standard_normal((8, 8)).astype(np.float32)}
-    found = compare(load(model), intact.compile(model, threads=1), [feeds])
-    assert found.exact and found.total("file").compared == 64 + 64
-    assert found.outputs["file"].compared == 64
+    comparison = compare(load(model), intact.compile(model, threads=1), [feeds])
+    assert comparison.exact and comparison.total("file").compared == 64 + 64
+    assert comparison.outputs["file"].compared == 64

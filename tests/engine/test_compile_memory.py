@@ -72,8 +72,8 @@ def test_weights_are_held_three_times_at_most(qdq, tmp_path: Path) -> None:
     """As the file's bytes and a message, then as constants and packed; large sums are formed in pieces."""
     for name, channels, layers in (("small", 16, 1), ("large", 512, 5)):
         (tmp_path / f"{name}.onnx").write_bytes(chain(qdq, channels, layers))
-    taken, weights = map(float, run(PEAK, tmp_path / "small.onnx", tmp_path / "large.onnx").split())
-    assert weights > 11 and taken < 3 * weights + 4
+    peak, weights = map(float, run(PEAK, tmp_path / "small.onnx", tmp_path / "large.onnx").split())
+    assert weights > 11 and peak < 3 * weights + 4
 
 
 def test_sizes_that_are_names_are_computed_with_when_somebody_does() -> None:

@@ -20,17 +20,17 @@ rng = np.random.default_rng(0)
 
 
 def model(
-    op_type: str, operands: dict[str, Any], made: tuple[int, ...], **attributes: Any
+    op_type: str, operands: dict[str, Any], input_shape: tuple[int, ...], **attributes: Any
 ) -> onnx.ModelProto:
     """x, of any number of samples, and what the operator makes of constants."""
     nodes = [
         h.make_node(op_type, list(operands), ["c"], name="call", **attributes),
         h.make_node("Add", ["x", "c"], ["y"], name="sum"),
     ]
-    shape = ["n", *made[1:]]
+    shape = ["n", *input_shape[1:]]
     values = [h.make_tensor_value_info(name, 1, shape) for name in ("x", "y")]
-    held = [nh.from_array(array, name) for name, array in operands.items()]
-    graph = h.make_graph(nodes, "g", values[:1], values[1:], held)
+    initializers = [nh.from_array(array, name) for name, array in operands.items()]
+    graph = h.make_graph(nodes, "g", values[:1], values[1:], initializers)
     return h.make_model(graph, opset_imports=[h.make_opsetid("", 21)], ir_version=10)
 
 
@@ -38,7 +38,7 @@ def reals(*shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def made_by(proto: onnx.ModelProto, samples: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def run_both(proto: onnx.ModelProto, samples: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """What the engine and ONNX Runtime make of zeros; the engine leaves nothing to ONNX Runtime."""
     shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim][1:]
     x = np.zeros((samples, *shape), np.float32)
@@ -51,8 +51,8 @@ def made_by(proto: onnx.ModelProto, samples: int = 2) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_convolution_of_constants_has_the_bits_of_the_steps(groups: int) -> None:
     x, w, b = reals(1, 8, 6, 5), reals(12, 8 // groups, 3, 2), reals(12)
-    laid = {"strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2], "group": groups}
-    engine, runtime = made_by(model("Conv", {"p": x, "w": w, "b": b}, (1, 12, 4, 4), **laid))
+    window = {"strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2], "group": groups}
+    engine, runtime = run_both(model("Conv", {"p": x, "w": w, "b": b}, (1, 12, 4, 4), **window))
     wanted = numerics.float_conv(
         x, w, b, stride=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2), groups=groups
     )
@@ -63,10 +63,10 @@ def test_a_convolution_of_constants_has_the_bits_of_the_steps(groups: int) -> No
 @pytest.mark.parametrize("groups", [1, 2])
 def test_so_has_a_transposed_one(groups: int) -> None:
     x, w, b = reals(1, 8, 5), reals(8, 16 // groups, 4), reals(16)
-    laid = {"strides": [3], "pads": [1, 0], "output_padding": [2], "group": groups}
-    engine, runtime = made_by(model("ConvTranspose", {"p": x, "w": w, "b": b}, (1, 16, 17), **laid))
+    window = {"strides": [3], "pads": [1, 0], "output_padding": [2], "group": groups}
+    engine, runtime = run_both(model("ConvTranspose", {"p": x, "w": w, "b": b}, (1, 16, 17), **window))
     np.testing.assert_allclose(engine, runtime, rtol=1e-5, atol=1e-5)
-    graph = model("ConvTranspose", {"w": w, "b": b}, (1, 16, 17), **laid).graph
+    graph = model("ConvTranspose", {"w": w, "b": b}, (1, 16, 17), **window).graph
     graph.node[0].input.insert(0, "x")
     graph.input[0].CopyFrom(h.make_tensor_value_info("x", 1, [1, 8, 5]))
     graph.node[1].CopyFrom(h.make_node("Identity", ["c"], ["y"]))
@@ -76,7 +76,7 @@ def test_so_has_a_transposed_one(groups: int) -> None:
 
 def test_so_are_other_operators_as_onnx_runtime_computes_them() -> None:
     window = {"kernel_shape": [3, 3], "strides": [3, 3]}
-    engine, runtime = made_by(model("MaxPool", {"p": reals(1, 4, 6, 6)}, (1, 4, 2, 2), **window))
+    engine, runtime = run_both(model("MaxPool", {"p": reals(1, 4, 6, 6)}, (1, 4, 2, 2), **window))
     np.testing.assert_array_equal(engine, runtime)
 
 
@@ -89,5 +89,5 @@ def test_what_follows_from_such_a_call_is_constant_too() -> None:
     nodes = [proto.graph.node[0], *more, proto.graph.node[1]]
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-    engine, runtime = made_by(proto)
+    engine, runtime = run_both(proto)
     np.testing.assert_allclose(engine, runtime, rtol=1e-5, atol=1e-5)

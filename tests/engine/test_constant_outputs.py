@@ -25,15 +25,15 @@ CASES = {
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_constant_may_be_put_out(name, backend):
-    nodes, held = CASES[name]
+    nodes, initializers = CASES[name]
     x, y, z = (
         helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
         for n, s in (("x", [2, 4, 3]), ("y", [2, 4, 3]), ("z", [2, 1, 3]))
     )
-    made = helper.make_graph(
-        [helper.make_node(op, read, [out]) for op, read, out in nodes], "g", [x], [z, y], held
+    graph_proto = helper.make_graph(
+        [helper.make_node(op, read, [out]) for op, read, out in nodes], "g", [x], [z, y], initializers
     )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    model = helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3)
     got = intact.compile(model, backend=backend).run({"x": feed})
     assert list(got) == ["z", "y"] and np.array_equal(got["z"], STORED)

@@ -35,19 +35,19 @@ def model(inputs: str, output: str, body: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text)
 
 
-def undeclared(proto: onnx.ModelProto) -> bytes:
+def without_output_shape(proto: onnx.ModelProto) -> bytes:
     bare = onnx.ModelProto.FromString(proto.SerializeToString())
     bare.graph.output[0].type.tensor_type.ClearField("shape")
     return bytes(bare.SerializeToString())
 
 
 def feeds(proto: onnx.ModelProto, n: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    given = {"n": np.array(n, np.int64)}
+    inputs = {"n": np.array(n, np.int64)}
     for info in proto.graph.input:
         if info.name != "n":
             shape = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-            given[info.name] = np.asarray(rng.standard_normal(shape), np.float32)
-    return given
+            inputs[info.name] = np.asarray(rng.standard_normal(shape), np.float32)
+    return inputs
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -56,10 +56,10 @@ def test_an_output_follows_the_values(name: str, backend: str, rng: np.random.Ge
     inputs, output, body, values = BODIES[name]
     proto = model(inputs, output, body)
     engine = intact.compile(proto, backend=backend, threads=1)
-    runtime = Session(undeclared(proto))
+    runtime = Session(without_output_shape(proto))
     for n in (*values, *reversed(values)):
-        given = feeds(proto, n, rng)
-        want, got = runtime.run(given)["y"], engine.run(given)["y"]
+        run_feeds = feeds(proto, n, rng)
+        want, got = runtime.run(run_feeds)["y"], engine.run(run_feeds)["y"]
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -70,11 +70,11 @@ def test_sizes_that_are_read_within_stay_as_declared_or_are_refused(rng: np.rand
     declared = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [3, 8])
     proto.graph.value_info.append(declared)
     engine = intact.compile(proto, threads=1)
-    given = feeds(proto, [3, 8], rng)
-    rows = given["x"].reshape(3, 8)
-    np.testing.assert_allclose(engine.run(given)["y"], rows @ rows.T, rtol=1e-5, atol=1e-5)
+    inputs = feeds(proto, [3, 8], rng)
+    rows = inputs["x"].reshape(3, 8)
+    np.testing.assert_allclose(engine.run(inputs)["y"], rows @ rows.T, rtol=1e-5, atol=1e-5)
     with pytest.raises(QuantValueError, match=r"'z'.*values of the inputs decide sizes"):
-        engine.run(given | {"n": np.array([8, 3])})
+        engine.run(inputs | {"n": np.array([8, 3])})
 
 
 def test_sizes_of_the_inputs_are_no_values(rng: np.random.Generator) -> None:
@@ -99,9 +99,9 @@ def test_declared_sizes_of_an_output_bind_nobody(output: str, backend: str, rng:
     engine = intact.compile(proto, backend=backend, threads=1)
     for n in (11, 12, 9):
         x = rng.standard_normal((1, n, 4)).astype(np.float32)
-        made, tapped = engine.run({"x": x}), engine.tap({"x": x})
-        np.testing.assert_array_equal(made["y"], np.maximum(x, 0).transpose(0, 2, 1))
-        np.testing.assert_array_equal(tapped["y"], made["y"])
+        outputs, tapped = engine.run({"x": x}), engine.tap({"x": x})
+        np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0).transpose(0, 2, 1))
+        np.testing.assert_array_equal(tapped["y"], outputs["y"])
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -113,7 +113,7 @@ def test_declared_sizes_of_an_output_that_is_read_bind_nobody(backend: str, rng:
         z = Mul(p, f)
     """
     proto = model("float[1,n,4] x", "float[1,11,4] y, float[1,n,n] z", body)
-    engine, runtime = intact.compile(proto, backend=backend, threads=1), Session(undeclared(proto))
+    engine, runtime = intact.compile(proto, backend=backend, threads=1), Session(without_output_shape(proto))
     for n in (11, 12, 9):
         x = {"x": rng.standard_normal((1, n, 4)).astype(np.float32)}
         want, got, tapped = runtime.run(x), engine.run(x), engine.tap(x)
@@ -130,8 +130,10 @@ def test_a_quantized_file_follows_what_an_output_has(rng: np.random.Generator) -
         weight = rng.standard_normal((16, columns)).astype(np.float32)
         proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
     feeds = [{"x": rng.standard_normal((1, n, 16)).astype(np.float32)} for n in (11, 12, 9)]
-    made = intact.quantize(proto, feeds, progress=False).model
-    engines = [intact.compile(made, backend=backend, threads=1) for backend in ("cpu", "reference")]
+    quantized_model = intact.quantize(proto, feeds, progress=False).model
+    engines = [
+        intact.compile(quantized_model, backend=backend, threads=1) for backend in ("cpu", "reference")
+    ]
     for x in feeds:
         got, same = (engine.run(x) for engine in engines)
         assert got["y"].shape == (1, x["x"].shape[1], 16)

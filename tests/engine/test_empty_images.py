@@ -139,7 +139,7 @@ def outcome(run: Any) -> np.ndarray | None:
 def test_sizes_of_nothing(kind, isa, monkeypatch):
     monkeypatch.setenv("INTACT_MAX_ISA", isa)
     plans = [plan for seed in range(120) if (plan := KINDS[kind](Draw(seed))) is not None]
-    given = 0
+    empty_inputs = 0
     for plan in plans:
         x = plan.tensors["x"]
         assert x.codes is not None
@@ -150,8 +150,8 @@ def test_sizes_of_nothing(kind, isa, monkeypatch):
         assert (want is None) == (got is None), plan
         if want is not None:
             np.testing.assert_array_equal(got, want, err_msg=str(plan.steps))
-            given += 0 in x.shape
-    assert given > 10
+            empty_inputs += 0 in x.shape
+    assert empty_inputs > 10
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 4), (4, 0)], ids=str)
@@ -184,12 +184,12 @@ def test_a_transposed_frame_that_cuts():
 
 
 @pytest.mark.parametrize(
-    ("x", "made"),
+    ("x", "shape"),
     [((0, 4, 2), (0, 8)), ((0, 4, 0), (0, 0)), ((0, 1, 1), (0, 1)), ((3, 2, 2), (3, 4))],
     ids=str,
 )
-def test_a_batch_of_nothing_is_flat_as_others_are(x, made):
+def test_a_batch_of_nothing_is_flat_as_others_are(x, shape):
     tensors = {"x": Tensor("x", "float32", ("n", "c", "l")), "y": Tensor("y", "float32", ("n", "flat"))}
     plan = Plan((Reshape("r", (), "x", "y"),), tensors, {}, ("x",), ("y",))
     feeds = {"x": np.zeros(x, np.float32)}
-    assert Engine(plan).run(feeds)["y"].shape == evaluate(plan, feeds)["y"].shape == made
+    assert Engine(plan).run(feeds)["y"].shape == evaluate(plan, feeds)["y"].shape == shape

@@ -33,8 +33,8 @@ def model(op_type: str, weight: tuple, x: tuple, **attributes: object) -> bytes:
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x), ("y", None))]
     initializers = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
     graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], initializers)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(made.SerializeToString())
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(proto.SerializeToString())
 
 
 @pytest.mark.parametrize(("op_type", "weight", "x", "y"), WEIGHTS, ids=str)

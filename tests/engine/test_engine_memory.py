@@ -24,11 +24,11 @@ SPANS = st.lists(
 def test_what_is_alive_together_does_not_overlap(spans):
     named = {str(i): span for i, span in enumerate(spans)}
     offsets, size = place_spans(named)
-    for a, one in named.items():
+    for a, placement in named.items():
         assert offsets[a] % 64 == 0
-        assert offsets[a] + one.nbytes + SLACK <= size
+        assert offsets[a] + placement.nbytes + SLACK <= size
         for b, other in named.items():
-            if a != b and one.begin <= other.end and other.begin <= one.end:
+            if a != b and placement.begin <= other.end and other.begin <= placement.end:
                 first, second = sorted((a, b), key=offsets.__getitem__)
                 assert offsets[first] + named[first].nbytes + SLACK <= offsets[second]
 
@@ -48,35 +48,35 @@ def test_neighbouring_rows_and_images_share_their_halo():
     assert frame.nbytes == end_of_last_image
 
 
-def bound(plan, batch=1):
+def bind_plan(plan, batch=1):
     engine = Engine(plan, threads=1)
     shapes = {p.name: [batch if isinstance(d, str) else d for d in p.shape] for p in engine.inputs}
     return engine.prepare(shapes).bound
 
 
-def test_a_residual_is_overwritten(qdq, lowered):
+def test_a_residual_is_overwritten(qdq, lower_graph):
     net = qdq()
     x = net.pair(net.input("x", (1, 16, 32, 32)))
     a = net.pair(net.conv(x, 16, 16, 1))
     b = net.pair(net.node("Add", net.conv(a, 16, 16, 1), a))
     c = net.pair(net.node("Relu", net.conv(b, 16, 16, 1)))
-    made = lowered(net, net.node("Relu", c)).exact()
+    lowered = lower_graph(net, net.node("Relu", c)).exact()
     size = 16 * 32 * 32 + SLACK
     # Codes of x, a, b and c; never more than two of them but for floats at the end.
-    assert bound(made.plan).arena <= 3 * (size + 64)
+    assert bind_plan(lowered.plan).arena <= 3 * (size + 64)
 
 
-def test_flatten_and_squeeze_move_nothing(qdq, lowered):
+def test_flatten_and_squeeze_move_nothing(qdq, lower_graph):
     net = qdq()
     x = net.pair(net.input("x", ("n", 4, 6, 6)))
     pooled = net.pair(net.node("GlobalAveragePool", net.pair(net.conv(x, 4, 8))))
     flat = net.node("Flatten", pooled)
-    made = lowered(net, net.node("Gemm", flat, net.weight(10, 8), transB=1), sizes={"n": 3}).exact()
-    assert "reshape" in made.kinds
-    assert "reshape" not in [step.kind for step in bound(made.plan, 3).labels if step]
+    lowered = lower_graph(net, net.node("Gemm", flat, net.weight(10, 8), transB=1), sizes={"n": 3}).exact()
+    assert "reshape" in lowered.kinds
+    assert "reshape" not in [step.kind for step in bind_plan(lowered.plan, 3).labels if step]
 
 
-def test_transposes_around_a_product_move_nothing(qdq, lowered):
+def test_transposes_around_a_product_move_nothing(qdq, lower_graph):
     """Heads of an attention: split, turned, multiplied, turned back, joined."""
     net = qdq()
     x = net.pair(net.input("x", ("n", 5, 12)))
@@ -91,29 +91,29 @@ def test_transposes_around_a_product_move_nothing(qdq, lowered):
     )
     mixed = net.pair(net.node("MatMul", scores, net.node("Transpose", value, perm=[0, 2, 1, 3])))
     joined = net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), net.ints(0, 0, 12))
-    made = lowered(net, net.node("MatMul", joined, net.weight(12, 7, axis=1)), sizes={"n": 2}).exact()
-    assert made.kinds.count("transpose") == 4
-    kinds = [step.kind for step in bound(made.plan, 2).labels if step]
+    lowered = lower_graph(net, net.node("MatMul", joined, net.weight(12, 7, axis=1)), sizes={"n": 2}).exact()
+    assert lowered.kinds.count("transpose") == 4
+    kinds = [step.kind for step in bind_plan(lowered.plan, 2).labels if step]
     assert not {"transpose", "reshape"} & set(kinds)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_bound_with_and_without_reuse_is_the_same(qdq, lowered, size):
+def test_bound_with_and_without_reuse_is_the_same(qdq, lower_graph, size):
     net = qdq()
     x = net.pair(net.input("x", ("n", 3, 9, 9)))
     y = x
     for _ in range(4):
         y = net.pair(net.node("Relu", net.conv(y, 3, 3)))
         y = net.pair(net.node("Add", y, x))
-    made = lowered(net, net.node("Relu", y), sizes={"n": size}).exact()
-    got = Engine(made.plan, threads=2).run(made.feeds)
+    lowered = lower_graph(net, net.node("Relu", y), sizes={"n": size}).exact()
+    got = Engine(lowered.plan, threads=2).run(lowered.feeds)
     for name, array in got.items():
-        np.testing.assert_array_equal(array, made.values[name])
+        np.testing.assert_array_equal(array, lowered.values[name])
 
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("padded", [False, True], ids=["plain", "read through a halo"])
-def test_concatenated_tensors_are_written_in_place(qdq, lowered, size, padded):
+def test_concatenated_tensors_are_written_in_place(qdq, lower_graph, size, padded):
     net = qdq()
     x = net.pair(net.input("x", ("n", 8, 10, 10)))
     grid = {"scale": 0.1}
@@ -125,58 +125,60 @@ def test_concatenated_tensors_are_written_in_place(qdq, lowered, size, padded):
     ]
     y = net.pair(net.node("Concat", *parts, axis=1), **grid)
     z = net.conv(y, 29, 7) if padded else net.node("Conv", y, net.weight(7, 29, 1, 1))
-    made = lowered(net, net.pair(z), sizes={"n": size}).exact()
-    assert "concat" in made.kinds
-    b = bound(made.plan, size)
+    lowered = lower_graph(net, net.pair(z), sizes={"n": size}).exact()
+    assert "concat" in lowered.kinds
+    b = bind_plan(lowered.plan, size)
     moved = [
         kernel
         for kernel, step in zip(b.program.kernels, b.labels, strict=True)
         if step and step.kind == "concat"
     ]
     assert moved == ["halo"] * padded
-    np.testing.assert_array_equal(*(answer[name] for name in made.plan.outputs for answer in ends(made)))
+    np.testing.assert_array_equal(
+        *(answer[name] for name in lowered.plan.outputs for answer in ends(lowered))
+    )
 
 
-def ends(made):
-    return Engine(made.plan, threads=2).run(made.feeds), made.values
+def ends(lowered):
+    return Engine(lowered.plan, threads=2).run(lowered.feeds), lowered.values
 
 
-def test_what_somebody_else_reads_is_copied(qdq, lowered):
+def test_what_somebody_else_reads_is_copied(qdq, lower_graph):
     net = qdq()
     x = net.pair(net.input("x", (1, 4, 6, 6)))
     a = net.pair(net.conv(x, 4, 4), scale=0.1)
     y = net.pair(net.node("Concat", a, a, x, axis=1), scale=0.1)
-    made = lowered(net, net.pair(net.conv(y, 12, 3))).exact()
-    assert "concat" in [step.kind for step in bound(made.plan).labels if step]
+    lowered = lower_graph(net, net.pair(net.conv(y, 12, 3))).exact()
+    assert "concat" in [step.kind for step in bind_plan(lowered.plan).labels if step]
 
 
-def test_under_another_shape_inputs_and_outputs_are_read_and_made_in_place(qdq, lowered):
+def test_under_another_shape_inputs_and_outputs_are_read_and_made_in_place(qdq, lower_graph):
     net = qdq()
     x = net.input("x", ("n", 6, 8))
     y = net.node(
         "Reshape", net.node("Softmax", net.node("Reshape", x, net.ints(0, 2, 3, 8))), net.ints(0, -1)
     )
-    made = lowered(net, y, net.node("Flatten", x), sizes={"n": 2}).exact()
-    b = bound(made.plan, 2)
+    lowered = lower_graph(net, y, net.node("Flatten", x), sizes={"n": 2}).exact()
+    b = bind_plan(lowered.plan, 2)
     moved = [step.y for step in b.labels if step and step.kind == "reshape"]
-    assert moved == [made.plan.outputs[1]]  # an input is one array, an output another
-    made.agree(1e-6)
+    assert moved == [lowered.plan.outputs[1]]  # an input is one array, an output another
+    lowered.agree(1e-6)
 
 
-def test_parts_in_onnx_runtime_read_inputs_under_another_shape(qdq, lowered):
+def test_parts_in_onnx_runtime_read_inputs_under_another_shape(qdq, lower_graph):
     net = qdq()
     flat = net.node("Reshape", net.input("x", (2, 3, 4)), net.ints(6, 4))
     y = net.node("Abs", net.node("Reshape", net.node("Hardmax", flat), net.ints(2, 3, 4)))
-    made = lowered(net, net.node("Reshape", y, net.ints(-1)), net.node("Neg", flat)).exact()
-    assert "onnx" in made.kinds
-    made.agree(1e-6)
+    lowered = lower_graph(net, net.node("Reshape", y, net.ints(-1)), net.node("Neg", flat)).exact()
+    assert "onnx" in lowered.kinds
+    lowered.agree(1e-6)
 
 
-def test_what_several_outputs_are_made_of_is_made_once(qdq, lowered):
+def test_what_several_outputs_are_made_of_is_made_once(qdq, lower_graph):
     net = qdq()
     y = net.node("Abs", net.input("x", ("n", 6)))
     wide, narrow = net.node("Reshape", y, net.ints(-1, 3)), net.node("Reshape", y, net.ints(0, 2, 3))
-    made = lowered(net, wide, narrow, net.node("Neg", narrow), sizes={"n": 4}).exact()
-    got = Engine(made.plan, threads=1).run(made.feeds)
+    lowered = lower_graph(net, wide, narrow, net.node("Neg", narrow), sizes={"n": 4}).exact()
+    got = Engine(lowered.plan, threads=1).run(lowered.feeds)
     for name, array in got.items():
-        np.testing.assert_array_equal(array, made.values[name], strict=True)
+        np.testing.assert_array_equal(array, lowered.values[name], strict=True)

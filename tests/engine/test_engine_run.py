@@ -19,7 +19,7 @@ from intact.kernels.registry import kernel_list
 
 
 @pytest.fixture
-def plan(qdq, lowered):
+def plan(qdq, lower_graph):
     """Two inputs, two outputs, an open batch size."""
     net = qdq()
     a = net.pair(net.input("a", ("n", 3, 8, 8)))
@@ -27,7 +27,7 @@ def plan(qdq, lowered):
     y = net.pair(net.node("Relu", net.conv(net.pair(net.node("Add", a, b)), 3, 6)))
     flat = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
     z = net.node("Gemm", flat, net.weight(4, 6), transB=1, name="z")
-    return lowered(net, z, net.node("Relu", y, name="r"), sizes={"n": 2}).plan
+    return lower_graph(net, z, net.node("Relu", y, name="r"), sizes={"n": 2}).plan
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def test_weights_are_packed_once(engine, rng):
 
 def test_given_outputs_are_written(engine, plan, rng):
     feeds, out = images(rng), np.full((2, 4), np.nan, np.float32)
-    made = engine.run(feeds, out={"z": out})
-    assert made["z"] is out
-    same(made, plan, feeds)
+    outputs = engine.run(feeds, out={"z": out})
+    assert outputs["z"] is out
+    same(outputs, plan, feeds)
 
 
 def test_inputs_of_other_kinds(engine, plan, rng):
@@ -136,16 +136,16 @@ def lower_of(net, *outputs):
     return lower(net.proto(*outputs))
 
 
-def test_stretches_run_between_native_steps(qdq, lowered):
+def test_stretches_run_between_native_steps(qdq, lower_graph):
     net = qdq()
     y = net.conv(net.pair(net.input("x", ("n", 3, 8, 8))), 3, 4)
     turned = net.node("LpNormalization", y)
     z = net.pair(net.conv(net.pair(turned), 4, 2))
-    made = lowered(net, z, sizes={"n": 2}).exact()
-    assert made.kinds.count("onnx") == 1
-    engine = Engine(made.plan, threads=1)
-    same(engine.run(made.feeds), made.plan, made.feeds)
-    timings = {t.kind: t for t in engine.profile(made.feeds, runs=2).timings}
+    lowered = lower_graph(net, z, sizes={"n": 2}).exact()
+    assert lowered.kinds.count("onnx") == 1
+    engine = Engine(lowered.plan, threads=1)
+    same(engine.run(lowered.feeds), lowered.plan, lowered.feeds)
+    timings = {t.kind: t for t in engine.profile(lowered.feeds, runs=2).timings}
     assert timings["onnx"].kernels == ("onnxruntime",)
 
 

@@ -17,13 +17,13 @@ from intact.kernels.program import Program, ThreadPool, View, available_cpus
 
 
 @pytest.fixture
-def plan(qdq, lowered):
+def plan(qdq, lower_graph):
     net = qdq()
     y = net.pair(net.input("x", ("n", 3, 20, 20)))
     for channels in (3, 16, 16):
         y = net.pair(net.node("Relu", net.conv(y, channels, 16)))
     flat = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
-    return lowered(net, net.node("Gemm", flat, net.weight(10, 16), transB=1), sizes={"n": 1}).plan
+    return lower_graph(net, net.node("Gemm", flat, net.weight(10, 16), transB=1), sizes={"n": 1}).plan
 
 
 def batches(count):
@@ -31,8 +31,8 @@ def batches(count):
     return [{"x": rng.standard_normal((1 + i % 3, 3, 20, 20)).astype(np.float32)} for i in range(count)]
 
 
-def answer(made):
-    (array,) = made.values()
+def answer(engine):
+    (array,) = engine.values()
     return array
 
 
@@ -47,13 +47,13 @@ def test_any_number_of_threads_gives_the_same(plan, threads):
 @pytest.mark.parametrize("engines", [1, 2])
 def test_engines_run_from_several_threads_at_once(plan, engines):
     """Whoever finds the threads of an engine busy works alone; every run has an arena of its own."""
-    made = [Engine(plan, threads=2) for _ in range(engines)]
+    built_engines = [Engine(plan, threads=2) for _ in range(engines)]
     feeds = batches(12)
-    want = [answer(made[0].run(f)) for f in feeds]
+    want = [answer(built_engines[0].run(f)) for f in feeds]
     wrong: list[int] = []
 
     def caller(number: int) -> None:
-        engine = made[number % engines]
+        engine = built_engines[number % engines]
         for i in range(60):
             j = (i * 5 + number) % len(feeds)
             if not np.array_equal(answer(engine.run(feeds[j])), want[j]):
@@ -75,7 +75,7 @@ def test_other_threads_run_while_native_code_does():
         program.add(pointwise.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
     data = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
 
-    def counted() -> int:
+    def count_running() -> int:
         running, count = threading.Event(), 0
 
         def run() -> None:
@@ -91,7 +91,7 @@ def test_other_threads_run_while_native_code_does():
         return count
 
     # With the interpreter held it would be 1 or so; on a busy machine now and then, too, but not every time.
-    assert any(counted() > 1000 for _ in range(50))
+    assert any(count_running() > 1000 for _ in range(50))
     assert (data[1] == 255).all()
 
 

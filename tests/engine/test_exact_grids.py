@@ -47,8 +47,8 @@ def _conv(graph: Any, x: str, y: str, weight: Any = None, **more: Any) -> str:
 def _heavy(graph: Any) -> str:
     """Weights that fill 16-bit sums as far as their proof lets them."""
     codes = graph.constant(np.full((8, 8, 3, 3), 127, np.int8))
-    one = graph.constant(np.float32(0.001)), graph.constant(np.int8(0))
-    return str(graph.node("DequantizeLinear", codes, *one))
+    grid = graph.constant(np.float32(0.001)), graph.constant(np.int8(0))
+    return str(graph.node("DequantizeLinear", codes, *grid))
 
 
 CONSUMERS: dict[str, Callable[[Any, str, str], str]] = {
@@ -84,26 +84,26 @@ CONSUMERS: dict[str, Callable[[Any, str, str], str]] = {
 @pytest.mark.parametrize("grid", GRIDS, ids=["above", "below", "lowest", "highest"])
 @pytest.mark.parametrize("real", [False, True], ids=["codes", "float_steps"])
 @pytest.mark.parametrize("consumer", CONSUMERS)
-def test_a_zero_point_that_no_producer_writes(qdq, lowered, consumer, real, grid, tmp_path):
+def test_a_zero_point_that_no_producer_writes(qdq, lower_graph, consumer, real, grid, tmp_path):
     graph = qdq()
     x = narrow(graph, graph.input("x", ["n", 8, SIZE, SIZE]), grid)
     y = narrow(graph, graph.input("y", ["n", 8, SIZE, SIZE]), grid)
-    made = CONSUMERS[consumer](graph, x, y)
-    made = graph.node("Identity", made) if real else graph.pair(made, 0.05, 1)
-    found = lowered(graph, made, sizes={"n": 2})
+    consumed = CONSUMERS[consumer](graph, x, y)
+    consumed = graph.node("Identity", consumed) if real else graph.pair(consumed, 0.05, 1)
+    lowered = lower_graph(graph, consumed, sizes={"n": 2})
     assert any(
-        t.codes and t.codes.stored_range != (t.codes.low, t.codes.high) for t in found.plan.tensors.values()
+        t.codes and t.codes.stored_range != (t.codes.low, t.codes.high) for t in lowered.plan.tensors.values()
     )
-    reach_every_code(found, tmp_path)
+    reach_every_code(lowered, tmp_path)
 
 
-def reach_every_code(found: Any, path: Path) -> None:
+def reach_every_code(lowered: Any, path: Path) -> None:
     """As `exact`, on every code of the grids, from memory and from a file."""
     every = np.linspace(-30, 30, 2 * 8 * SIZE * SIZE, dtype=np.float32).reshape(2, 8, SIZE, SIZE)
     feeds = {"x": every, "y": every[:, :, ::-1].copy()}
-    feeds = {name: array for name, array in feeds.items() if name in found.plan.inputs}
-    engine = Engine(found.plan, threads=2)
-    want = evaluate(found.plan, feeds)
+    feeds = {name: array for name, array in feeds.items() if name in lowered.plan.inputs}
+    engine = Engine(lowered.plan, threads=2)
+    want = evaluate(lowered.plan, feeds)
     for name, got in engine.tap(feeds).items():
         np.testing.assert_array_equal(got, want[name], err_msg=name, strict=True)
     engine.save(path / "model.plan")
@@ -142,10 +142,10 @@ def check(plan: Plan, **engine: Any) -> Engine:
         assert codes is not None
         dtype = np.int8 if codes.signed else np.uint8
         feeds[name] = rng.integers(codes.low, codes.high + 1, plan.tensors[name].shape).astype(dtype)
-    made, want = Engine(plan, threads=1, **engine), evaluate(plan, feeds)
-    for name, got in made.run(feeds).items():
+    native, want = Engine(plan, threads=1, **engine), evaluate(plan, feeds)
+    for name, got in native.run(feeds).items():
         np.testing.assert_array_equal(got, want[name], err_msg=name)
-    return made
+    return native
 
 
 NARROW, WIDE = Codes(0.1, 0, False, 0, 15), Codes(0.1, 0, False, 0, 255)

@@ -67,25 +67,25 @@ def exact(plan, feeds, threads):
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_cifar_resnet20(qdq, shared):
+def test_cifar_resnet20(qdq, shared_folder):
     g = qdq()
-    y = resnet20(g, load_file(shared / "models" / "cifar10_resnet20.safetensors"))
-    train = images(shared / "data" / "cifar10_train.npz", 16)
+    y = resnet20(g, load_file(shared_folder / "models" / "cifar10_resnet20.safetensors"))
+    train = images(shared_folder / "data" / "cifar10_train.npz", 16)
     quantized = intact.quantize(
         g.proto(y), [{"x": train}], method="max", progress=False, bias_correction=False, equalization=False
     )
     plan = lower(quantized.model)
     kinds = [step.kind for step in plan.steps]
     assert (kinds.count("conv"), kinds.count("onnx"), len(kinds)) == (19, 0, 27)
-    x = images(shared / "data" / "cifar10_test.npz", 64)
+    x = images(shared_folder / "data" / "cifar10_test.npz", 64)
     got = exact(plan, {"x": x}, threads=2)[y]
     want = Session(quantized.proto.SerializeToString()).run({"x": x})[y]
     assert (got.argmax(1) == want.argmax(1)).mean() >= 63 / 64
-    labels = np.load(shared / "data" / "cifar10_test.npz")["labels"][:64]
+    labels = np.load(shared_folder / "data" / "cifar10_test.npz")["labels"][:64]
     assert (got.argmax(1) == labels).mean() > 0.8
 
 
-def exported(module, x, path):
+def export_module(module, x, path):
     import torch
 
     module = module.eval()
@@ -109,13 +109,13 @@ NETS = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", NETS)
-def test_the_networks_of_the_benchmarks(shared, name, tmp_path, monkeypatch):
+def test_the_networks_of_the_benchmarks(shared_folder, name, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.syspath_prepend(shared)
+    monkeypatch.syspath_prepend(shared_folder)
     import nets
 
     make, shape, share = NETS[name]
-    path = exported(make(nets), torch.randn(2, *shape), tmp_path / "net.onnx")
+    path = export_module(make(nets), torch.randn(2, *shape), tmp_path / "net.onnx")
     data = [{"x": torch.randn(1, *shape).numpy()} for _ in range(2)]
     quantized = intact.quantize(
         path, data, method="max", progress=False, bias_correction=False, equalization=False

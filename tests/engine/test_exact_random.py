@@ -157,16 +157,16 @@ def build(net, steps, grids):
 @settings(max_examples=60)
 def test_images(steps, grids):
     g, y = build(Image(grids[-1]), steps, grids)
-    found = Lowered(g, [y], {"n": 2}).exact()
-    assert "onnx" not in found.kinds
+    lowered = Lowered(g, [y], {"n": 2}).exact()
+    assert "onnx" not in lowered.kinds
 
 
 @given(st.lists(TOKEN_STEPS, min_size=1, max_size=6), st.lists(GRIDS, min_size=7, max_size=7))
 @settings(max_examples=40)
 def test_tokens(steps, grids):
     g, y = build(Tokens(grids[-1]), steps, grids)
-    found = Lowered(g, [y], {"n": 2, "t": 5}).exact()
-    assert "onnx" not in found.kinds
+    lowered = Lowered(g, [y], {"n": 2, "t": 5}).exact()
+    assert "onnx" not in lowered.kinds
 
 
 @given(st.lists(IMAGE_STEPS, min_size=1, max_size=6), st.lists(GRIDS, min_size=7, max_size=7))

@@ -27,9 +27,9 @@ def test_a_part_reads_an_output_that_lies_channels_last(qdq, what, n):
     plan = lower(g.proto(*outputs))
     assert "onnx" in [step.kind for step in plan.steps]
     feeds = g.feeds()
-    made, want = Engine(plan, threads=1).run(feeds), evaluate(plan, feeds)
+    actual, want = Engine(plan, threads=1).run(feeds), evaluate(plan, feeds)
     for name in outputs:
-        np.testing.assert_array_equal(made[name], want[name], err_msg=name)
+        np.testing.assert_array_equal(actual[name], want[name], err_msg=name)
 
 
 def test_a_part_writes_an_output_that_layers_read_channels_last(qdq):
@@ -38,6 +38,6 @@ def test_a_part_writes_an_output_that_layers_read_channels_last(qdq):
     outputs = [y, g.conv(g.pair(y, 1 / 127), 16, 8)]
     plan = lower(g.proto(*outputs))
     feeds = g.feeds()
-    made, want = Engine(plan, threads=1).run(feeds), evaluate(plan, feeds)
+    actual, want = Engine(plan, threads=1).run(feeds), evaluate(plan, feeds)
     for name in outputs:
-        np.testing.assert_array_equal(made[name], want[name], err_msg=name)
+        np.testing.assert_array_equal(actual[name], want[name], err_msg=name)

@@ -34,26 +34,26 @@ def feeds(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def subgraph(engine: intact.engine.Engine) -> FallbackSubgraph:
-    (found,) = (step for step in engine.plan.steps if isinstance(step, FallbackSubgraph))
-    return found
+    (fallback,) = (step for step in engine.plan.steps if isinstance(step, FallbackSubgraph))
+    return fallback
 
 
 def fallback(monkeypatch: pytest.MonkeyPatch, model: onnx.ModelProto, **options: object) -> list[int]:
     """The threads of the sessions that an engine makes."""
     import intact.graph
 
-    made, session = list[int](), intact.graph.Session
+    thread_counts, session = list[int](), intact.graph.Session
 
-    def noted(*given: object, threads: int = 0, **named: object) -> object:
-        made.append(threads)
-        return session(*given, threads=threads, **named)
+    def note_threads(*args: object, threads: int = 0, **named: object) -> object:
+        thread_counts.append(threads)
+        return session(*args, threads=threads, **named)
 
     engine = intact.compile(model, **options)
     assert subgraph(engine)
-    monkeypatch.setattr(intact.graph, "Session", noted)
+    monkeypatch.setattr(intact.graph, "Session", note_threads)
     engine(np.zeros((1, 26, 27, 21), np.float32))
     monkeypatch.undo()
-    return made
+    return thread_counts
 
 
 def test_one_thread_for_fallback_parts_where_the_same_bits_are_asked_for(
@@ -70,11 +70,11 @@ def test_any_number_of_threads_is_the_reference(
 ) -> None:
     """The attack: on two threads 28 of 29,484 numbers were others, and `verify` failed a sound engine."""
     engine = intact.compile(model, threads=threads, deterministic=True)
-    found = compare(load(model), engine, [feeds], threads=threads)
-    assert found.exact and found.traced
+    comparison = compare(load(model), engine, [feeds], threads=threads)
+    assert comparison.exact and comparison.traced
     reference = evaluate(engine.plan, feeds)
-    for name, made in engine.tap(feeds).items():
-        np.testing.assert_array_equal(made, reference[name], err_msg=name)
+    for name, output in engine.tap(feeds).items():
+        np.testing.assert_array_equal(output, reference[name], err_msg=name)
 
 
 def test_what_follows_a_fallback_part_is_compared_though_its_own_bits_are_free(
@@ -92,12 +92,12 @@ def test_what_follows_a_fallback_part_is_compared_though_its_own_bits_are_free(
     monkeypatch.setattr(engine, "deterministic", True)
     assert not compare(load(model), engine, [feeds]).exact
     monkeypatch.setattr(engine, "deterministic", False)
-    tap, (made,) = engine.tap, subgraph(engine).ys
+    tap, (fallback_output,) = engine.tap, subgraph(engine).ys
 
     def wrong(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         tensors = dict(tap(inputs))
         last = list(tensors)[-1]
-        assert last != made
+        assert last != fallback_output
         tensors[last] = tensors[last] + 1
         return tensors
 

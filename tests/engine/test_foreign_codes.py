@@ -36,26 +36,26 @@ MAKES = (
 )
 
 
-def compiled(text, **options):
+def compile_text(text, **options):
     return intact.compile(onnx.parser.parse_model(text).SerializeToString(), threads=1, **options)
 
 
 @pytest.mark.parametrize("text", [READS, MAKES], ids=["reads", "makes"])
 def test_a_part_in_onnx_runtime_reads_and_makes_signed_codes(text, rng):
     """Memory has codes as bytes, 128 above int8: ONNX Runtime got these, and refused their type."""
-    engine = compiled(text)
+    engine = compile_text(text)
     assert "onnx" in {step.kind for step in engine.plan.steps}
     port = engine.inputs[0]
     x = rng.integers(-128, 128, (2, 5, 4)).astype(np.int8)
     feeds = {port.name: x if port.name == "q" else x.astype(np.float32) / 7}
-    want, made = evaluate(engine.plan, feeds), engine.run(feeds)
+    want, outputs = evaluate(engine.plan, feeds), engine.run(feeds)
     for name in engine.plan.outputs:
-        np.testing.assert_array_equal(made[name], want[name], err_msg=name)
+        np.testing.assert_array_equal(outputs[name], want[name], err_msg=name)
     for name, array in engine.tap(feeds).items():
         np.testing.assert_array_equal(array, want[name], err_msg=name)
 
 
-def changed(path, change):
+def rewrite_plan(path, change):
     """The plan file with `change` applied to its text and arrays, checksums right."""
     metadata, views = container.read(path)
     content, arrays = json.loads(metadata["intact.plan"]), {n: v[:-64].copy() for n, v in views.items()}
@@ -80,7 +80,7 @@ def layers(qdq, tmp_path):
 
 
 def narrow(content, name, low, high):
-    (record,) = (one for one in content["tensors"] if one["name"] == name)
+    (record,) = (tensor for tensor in content["tensors"] if tensor["name"] == name)
     record["codes"] |= {"low": low, "high": high}
 
 
@@ -88,15 +88,15 @@ def narrow(content, name, low, high):
 def test_an_input_of_codes_has_its_whole_grid(layers, ends):
     """Sums were proved for [low, high], and callers may pass any int8."""
     with pytest.raises(FileFormatError, match=r"tensor 'x': got codes from .* want \(-128, 127\)"):
-        intact.load(changed(layers, lambda content, _: narrow(content, content["inputs"][0], *ends)))
+        intact.load(rewrite_plan(layers, lambda content, _: narrow(content, content["inputs"][0], *ends)))
 
 
 def test_a_table_stays_within_the_grid_that_it_writes(layers):
     def lie(content, _):
-        (step,) = (one for one in content["steps"] if one["kind"] == "table")
+        (step,) = (candidate for candidate in content["steps"] if candidate["kind"] == "table")
         narrow(content, step["y"], 0, 1)
 
-    engine = intact.load(changed(layers, lie), threads=1)
+    engine = intact.load(rewrite_plan(layers, lie), threads=1)
     with pytest.raises(FileFormatError, match=r"got a table of .* want bytes from"):
         engine.run({"x": np.zeros((1, 3, 8, 8), np.int8)})
 
@@ -108,9 +108,9 @@ def test_a_reinterpretation_keeps_every_code(qdq, tmp_path):
     path = tmp_path / "double.plan"
     intact.compile(net.proto(net.pair(y, 0.1)).SerializeToString(), threads=1).save(path)
     steps = json.loads(container.read(path)[0]["intact.plan"])["steps"]
-    (step,) = (one for one in steps if one["kind"] == "reinterpret")
+    (step,) = (step for step in steps if step["kind"] == "reinterpret")
     with pytest.raises(FileFormatError, match="want codes within those of"):
-        intact.load(changed(path, lambda content, _: narrow(content, step["y"], -5, 5)))
+        intact.load(rewrite_plan(path, lambda content, _: narrow(content, step["y"], -5, 5)))
 
 
 def test_parts_are_counted(monkeypatch, qdq):
@@ -139,6 +139,6 @@ def test_groups_divide_the_outputs(qdq):
 
 @pytest.mark.parametrize("dtype", ["int16", "float16", "bool", "uint64", "float"])
 def test_one_tensor_may_be_input_and_output(dtype):
-    engine = compiled(HEAD + f"({dtype}[2] x) => ({dtype}[2] x) {{}}")
+    engine = compile_text(HEAD + f"({dtype}[2] x) => ({dtype}[2] x) {{}}")
     x = np.array([0, 1], dtype.replace("float16", "half").replace("float", "single"))
     assert engine.run({"x": x})["x"].tolist() == [0, 1]

@@ -16,10 +16,10 @@ from intact.engine.steps import FallbackSubgraph
 
 
 def model(text: str, **weights: np.ndarray) -> onnx.ModelProto:
-    found = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
-    found.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
-    onnx.checker.check_model(found, full_check=False)
-    return found
+    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    onnx.checker.check_model(proto, full_check=False)
+    return proto
 
 
 def reals(*shape: int) -> np.ndarray:
@@ -33,8 +33,8 @@ def same(source: onnx.ModelProto, feeds: dict[str, np.ndarray], atol: float = 1e
     wanted = ort.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"]).run(
         None, feeds
     )
-    for made, want in zip(engine.run(feeds).values(), wanted, strict=True):
-        np.testing.assert_allclose(made, want, atol=atol, rtol=1e-4)
+    for output, want in zip(engine.run(feeds).values(), wanted, strict=True):
+        np.testing.assert_allclose(output, want, atol=atol, rtol=1e-4)
     return engine
 
 

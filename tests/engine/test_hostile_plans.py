@@ -91,10 +91,10 @@ def test_one_lie_or_two(plan, tmp_path_factory, data):
     )
     try:
         engine = intact.load(path, threads=1)
-        made = engine.run({"x": np.ones((2, 3, 8, 8), np.float32)})
+        outputs = engine.run({"x": np.ones((2, 3, 8, 8), np.float32)})
     except IntactError:
         return
-    assert all(isinstance(array, np.ndarray) for array in made.values())
+    assert all(isinstance(array, np.ndarray) for array in outputs.values())
 
 
 def fallback_plan(tmp_path, qdq_class):
@@ -120,7 +120,7 @@ def rewritten(path, content, arrays):
 
 def with_model(content, arrays, step, model):
     """The same with other bytes for the part's model, and their checksum."""
-    (record,) = (one for one in content["constants"] if one["name"] == step["model"])
+    (record,) = (constant for constant in content["constants"] if constant["name"] == step["model"])
     record |= {"shape": [len(model)], "crc32": zlib.crc32(model)}
     padded = model + bytes(-len(model) % 64)
     arrays[f"constant/{step['model']}"] = np.frombuffer(padded, np.uint8)

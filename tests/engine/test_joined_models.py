@@ -20,9 +20,11 @@ RNG = np.random.default_rng(3)
 K, N, BLOCK = 128, 96, 32
 
 
-def model(nodes: list[onnx.NodeProto], x: list[Any], y: list[Any], **held: np.ndarray) -> onnx.ModelProto:
+def model(
+    nodes: list[onnx.NodeProto], x: list[Any], y: list[Any], **constants: np.ndarray
+) -> onnx.ModelProto:
     info = helper.make_tensor_value_info
-    arrays = [numpy_helper.from_array(array, name) for name, array in held.items()]
+    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "g", [info("x", FLOAT, x)], [info("y", FLOAT, y)], arrays)
     domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=domains, ir_version=10)
@@ -31,29 +33,29 @@ def model(nodes: list[onnx.NodeProto], x: list[Any], y: list[Any], **held: np.nd
 def few_bits(bits: int, zero: bool, k: int = K) -> onnx.ModelProto:
     """ONNX Runtime's weights of a few bits, for any number of rows."""
     blocks = -(-k // BLOCK)
-    held = {
+    constants = {
         "B": RNG.integers(0, 256, (N, blocks, BLOCK * bits // 8)).astype(np.uint8),
         "s": RNG.random(N * blocks).astype(np.float32) * 0.1,
     }
     if zero:
-        held["z"] = RNG.integers(0, 256, N * -(-blocks * bits // 8)).astype(np.uint8)
+        constants["z"] = RNG.integers(0, 256, N * -(-blocks * bits // 8)).astype(np.uint8)
     node = helper.make_node(
-        "MatMulNBits", ["x", *held], ["y"], domain="com.microsoft", K=k, N=N, bits=bits, block_size=BLOCK
+        "MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=k, N=N, bits=bits, block_size=BLOCK
     )
-    return model([node], ["n", k], ["n", N], **held)
+    return model([node], ["n", k], ["n", N], **constants)
 
 
 def two_parts(shared: bool) -> onnx.ModelProto:
     """Two such products with a step of a kernel between them, of one weight or of two."""
     shape, scales = (K, K // BLOCK, BLOCK // 2), np.full(K * K // BLOCK, 0.01, np.float32)
-    held = {name: RNG.integers(0, 256, shape).astype(np.uint8) for name in ("B", "C")}
+    constants = {name: RNG.integers(0, 256, shape).astype(np.uint8) for name in ("B", "C")}
     at = {"domain": "com.microsoft", "K": K, "N": K, "bits": 4, "block_size": BLOCK}
     nodes = [
         helper.make_node("MatMulNBits", ["x", "B", "s"], ["p"], **at),
         helper.make_node("Relu", ["p"], ["r"]),
         helper.make_node("MatMulNBits", ["r", "B" if shared else "C", "s"], ["y"], **at),
     ]
-    return model(nodes, ["n", K], ["n", K], s=scales, **held)
+    return model(nodes, ["n", K], ["n", K], s=scales, **constants)
 
 
 MODELS = {
@@ -70,13 +72,13 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plan_with_models_is_about_as_large_as_its_file(name: str, tmp_path: Path) -> None:
     make, shape = MODELS[name]
-    made, path = make(), tmp_path / "a.plan"
-    engine = intact.compile(made, threads=1)
+    output, path = make(), tmp_path / "a.plan"
+    engine = intact.compile(output, threads=1)
     engine.save(path)
     assert "onnx" in [step.kind for step in engine.plan.steps] and engine.plan.model
     native = sum(a.nbytes for a in engine.plan.constants.values() if a.dtype != np.uint8)
     packed = sum(array.nbytes for array in engine.packed_weights.values())
-    assert path.stat().st_size < made.ByteSize() + native + packed + 12_000
+    assert path.stat().st_size < output.ByteSize() + native + packed + 12_000
     x = RNG.standard_normal(shape).astype(np.float32)
     loaded = intact.load(path, threads=1)
     assert np.array_equal(loaded.run({"x": x})["y"], engine.run({"x": x})["y"])
@@ -98,7 +100,7 @@ def test_models_that_share_little_of_the_file_are_written_whole() -> None:
     assert join_models({"a": few}, {})["a"].own.nbytes < few.nbytes / 2
 
 
-def saved(tmp_path: Path) -> Path:
+def save_plan(tmp_path: Path) -> Path:
     intact.compile(few_bits(4, zero=False)).save(tmp_path / "a.plan")
     return tmp_path / "a.plan"
 
@@ -129,7 +131,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_pieces_of_no_model_are_refused_before_they_are_read(lie: str, tmp_path: Path) -> None:
-    path = saved(tmp_path)
+    path = save_plan(tmp_path)
     content, arrays = plan_parts(path.read_bytes())
     LIES[lie](content)
     path.write_bytes(plan_file(content, arrays))
@@ -138,7 +140,7 @@ def test_pieces_of_no_model_are_refused_before_they_are_read(lie: str, tmp_path:
 
 
 def test_damaged_pieces_are_refused_by_the_checksum_of_the_model(tmp_path: Path) -> None:
-    path = saved(tmp_path)
+    path = save_plan(tmp_path)
     data, (_, arrays) = bytearray(path.read_bytes()), plan_parts(path.read_bytes())
     data[bytes(data).index(arrays["constant/model.onnx"][:-64]) + 40] ^= 1
     path.write_bytes(data)
@@ -147,7 +149,7 @@ def test_damaged_pieces_are_refused_by_the_checksum_of_the_model(tmp_path: Path)
 
 
 def test_a_model_with_other_ports_than_its_plan_is_refused(tmp_path: Path) -> None:
-    path = saved(tmp_path)
+    path = save_plan(tmp_path)
     content, arrays = plan_parts(path.read_bytes())
     content["outputs"] = []
     path.write_bytes(plan_file(content, arrays))

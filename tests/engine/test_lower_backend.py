@@ -28,8 +28,8 @@ def cases():
         warnings.simplefilter("ignore")  # NumPy's, of the code that makes the expected outputs
         from onnx.backend.test.loader import load_model_tests
 
-        found = load_model_tests(kind="node")
-    for case in found:
+        backend_tests = load_model_tests(kind="node")
+    for case in backend_tests:
         ports = (*case.model.graph.input, *case.model.graph.output)
         own = all(node.domain in ("", "ai.onnx") for node in case.model.graph.node)
         arrays = all(isinstance(a, np.ndarray) for ins, outs in case.data_sets for a in (*ins, *outs))

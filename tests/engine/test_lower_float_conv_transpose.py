@@ -20,26 +20,26 @@ LAID = {
 }
 
 
-@pytest.mark.parametrize("laid", LAID)
+@pytest.mark.parametrize("window", LAID)
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("bias", [True, False])
-def test_over_images(qdq, lowered, laid, groups, bias):
+def test_over_images(qdq, lower_graph, window, groups, bias):
     g = qdq()
     x, w = g.input("x", [2, 4, 6, 7]), g.floats(4, 8 // groups, 3, 4)
-    y = g.node("ConvTranspose", x, w, *([g.floats(8)] if bias else []), group=groups, **LAID[laid])
-    found = lowered(g, y).agree(1e-5)
-    assert found.kinds == ["float_conv_transpose"]
+    y = g.node("ConvTranspose", x, w, *([g.floats(8)] if bias else []), group=groups, **LAID[window])
+    lowered = lower_graph(g, y).agree(1e-5)
+    assert lowered.kinds == ["float_conv_transpose"]
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [(16, 8, [4, 4]), (3, 2, [1, 0]), (4, 4, [0, 0])])
 @pytest.mark.parametrize("size", [9, "l"])
-def test_over_sequences(qdq, lowered, kernel, stride, pads, size):
+def test_over_sequences(qdq, lower_graph, kernel, stride, pads, size):
     """As vocoders make sound of spectra."""
     g = qdq()
     x = g.input("x", [1, 6, size])
     y = g.node("ConvTranspose", x, g.floats(6, 9, kernel), g.floats(9), strides=[stride], pads=pads)
-    found = lowered(g, g.node("Tanh", y), sizes={"l": 11}).agree(1e-5)
-    assert "onnx" not in found.kinds and "float_conv_transpose" in found.kinds
+    lowered = lower_graph(g, g.node("Tanh", y), sizes={"l": 11}).agree(1e-5)
+    assert "onnx" not in lowered.kinds and "float_conv_transpose" in lowered.kinds
 
 
 VOLUMES = {
@@ -54,14 +54,14 @@ VOLUMES = {
 
 @pytest.mark.parametrize("name", VOLUMES)
 @pytest.mark.parametrize("count", [2, "n"])
-def test_over_volumes(qdq, lowered, name, count):
+def test_over_volumes(qdq, lower_graph, name, count):
     g = qdq()
     kernel, attributes = VOLUMES[name]
     x = g.input("x", [count, 4, 3, 5, 6])
     w = g.floats(4, 8 // attributes.get("group", 1), *kernel)
     y = g.node("ConvTranspose", x, w, g.floats(8), **attributes)
-    found = lowered(g, y, sizes={"n": 2}).agree(1e-5)
-    assert "onnx" not in found.kinds
+    lowered = lower_graph(g, y, sizes={"n": 2}).agree(1e-5)
+    assert "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize(("kernel", "attributes", "why"), [
@@ -69,17 +69,17 @@ def test_over_volumes(qdq, lowered, name, count):
     ([1, 3, 3], {"strides": [2, 2, 2]}, "leave something out in depth"),
     ([2, 2, 2], {"strides": [2, 2, 2], "pads": [1] * 6}, "take planes away"),
 ], ids=["groups", "holes", "pads"])  # fmt: skip
-def test_volumes_that_are_left_say_why(qdq, lowered, kernel, attributes, why):
+def test_volumes_that_are_left_say_why(qdq, lower_graph, kernel, attributes, why):
     g = qdq()
     w = g.floats(4, 8 // attributes.get("group", 1), *kernel)
     y = g.node("ConvTranspose", g.input("x", [1, 4, 3, 5, 6]), w, **attributes)
-    assert why in lowered(g, y).agree(1e-5).step("onnx").reason
+    assert why in lower_graph(g, y).agree(1e-5).step("onnx").reason
 
 
-def test_few_channels_are_left_to_onnx_runtime(qdq, lowered):
+def test_few_channels_are_left_to_onnx_runtime(qdq, lower_graph):
     g = qdq()
     y = g.node("ConvTranspose", g.input("x", [1, 4, 6, 7]), g.floats(4, 3, 4, 4), strides=[2, 2])
-    assert "it makes 3 channels" in lowered(g, y).agree(1e-5).step("onnx").reason
+    assert "it makes 3 channels" in lower_graph(g, y).agree(1e-5).step("onnx").reason
 
 
 def _plan(**more) -> tuple[Plan, dict]:
@@ -100,7 +100,7 @@ def test_a_file_cannot_say_what_no_kernel_does(more, message):
         check_limits(plan, {name: (a.dtype.name, a.shape) for name, a in constants.items()})
 
 
-def test_pads_that_leave_nothing_are_refused(qdq, lowered):
+def test_pads_that_leave_nothing_are_refused(qdq, lower_graph):
     from intact.engine.engine import Engine
 
     plan, _ = _plan(pads=(9, 9, 9, 9))

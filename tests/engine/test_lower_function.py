@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.engine.conftest import given_x, spread_floats
+from tests.engine.conftest import add_input_x, spread_floats
 
 ARCS = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh")
 
@@ -33,65 +33,67 @@ def within(op_type, x):
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_in_floats(qdq, lowered, case):
+def test_in_floats(qdq, lower_graph, case):
     g = qdq(22)
-    op_type, said = CASES[case]
-    x = given_x(g, within(op_type, spread_floats(0.4) if op_type == "Tan" else spread_floats()))
-    found = lowered(g, g.node(op_type, x, **said)).agree(3e-6 if op_type == "Tan" else 1e-6)
-    assert "onnx" not in found.kinds
+    op_type, attributes = CASES[case]
+    x = add_input_x(g, within(op_type, spread_floats(0.4) if op_type == "Tan" else spread_floats()))
+    lowered = lower_graph(g, g.node(op_type, x, **attributes)).agree(3e-6 if op_type == "Tan" else 1e-6)
+    assert "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize("op_type", KERNELS)
-def test_one_kernel_has_it(qdq, lowered, op_type):
+def test_one_kernel_has_it(qdq, lower_graph, op_type):
     g = qdq(22)
-    found = lowered(g, g.node(op_type, given_x(g, spread_floats())))
-    assert [step.function for step in found.plan.steps] == [KERNELS[op_type]]
+    lowered = lower_graph(g, g.node(op_type, add_input_x(g, spread_floats())))
+    assert [step.function for step in lowered.plan.steps] == [KERNELS[op_type]]
 
 
-def test_mish_as_exporters_write_it(qdq, lowered):
+def test_mish_as_exporters_write_it(qdq, lower_graph):
     g = qdq()
-    x = given_x(g, spread_floats())
-    found = lowered(g, g.node("Mul", x, g.node("Tanh", g.node("Softplus", x)))).agree(1e-6)
-    assert "onnx" not in found.kinds
+    x = add_input_x(g, spread_floats())
+    lowered = lower_graph(g, g.node("Mul", x, g.node("Tanh", g.node("Softplus", x)))).agree(1e-6)
+    assert "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_between_pairs(qdq, lowered, case):
+def test_between_pairs(qdq, lower_graph, case):
     """Tables where there are some; else codes are read and written on the way."""
     g = qdq(22)
-    op_type, said = CASES[case]
+    op_type, attributes = CASES[case]
     if op_type == "Acosh":
         pytest.skip("codes of a symmetric grid leave its range")
-    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.007 if op_type in ARCS else 0.02), **said)
-    found = lowered(g, g.quantize(y, 0.02), sizes={"n": 3}).agree()
-    assert "onnx" not in found.kinds
+    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.007 if op_type in ARCS else 0.02), **attributes)
+    lowered = lower_graph(g, g.quantize(y, 0.02), sizes={"n": 3}).agree()
+    assert "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize(
     "op_type", ["Neg", "Reciprocal", "LeakyRelu", "HardSigmoid", "ThresholdedRelu", "Sign", "Pow"]
 )
 @pytest.mark.parametrize("sizes", [(), (1,), (2, 3)], ids=str)
-def test_numbers_add_no_axis(qdq, lowered, op_type, sizes):
+def test_numbers_add_no_axis(qdq, lower_graph, op_type, sizes):
     """A number that a step needs had one axis, and a tensor without axes was refused behind it."""
     g = qdq()
-    x = given_x(g, np.full(sizes, 0.75, np.float32))
-    others = [g.constant(np.float32(-1))] if op_type == "Pow" else []
+    x = add_input_x(g, np.full(sizes, 0.75, np.float32))
+    operands = [g.constant(np.float32(-1))] if op_type == "Pow" else []
     options = {"HardSigmoid": {"alpha": 0.3}, "ThresholdedRelu": {"alpha": 0.5}}.get(op_type, {})
-    found = lowered(g, g.node(op_type, x, *others, **options)).agree()
-    assert "onnx" not in found.kinds
+    lowered = lower_graph(g, g.node(op_type, x, *operands, **options)).agree()
+    assert "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize(
     "op_type", ["Erf", "Exp", "Gelu", "HardSwish", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu"]
 )
-def test_functions_of_reals(qdq, lowered, op_type):
+def test_functions_of_reals(qdq, lower_graph, op_type):
     g = qdq()
     y = g.node(op_type, g.input("x", [3, 50]))
-    assert lowered(g, y).agree(1e-6).kinds == ["function"]
+    assert lower_graph(g, y).agree(1e-6).kinds == ["function"]
 
 
 @pytest.mark.parametrize("alpha, beta", [(0.2, 0.5), (1 / 6, 0.5), (-0.7, 0.1)])
-def test_hard_sigmoids_of_any_slope(qdq, lowered, alpha, beta):
+def test_hard_sigmoids_of_any_slope(qdq, lower_graph, alpha, beta):
     g = qdq()
-    found = lowered(g, g.node("HardSigmoid", g.input("x", ["n", 50]), alpha=alpha, beta=beta), sizes={"n": 3})
-    assert "onnx" not in found.agree(1e-6).kinds
+    lowered = lower_graph(
+        g, g.node("HardSigmoid", g.input("x", ["n", 50]), alpha=alpha, beta=beta), sizes={"n": 3}
+    )
+    assert "onnx" not in lowered.agree(1e-6).kinds

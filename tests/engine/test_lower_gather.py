@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.engine.conftest import exactly, few, given
+from tests.engine.conftest import add_inputs, exactly, few
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -16,33 +16,33 @@ from intact.errors import QuantValueError
     ids=str,
 )
 @pytest.mark.parametrize("index", [(), (4,), (2, 3), (0,)], ids=str)
-def test_along_any_axis(qdq, lowered, shape, index, axis):
+def test_along_any_axis(qdq, lower_graph, shape, index, axis):
     g = qdq()
-    x, ids = given(g, x=few("float32", *shape, high=99), ids=few("int64", *index, low=-2, high=2))
-    exactly(lowered(g, g.node("Gather", x, ids, axis=axis)))
+    x, ids = add_inputs(g, x=few("float32", *shape, high=99), ids=few("int64", *index, low=-2, high=2))
+    exactly(lower_graph(g, g.node("Gather", x, ids, axis=axis)))
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "uint8"])
-def test_numbers_of_any_type(qdq, lowered, dtype):
+def test_numbers_of_any_type(qdq, lower_graph, dtype):
     g = qdq()
-    x, ids = given(g, x=few(dtype, 3, 4, 5), ids=few("int32", 2, low=-4, high=4))
-    exactly(lowered(g, g.node("Gather", x, ids, axis=1)))
+    x, ids = add_inputs(g, x=few(dtype, 3, 4, 5), ids=few("int32", 2, low=-4, high=4))
+    exactly(lower_graph(g, g.node("Gather", x, ids, axis=1)))
 
 
-def test_codes_of_images_by_computed_indices(qdq, lowered):
+def test_codes_of_images_by_computed_indices(qdq, lower_graph):
     """As Swin picks windows: codes stay codes on both sides."""
     g = qdq()
     x = g.pair(g.input("x", ["n", 4, 6, 6]))
     y = g.node("Gather", g.conv(x, 4, 4), g.input("ids", [3], 7), axis=1)
     g.feeds = lambda sizes: {"x": few("float32", sizes["n"], 4, 6, 6), "ids": np.array([3, -1, 0])}
-    found = lowered(g, g.quantize(g.conv(g.pair(y), 3, 2)), sizes={"n": 2}).agree()
-    assert "onnx" not in found.kinds and "dequantize" not in found.kinds
+    lowered = lower_graph(g, g.quantize(g.conv(g.pair(y), 3, 2)), sizes={"n": 2}).agree()
+    assert "onnx" not in lowered.kinds and "dequantize" not in lowered.kinds
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_an_index_out_of_range_is_an_error(qdq, axis):
     g = qdq()
-    x, ids = given(g, x=few("float32", 3, 3, 3), ids=np.array([[0, 3]]))
+    x, ids = add_inputs(g, x=few("float32", 3, 3, 3), ids=np.array([[0, 3]]))
     plan = lower(g.proto(g.node("Gather", x, ids, axis=axis)))
     for run in (Engine(plan, threads=1).run, lambda feeds: evaluate(plan, feeds)):
         with pytest.raises(QuantValueError, match="index 3"):
@@ -56,7 +56,7 @@ def with_ids(g, ids):
 
 
 @pytest.mark.parametrize("wide", [np.int64, np.int32])
-def test_embeddings_are_rows_of_a_table(qdq, lowered, wide):
+def test_embeddings_are_rows_of_a_table(qdq, lower_graph, wide):
     from onnx import helper
 
     g = qdq()
@@ -65,25 +65,25 @@ def test_embeddings_are_rows_of_a_table(qdq, lowered, wide):
     rows = g.node("Gather", table, g.input("ids", ["batch", 5], helper.np_dtype_to_tensor_dtype(ids.dtype)))
     with_ids(g, ids)
     y = g.node("MatMul", g.pair(rows), g.weight(8, 4, axis=1))
-    found = lowered(g, g.quantize(y)).agree()
-    assert found.kinds == ["gather", "quantize", "linear"]
+    lowered = lower_graph(g, g.quantize(y)).agree()
+    assert lowered.kinds == ["gather", "quantize", "linear"]
 
 
-@pytest.mark.parametrize("given", ["input", "constant"])
+@pytest.mark.parametrize("indices", ["input", "constant"])
 @pytest.mark.parametrize("codes", [True, False], ids=["codes", "float_steps"])
-def test_rows_of_a_tensor(qdq, lowered, given, codes):
+def test_rows_of_a_tensor(qdq, lower_graph, indices, codes):
     from onnx import TensorProto
 
     g = qdq()
     ids = np.array([2, 0, -1, 2])
     x = g.input("x", ["n", 6])
-    index = g.constant(ids) if given == "constant" else g.input("ids", [4], TensorProto.INT64)
-    if given == "input":
+    index = g.constant(ids) if indices == "constant" else g.input("ids", [4], TensorProto.INT64)
+    if indices == "input":
         with_ids(g, ids)
     y = g.node("Gather", g.pair(x) if codes else x, index)
     y = g.quantize(g.node("MatMul", g.pair(y), g.weight(6, 4, axis=1)))
-    found = lowered(g, y, sizes={"n": 3}).agree()
-    assert "gather" in found.kinds and "onnx" not in found.kinds
+    lowered = lower_graph(g, y, sizes={"n": 3}).agree()
+    assert "gather" in lowered.kinds and "onnx" not in lowered.kinds
 
 
 @pytest.mark.parametrize("wrong", [10, -11])
@@ -112,7 +112,7 @@ def test_constant_indices_are_compared_with_the_rows_that_there_are(qdq):
 
 
 @pytest.mark.parametrize("why", ["another axis", "images"])
-def test_tables_of_images_and_along_another_axis_are_laid_as_rows(qdq, lowered, why):
+def test_tables_of_images_and_along_another_axis_are_laid_as_rows(qdq, lower_graph, why):
     from onnx import TensorProto
 
     g = qdq()
@@ -122,5 +122,5 @@ def test_tables_of_images_and_along_another_axis_are_laid_as_rows(qdq, lowered, 
         y = g.node("Gather", g.floats(4, 3, 5, 6), ids)
     else:
         y = g.node("Gather", g.floats(4, 8), ids, axis=1)
-    found = lowered(g, y).agree()
-    assert "onnx" not in found.kinds and "gather" in found.kinds
+    lowered = lower_graph(g, y).agree()
+    assert "onnx" not in lowered.kinds and "gather" in lowered.kinds

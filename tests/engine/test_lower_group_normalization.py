@@ -12,34 +12,36 @@ from intact.graph import Session
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize("plane", [(6,), (6, 5), ("h", 5), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("affine", ["both", "scale", "bias", "neither"])
-def test_norms_of_planes(qdq, lowered, affine, plane, codes):
+def test_norms_of_planes(qdq, lower_graph, affine, plane, codes):
     g = qdq()
     scale = g.rng.uniform(0.5, 2, 4) if affine in ("both", "scale") else np.ones(4)
     bias = g.rng.uniform(-1, 1, 4) if affine in ("both", "bias") else np.zeros(4)
     x = g.node("Sigmoid", g.input("x", [2, 4, *plane]))
     y = g.node("InstanceNormalization", x, g.constant(np.float32(scale)), g.constant(np.float32(bias)))
-    found = lowered(g, g.quantize(y, 0.05) if codes else y, sizes={"h": 3}).agree(1e-5)
-    assert "onnx" not in found.kinds
-    assert found.kinds.count("binary") == ("neither", "scale", "both").index(affine.replace("bias", "scale"))
+    lowered = lower_graph(g, g.quantize(y, 0.05) if codes else y, sizes={"h": 3}).agree(1e-5)
+    assert "onnx" not in lowered.kinds
+    assert lowered.kinds.count("binary") == ("neither", "scale", "both").index(
+        affine.replace("bias", "scale")
+    )
 
 
-def test_a_norm_of_planes_is_native_when_the_sizes_of_a_run_are_known(qdq, lowered):
+def test_a_norm_of_planes_is_native_when_the_sizes_of_a_run_are_known(qdq, lower_graph):
     g = qdq()
     ones, zeros = g.constant(np.ones(4, np.float32)), g.constant(np.zeros(4, np.float32))
     y = g.node("InstanceNormalization", g.node("Sigmoid", g.input("x", ["n", 4, "h", 5])), ones, zeros)
-    found = lowered(g, y, sizes={"n": 2, "h": 3})
-    engine = Engine(found.plan, threads=1)
-    assert found.kinds == ["function", "onnx"]
-    assert "onnx" not in {timing.kind for timing in engine.profile(found.feeds, runs=1).timings}
-    np.testing.assert_allclose(engine.run(found.feeds)[y], found.expected[y], atol=1e-5)
+    lowered = lower_graph(g, y, sizes={"n": 2, "h": 3})
+    engine = Engine(lowered.plan, threads=1)
+    assert lowered.kinds == ["function", "onnx"]
+    assert "onnx" not in {timing.kind for timing in engine.profile(lowered.feeds, runs=1).timings}
+    np.testing.assert_allclose(engine.run(lowered.feeds)[y], lowered.expected[y], atol=1e-5)
 
 
 def test_norms_of_groups():
     scale, bias = np.random.default_rng(0).uniform(0.5, 2, (2, 6)).astype(np.float32)
     ports = [helper.make_tensor_value_info(name, 1, ["n", 6, 5, 4]) for name in "xy"]
     node = helper.make_node("GroupNormalization", ["x", "scale", "bias"], ["y"], num_groups=3)
-    held = [numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(bias, "bias")]
-    graph = helper.make_graph([node], "net", ports[:1], ports[1:], held)
+    initializers = [numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(bias, "bias")]
+    graph = helper.make_graph([node], "net", ports[:1], ports[1:], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     engine = Engine(lower(model), threads=1)
     assert {step.kind for step in engine.plan.steps} == {"reshape", "layer_norm", "binary"}
@@ -48,7 +50,7 @@ def test_norms_of_groups():
     np.testing.assert_allclose(engine.run({"x": x})["y"], want, atol=1e-5)
 
 
-def test_a_computed_scale_stays_with_onnx_runtime(qdq, lowered):
+def test_a_computed_scale_stays_with_onnx_runtime(qdq, lower_graph):
     g = qdq()
     x, zeros = g.input("x", [2, 4, 6]), g.constant(np.zeros(4, np.float32))
-    assert "onnx" in lowered(g, g.node("InstanceNormalization", x, g.input("scale", [4]), zeros)).kinds
+    assert "onnx" in lower_graph(g, g.node("InstanceNormalization", x, g.input("scale", [4]), zeros)).kinds

@@ -21,21 +21,21 @@ def small(g):
     return g.node("Gemm", g.node("Flatten", y), g.weight(8, 5, axis=1), name="logits")
 
 
-def test_what_does_nothing_goes(qdq, lowered):
+def test_what_does_nothing_goes(qdq, lower_graph):
     g = qdq()
     x = g.node("Identity", g.node("Dropout", g.pair(g.input("x", [1, 3, 4, 4]))))
     x = g.node("Transpose", g.node("Cast", x, to=TensorProto.FLOAT), perm=[0, 1, 2, 3])
-    found = lowered(g, g.quantize(g.conv(x, 3, 4))).agree()
-    assert found.kinds == ["quantize", "conv"]
-    assert sum("does nothing" in note for note in found.plan.notes) == 4
+    lowered = lower_graph(g, g.quantize(g.conv(x, 3, 4))).agree()
+    assert lowered.kinds == ["quantize", "conv"]
+    assert sum("does nothing" in note for note in lowered.plan.notes) == 4
 
 
-def test_an_input_that_is_an_output_too(qdq, lowered):
+def test_an_input_that_is_an_output_too(qdq, lower_graph):
     g = qdq()
-    assert lowered(g, g.node("Identity", g.input("x", [2, 3]))).agree().kinds == ["reshape"]
+    assert lower_graph(g, g.node("Identity", g.input("x", [2, 3]))).agree().kinds == ["reshape"]
 
 
-def test_arithmetic_with_known_sizes_is_constant(qdq, lowered):
+def test_arithmetic_with_known_sizes_is_constant(qdq, lower_graph):
     g = qdq()
     x = g.pair(g.input("x", ["n", 5, 16]))
     sizes = g.node("Shape", x)
@@ -43,9 +43,9 @@ def test_arithmetic_with_known_sizes_is_constant(qdq, lowered):
     heads = g.node("Div", width, g.ints(4))
     y = g.node("Reshape", x, g.node("Concat", batch, g.ints(5, 4), heads, axis=0))
     y = g.node("Transpose", y, perm=[0, 2, 1, 3])
-    found = lowered(g, g.quantize(y), sizes={"n": 3}).agree()
-    assert found.kinds == ["quantize", "reshape", "transpose"]
-    assert found.plan.tensors[found.plan.steps[-1].y].shape == ("n", 4, 5, 4)
+    lowered = lower_graph(g, g.quantize(y), sizes={"n": 3}).agree()
+    assert lowered.kinds == ["quantize", "reshape", "transpose"]
+    assert lowered.plan.tensors[lowered.plan.steps[-1].y].shape == ("n", 4, 5, 4)
 
 
 def test_names_are_the_graphs_own(qdq):
@@ -58,12 +58,14 @@ def test_names_are_the_graphs_own(qdq):
     assert not plan.tensors.keys() & plan.constants.keys()
 
 
-def test_constants_take_no_names_of_tensors(qdq, lowered):
+def test_constants_take_no_names_of_tensors(qdq, lower_graph):
     g = qdq()
     x = g.pair(g.input("x", [2, 8]))
     y = g.node("Add", g.node("MatMul", x, g.weight(8, 8, axis=1), name="o"), g.floats(8), name="o.bias")
-    found = lowered(g, g.node("LayerNormalization", g.node("Add", y, g.input("z", [2, 8])), g.floats(8)))
-    assert found.agree(1e-5).kinds == ["quantize", "linear", "layer_norm"]
+    lowered = lower_graph(
+        g, g.node("LayerNormalization", g.node("Add", y, g.input("z", [2, 8])), g.floats(8))
+    )
+    assert lowered.agree(1e-5).kinds == ["quantize", "linear", "layer_norm"]
 
 
 def test_layers_are_those_of_the_file(qdq):
@@ -76,23 +78,23 @@ def test_the_same_file_gives_the_same_plan_and_stays_as_it_was(qdq):
     g = qdq()
     proto = g.proto(small(g))
     before = proto.SerializeToString()
-    one, other = lower(proto), lower(proto)
-    assert one.steps == other.steps and one.tensors == other.tensors
+    first, other = lower(proto), lower(proto)
+    assert first.steps == other.steps and first.tensors == other.tensors
     assert proto.SerializeToString() == before
 
 
-def test_what_no_step_does_is_one_stretch(qdq, lowered):
+def test_what_no_step_does_is_one_stretch(qdq, lower_graph):
     g = qdq()
     y = g.node("LpNormalization", g.input("x", [1, 3, 4, 4]))
-    found = lowered(g, g.node("Relu", g.node("Shrink", y))).agree(1e-4)
-    assert found.kinds[0] == "onnx" and found.kinds.count("onnx") == 1
+    lowered = lower_graph(g, g.node("Relu", g.node("Shrink", y))).agree(1e-4)
+    assert lowered.kinds[0] == "onnx" and lowered.kinds.count("onnx") == 1
 
 
-def test_a_file_without_pairs_runs_natively(qdq, lowered):
+def test_a_file_without_pairs_runs_natively(qdq, lower_graph):
     g = qdq()
     y = g.node("Conv", g.input("x", [1, 3, 4, 4]), g.floats(4, 3, 3, 3))
-    found = lowered(g, g.node("Relu", g.node("Conv", y, g.floats(4, 4, 1, 1)))).agree(1e-4)
-    assert found.kinds == ["float_conv", "float_conv", "function"]
+    lowered = lower_graph(g, g.node("Relu", g.node("Conv", y, g.floats(4, 4, 1, 1)))).agree(1e-4)
+    assert lowered.kinds == ["float_conv", "float_conv", "function"]
 
 
 def test_an_output_of_no_known_rank_is_refused(qdq):
@@ -138,7 +140,7 @@ def test_the_reference_refuses_other_inputs(qdq, inputs, message):
         evaluate(plan, inputs)
 
 
-def spoiled(model, kind):
+def spoil(model, kind):
     """`model` as a wrong pass would leave it."""
     nodes = list(model.graph)
     if kind == "order":
@@ -160,7 +162,7 @@ def test_a_pass_that_breaks_the_graph_is_named(qdq, kind, message):
     g = qdq()
     model = load(g.proto(small(g)))
     with pytest.raises(UnsupportedError, match=rf"node '.*'.*{message}.*after 'wrong'"):
-        run_stages(model, [Pass("wrong", lambda m: spoiled(m, kind)), Pass("right", lambda m: [])])
+        run_stages(model, [Pass("wrong", lambda m: spoil(m, kind)), Pass("right", lambda m: [])])
 
 
 @pytest.mark.parametrize("codes", [True, False])
@@ -169,26 +171,26 @@ def test_a_pass_that_breaks_the_graph_is_named(qdq, kind, message):
     ([1, 8, 2, 3, 1, 2, 3, 16], [5, 0, 2, 6, 3, 4, 1, 7]),
     ([2, 2, 2, 2, 3, 2, 3, 4, 4], [8, 7, 0, 1, 2, 3, 4, 5, 6]),
 ], ids=["windows", "ones", "turned"])  # fmt: skip
-def test_axes_that_stay_together_are_one_where_there_are_many(qdq, lowered, cut, perm, codes):
+def test_axes_that_stay_together_are_one_where_there_are_many(qdq, lower_graph, cut, perm, codes):
     g = qdq()
     x = g.input("x", [2, 8, 6, 6, 8] if len(cut) == 8 and cut[0] == 2 else [int(np.prod(cut))])
     y = g.node("Transpose", g.node("Reshape", g.pair(x) if codes else x, g.ints(*cut)), perm=perm)
     y = g.node("Reshape", y, g.ints(8, -1))
-    found = lowered(g, g.quantize(y) if codes else y).agree()
-    assert "onnx" not in found.kinds
+    lowered = lower_graph(g, g.quantize(y) if codes else y).agree()
+    assert "onnx" not in lowered.kinds
 
 
-def test_many_axes_that_someone_else_reads_stay(qdq, lowered):
+def test_many_axes_that_someone_else_reads_stay(qdq, lower_graph):
     g = qdq()
     cut = g.node("Reshape", g.input("x", [2, 8, 6, 6, 8]), g.ints(2, 4, 2, 2, 3, 2, 3, 8))
     y = g.node("Reshape", g.node("Transpose", cut, perm=[0, 1, 3, 5, 2, 4, 6, 7]), g.ints(8, -1))
-    assert "8 axes" in lowered(g, y, g.node("Reshape", cut, g.ints(2, -1))).agree().step("onnx").reason
+    assert "8 axes" in lower_graph(g, y, g.node("Reshape", cut, g.ints(2, -1))).agree().step("onnx").reason
 
 
-def test_a_cast_like_another_tensor(qdq, lowered):
+def test_a_cast_like_another_tensor(qdq, lower_graph):
     g = qdq()
     x, like = g.input("x", [2, 3], TensorProto.INT32), g.input("like", [1])
-    assert lowered(g, g.node("Tanh", g.node("CastLike", x, like))).agree(1e-5).kinds == [
+    assert lower_graph(g, g.node("Tanh", g.node("CastLike", x, like))).agree(1e-5).kinds == [
         "elementwise",
         "function",
     ]

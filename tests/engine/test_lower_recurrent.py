@@ -24,7 +24,7 @@ CELLS = {
 def _layer(g: Any, cell: str, direction: str = "forward", *, codes: bool = True, axis: int | None = 1,
            lengths: bool = False, states: bool = True, wide: str = "", **more: Any) -> list[str]:  # fmt: skip
     """One layer, and what it makes."""
-    op_type, gates, said = CELLS[cell]
+    op_type, gates, cell_options = CELLS[cell]
     directions = 2 if direction == "bidirectional" else 1
     rows = gates * HIDDEN
     x = g.input("x", [STEPS, BATCH, IN])
@@ -40,20 +40,20 @@ def _layer(g: Any, cell: str, direction: str = "forward", *, codes: bool = True,
     inputs.append(g.input("lengths", [BATCH], TensorProto.INT32) if lengths else "")
     if states:
         inputs += [g.input(f"s{i}", [directions, BATCH, HIDDEN]) for i in range(2 if cell == "LSTM" else 1)]
-    if "activations" in said:
-        said = {"activations": said["activations"] * directions}
-    attributes = {"hidden_size": HIDDEN, "direction": direction, **said, **more}
-    made = g.node(op_type, *inputs, name="layer", outputs=3 if cell == "LSTM" else 2, **attributes)
-    return [str(name) for name in made]
+    if "activations" in cell_options:
+        cell_options = {"activations": cell_options["activations"] * directions}
+    attributes = {"hidden_size": HIDDEN, "direction": direction, **cell_options, **more}
+    layer_outputs = g.node(op_type, *inputs, name="layer", outputs=3 if cell == "LSTM" else 2, **attributes)
+    return [str(name) for name in layer_outputs]
 
 
 def _feeds(model: Any) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     feeds: dict[str, np.ndarray] = {}
-    for one in model.graph.input:
-        shape = [d.dim_value for d in one.type.tensor_type.shape.dim]
+    for graph_input in model.graph.input:
+        shape = [d.dim_value for d in graph_input.type.tensor_type.shape.dim]
         reals = rng.standard_normal(shape).astype(np.float32)
-        feeds[one.name] = np.array([2, 5, 1], np.int32) if one.name == "lengths" else reals
+        feeds[graph_input.name] = np.array([2, 5, 1], np.int32) if graph_input.name == "lengths" else reals
     return feeds
 
 
@@ -64,16 +64,16 @@ def _agree(model: Any, expected: Any = None) -> None:
         [np.atleast_1d(v) for v in _outputs(intact.compile(model, backend=backend), feeds)]
         for backend in ("cpu", "reference")
     )
-    for one, other in zip(cpu, reference, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for actual, other in zip(cpu, reference, strict=True):
+        np.testing.assert_array_equal(actual, other)
     session = intact.graph.Session(model.SerializeToString())
-    for one, other in zip(cpu, session.run(feeds).values() if expected is None else expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-6)
+    for actual, other in zip(cpu, session.run(feeds).values() if expected is None else expected, strict=True):
+        np.testing.assert_allclose(actual, other, atol=2e-6)
 
 
 def _outputs(engine: Any, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    made = engine(*(feeds[name] for name in engine.plan.inputs))
-    return [made] if isinstance(made, np.ndarray) else list(made)
+    outputs = engine(*(feeds[name] for name in engine.plan.inputs))
+    return [outputs] if isinstance(outputs, np.ndarray) else list(outputs)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -146,20 +146,22 @@ def test_batch_first(qdq, direction):
     """ONNX Runtime has no such layout: it makes the same of the batch in the middle."""
     g, other = qdq(), qdq()
     middle = other.proto(*_layer(other, "LSTM", direction))
-    made = _layer(g, "LSTM", direction, layout=1)
-    for one in g.inputs:
-        shape = one.type.tensor_type.shape
+    layer_outputs = _layer(g, "LSTM", direction, layout=1)
+    for graph_input in g.inputs:
+        shape = graph_input.type.tensor_type.shape
         sizes = [dim.dim_value for dim in shape.dim]
         for dim, size in zip(shape.dim, [sizes[1], sizes[0], sizes[2]], strict=True):
             dim.dim_value = size
-    model = g.proto(*made)
+    model = g.proto(*layer_outputs)
     feeds = _feeds(model)
     turned = {name: np.moveaxis(array, 0, 1) for name, array in feeds.items()}
     y, *last = _outputs(intact.compile(middle, backend="reference"), turned)
-    expected = [np.moveaxis(y, 2, 0), *(np.moveaxis(one, 1, 0) for one in last)]
+    expected = [np.moveaxis(y, 2, 0), *(np.moveaxis(state, 1, 0) for state in last)]
     for backend in ("cpu", "reference"):
-        for one, want in zip(_outputs(intact.compile(model, backend=backend), feeds), expected, strict=True):
-            np.testing.assert_array_equal(one, want)
+        for graph_input, want in zip(
+            _outputs(intact.compile(model, backend=backend), feeds), expected, strict=True
+        ):
+            np.testing.assert_array_equal(graph_input, want)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from tests.engine.conftest import exactly
     "lengths", [(4, 4), (4, 1), (2, 3)], ids=str
 )  # of 0 ONNX Runtime 1.24 copies nothing
 @pytest.mark.parametrize("pair", [True, False])
-def test_sequences_the_other_way_round(qdq, lowered, time, lengths, pair):
+def test_sequences_the_other_way_round(qdq, lower_graph, time, lengths, pair):
     g = qdq()
     shape = (4, 2, 3) if time == 0 else (2, 4, 3)
     x = g.input("x", list(shape))
-    held = g.constant(np.array(lengths))
-    y = g.node("ReverseSequence", g.pair(x) if pair else x, held, time_axis=time, batch_axis=1 - time)
-    exactly(lowered(g, y))
+    lengths_input = g.constant(np.array(lengths))
+    y = g.node(
+        "ReverseSequence", g.pair(x) if pair else x, lengths_input, time_axis=time, batch_axis=1 - time
+    )
+    exactly(lower_graph(g, y))

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.engine.conftest import exactly, few, given, reason_of_fallback
+from tests.engine.conftest import add_inputs, exactly, few, reason_of_fallback
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "max"])
 @pytest.mark.parametrize("tuples", [(6, 1), (2, 3, 2), (4, 3), (0, 2)], ids=str)
 @pytest.mark.parametrize("how", ["given", "constant"])
-def test_scattered_rows(qdq, lowered, how, tuples, reduction):
+def test_scattered_rows(qdq, lower_graph, how, tuples, reduction):
     g = qdq()
     shape = (6, 3, 4)
     count = tuples[-1]
@@ -17,10 +17,10 @@ def test_scattered_rows(qdq, lowered, how, tuples, reduction):
     index = index - np.array(shape[:count]) * (how == "constant")  # from the end
     x, u = few("float32", *shape), few("float32", *tuples[:-1], *shape[count:], low=1)
     if how == "given":
-        x, index, u = given(g, x=x, index=index, u=u)
+        x, index, u = add_inputs(g, x=x, index=index, u=u)
     else:
-        (x,), index, u = given(g, x=x), g.constant(index), g.constant(u)
-    exactly(lowered(g, g.node("ScatterND", x, index, u, reduction=reduction)))
+        (x,), index, u = add_inputs(g, x=x), g.constant(index), g.constant(u)
+    exactly(lower_graph(g, g.node("ScatterND", x, index, u, reduction=reduction)))
 
 
 def test_rows_of_as_many_as_are_not_known_are_left_to_onnx_runtime(qdq):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.engine.conftest import exactly, few, given
+from tests.engine.conftest import add_inputs, exactly, few
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -20,17 +20,17 @@ def triangle(g, x, upper, diagonal):
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
 @TRIANGLES
-def test_triangles(qdq, lowered, upper, diagonal, dtype):
+def test_triangles(qdq, lower_graph, upper, diagonal, dtype):
     g = qdq()
-    (x,) = given(g, x=few(dtype, 2, 4, 5, low=1))
-    assert exactly(lowered(g, triangle(g, x, upper, diagonal))).kinds == ["elementwise"]
+    (x,) = add_inputs(g, x=few(dtype, 2, 4, 5, low=1))
+    assert exactly(lower_graph(g, triangle(g, x, upper, diagonal))).kinds == ["elementwise"]
 
 
 @TRIANGLES
 def test_triangles_of_int32(qdq, upper, diagonal):
     """As NumPy has them: ONNX Runtime 1.24 has none."""
     g, x = qdq(), few("int32", 2, 4, 5, low=1)
-    plan = lower(g.proto(triangle(g, *given(g, x=x), upper, diagonal)))
+    plan = lower(g.proto(triangle(g, *add_inputs(g, x=x), upper, diagonal)))
     want = (np.triu if upper else np.tril)(x, diagonal or 0)
     (y,) = plan.outputs
     assert [step.kind for step in plan.steps] == ["elementwise"]
@@ -38,10 +38,10 @@ def test_triangles_of_int32(qdq, upper, diagonal):
         np.testing.assert_array_equal(got, want, strict=True)
 
 
-def test_triangles_of_what_is_no_number_and_of_nothing(qdq, lowered):
+def test_triangles_of_what_is_no_number_and_of_nothing(qdq, lower_graph):
     g = qdq()
-    x, none = given(g, x=np.full((3, 3), np.nan, np.float32), none=few("float32", 2, 0, 3))
-    exactly(lowered(g, g.node("Trilu", x, upper=0), g.node("Trilu", none)))
+    x, none = add_inputs(g, x=np.full((3, 3), np.nan, np.float32), none=few("float32", 2, 0, 3))
+    exactly(lower_graph(g, g.node("Trilu", x, upper=0), g.node("Trilu", none)))
 
 
 def test_a_triangle_of_unknown_size_is_native_once_it_is_known(qdq):

@@ -121,8 +121,8 @@ def test_images_without_pixels():
 def test_an_image_for_all():
     """A tensor of one image that meets a batch is no part of it."""
     g = Qdq()
-    x, one = g.pair(g.input("x", [4, 4, 8, 8])), g.pair(g.input("one", [1, 4, 8, 8]))
-    y = g.pair(g.conv(g.pair(g.node("Add", g.pair(g.conv(x, 4, 4)), one)), 4, 4))
+    x, single = g.pair(g.input("x", [4, 4, 8, 8])), g.pair(g.input("one", [1, 4, 8, 8]))
+    y = g.pair(g.conv(g.pair(g.node("Add", g.pair(g.conv(x, 4, 4)), single)), 4, 4))
     plan, feeds = lower(g.proto(y)), g.feeds({})
     np.testing.assert_array_equal(Engine(plan, threads=2).run(feeds)[y], evaluate(plan, feeds)[y])
 

@@ -61,12 +61,12 @@ def arrays():
 def tensors():
     """The tensors of `example`."""
     image, row = ("batch", 4, 6, 6), ("batch", 8)
-    found = [
+    declared = [
         floats("x", *image),
         *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
     ]
-    found += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
-    found += [
+    declared += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
+    declared += [
         codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row), codes("cho", 2, 4),
         floats("me", 1, 8),
         *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
@@ -78,11 +78,11 @@ def tensors():
         floats("se", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6), floats("fu", "batch", 6, 7, 6),
     ]  # fmt: skip
-    found += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,))]
+    declared += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,))]
     above, below = split_codes("uint16", 2.0**-12, 30000)
-    found += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
-    found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
-    return found
+    declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
+    declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
+    return declared
 
 
 def example():
@@ -169,7 +169,7 @@ def content(tmp_path_factory):
     return path.read_bytes()
 
 
-def written(folder, content):
+def write_plan(folder, content):
     path = folder / "model.plan"
     path.write_bytes(content)
     return path
@@ -189,7 +189,7 @@ def test_what_goes_in_comes_out(tmp_path):
 
 
 def test_equal_plans_give_equal_files_and_so_does_a_loaded_one(content, tmp_path):
-    loaded = files.load(written(tmp_path, content))
+    loaded = files.load(write_plan(tmp_path, content))
     reordered = {key: PACKED[key] for key in reversed(PACKED)}
     for plan, packed in ((example(), reordered), (loaded.plan, loaded.packed)):
         files.save(tmp_path / "again.plan", plan, packed)
@@ -197,21 +197,21 @@ def test_equal_plans_give_equal_files_and_so_does_a_loaded_one(content, tmp_path
 
 
 def test_a_plan_may_be_saved_over_the_file_that_it_was_read_from(content, tmp_path):
-    path = written(tmp_path, content)
+    path = write_plan(tmp_path, content)
     loaded = files.load(path)
     files.save(path, loaded.plan, loaded.packed)
     assert path.read_bytes() == content and same(loaded.plan, example())
 
 
 def test_the_safetensors_library_reads_it(content, tmp_path):
-    with safe_open(written(tmp_path, content), framework="numpy") as file:
+    with safe_open(write_plan(tmp_path, content), framework="numpy") as file:
         assert json.loads(file.metadata()["intact.plan"])["version"] == files.VERSION
         stored = file.get_tensor("constant/wl").tobytes()
     assert stored[: 8 * 36] == example().constants["wl"].tobytes()
 
 
 def test_arrays_lie_as_kernels_want_them(content, tmp_path):
-    loaded = files.load(written(tmp_path, content))
+    loaded = files.load(write_plan(tmp_path, content))
     end = len(content)
     for array in (*loaded.plan.constants.values(), *loaded.packed.values()):
         address = array.__array_interface__["data"][0]
@@ -224,7 +224,7 @@ def test_only_what_is_asked_for_is_read(content, tmp_path):
     place = content.rindex(bytes(range(200)))
     damaged = bytearray(content)
     damaged[place] ^= 1
-    loaded = files.load(written(tmp_path, bytes(damaged)))
+    loaded = files.load(write_plan(tmp_path, bytes(damaged)))
     assert ("w", "vnni") in loaded.packed
     assert same(loaded.plan, example())
     assert loaded.packed["wl", "avx2"].sum() == 15
@@ -234,7 +234,7 @@ def test_only_what_is_asked_for_is_read(content, tmp_path):
         loaded.packed.verify(loaded.packed, threads=2)
 
 
-def refused_or_harmless(path):
+def assert_refused_or_harmless(path):
     try:
         loaded = files.load(path)
         assert same(loaded.plan, example()) and same_arrays(loaded.packed, PACKED)
@@ -249,7 +249,7 @@ def test_flipped_bits(content, tmp_path_factory, data):
     place = data.draw(st.integers(0, header - 1) | st.integers(0, len(content) - 1))
     damaged = bytearray(content)
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
-    refused_or_harmless(written(tmp_path_factory.mktemp("flip"), bytes(damaged)))
+    assert_refused_or_harmless(write_plan(tmp_path_factory.mktemp("flip"), bytes(damaged)))
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_flipped_bytes_everywhere(content, tmp_path):
     for place in range(0, len(content), 11):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
-        refused_or_harmless(written(tmp_path, bytes(damaged)))
+        assert_refused_or_harmless(write_plan(tmp_path, bytes(damaged)))
 
 
 @given(data=st.data())
@@ -265,7 +265,7 @@ def test_truncated_and_lengthened(content, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("cut")
     for wrong in (content[: data.draw(st.integers(0, len(content) - 1))], content + bytes(64)):
         with pytest.raises(FileFormatError):
-            files.load(written(folder, wrong))
+            files.load(write_plan(folder, wrong))
 
 
 @given(st.binary(max_size=200))
@@ -274,10 +274,10 @@ def test_arbitrary_bytes(tmp_path_factory, noise):
     length = struct.pack("<Q", max(len(noise) - 8, 0))
     for wrong in (noise, length + noise[8:], struct.pack("<Q", 56) + noise):
         with pytest.raises(FileFormatError):
-            files.load(written(folder, wrong))
+            files.load(write_plan(folder, wrong))
 
 
-def forged(path, change, body=None):
+def forge_plan(path, change, body=None):
     """A file with right checksums, whatever its JSON says; `change` edits it, `body` stands in its place."""
     files.save(path, example(), PACKED)
     metadata, views = container.read(path)
@@ -369,7 +369,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_json(tmp_path, case):
     change, message = HOSTILE[case]
-    path = forged(tmp_path / "model.plan", change)
+    path = forge_plan(tmp_path / "model.plan", change)
     with pytest.raises(FileFormatError, match=message) as caught:
         files.load(path)
     assert str(path) in str(caught.value)
@@ -380,7 +380,7 @@ def test_hostile_json(tmp_path, case):
 )
 def test_hostile_text(tmp_path, text):
     with pytest.raises(FileFormatError):
-        files.load(forged(tmp_path / "model.plan", lambda content: None, text))
+        files.load(forge_plan(tmp_path / "model.plan", lambda content: None, text))
 
 
 @given(data=st.data())
@@ -406,7 +406,7 @@ def test_arbitrary_values_anywhere(tmp_path_factory, data):
                 return
             content = content[key]
 
-    path = forged(tmp_path_factory.mktemp("any") / "model.plan", change)
+    path = forge_plan(tmp_path_factory.mktemp("any") / "model.plan", change)
     try:
         loaded = files.load(path)
         assert isinstance(loaded.plan, Plan)
@@ -428,7 +428,7 @@ def test_a_file_of_another_kind(tmp_path):
 
 
 def test_a_plan_is_known_by_its_first_bytes(content, tmp_path):
-    assert files.is_plan(written(tmp_path, content))
+    assert files.is_plan(write_plan(tmp_path, content))
     (tmp_path / "empty").touch()
     assert not files.is_plan(tmp_path / "empty")
 

@@ -24,29 +24,29 @@ INTEGER = {"conv", "conv_transpose", "linear", "matmul", "add", "pool", "table"}
 
 def outside(plan: Plan) -> Counter[str]:
     """The nodes that ONNX Runtime runs, pairs aside."""
-    found: Counter[str] = Counter()
+    node_counts: Counter[str] = Counter()
     for step in plan.steps:
         if step.kind == "onnx":
             graph = onnx.ModelProto.FromString(plan.constants[step.model].tobytes()).graph
             pairs = {n.name for n in graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")}
-            found.update(set(step.nodes) - pairs)
-    return found
+            node_counts.update(set(step.nodes) - pairs)
+    return node_counts
 
 
-def told_of(step: Step) -> tuple[str, ...]:
+def layer_nodes(step: Step) -> tuple[str, ...]:
     """The nodes of a step but its pairs: of one that brings floats to a grid, the bounds in front."""
     return step.nodes[:-2] if step.kind == "fake_quantize" else () if step.kind in BORDERS else step.nodes
 
 
 def check(plan: Plan) -> None:
     rows = explain(plan)
-    told = Counter(node for row in rows for node in row["nodes"])
-    assert all(count == 1 for count in told.values()), "a node is in one layer"
+    listed = Counter(node for row in rows for node in row["nodes"])
+    assert all(count == 1 for count in listed.values()), "a node is in one layer"
     fallback = outside(plan)
     native = [step for step in plan.steps if step.kind != "onnx"]
-    computing = {node for step in native for node in told_of(step)}
-    assert computing | fallback.keys() <= told.keys(), "what runs is told"
-    assert told.keys() <= {node for step in native for node in step.nodes} | fallback.keys(), (
+    computing = {node for step in native for node in layer_nodes(step)}
+    assert computing | fallback.keys() <= listed.keys(), "what runs is told"
+    assert listed.keys() <= {node for step in native for node in step.nodes} | fallback.keys(), (
         "and nothing else"
     )
     for row in rows:

@@ -44,8 +44,8 @@ def test_every_form_of_a_model_has_the_same_answers(model, x, tmp_path):
     forms = (model.SerializeToString(), load(model), tmp_path / "m.onnx", str(tmp_path / "m.onnx"),
              tmp_path / "m.plan", intact.compile(model).plan)  # fmt: skip
     for form in forms:
-        made = intact.run_reference(form, x)
-        assert all(np.array_equal(made[name], array) for name, array in wanted.items()), form
+        outputs = intact.run_reference(form, x)
+        assert all(np.array_equal(outputs[name], array) for name, array in wanted.items()), form
 
 
 def test_what_quantize_returned_is_a_model_too(rng, qdq):
@@ -53,12 +53,12 @@ def test_what_quantize_returned_is_a_model_too(rng, qdq):
     net.node("Relu", net.node("MatMul", net.input("x", (4, 16)), net.floats(16, 16)), name="y")
     batches = [{"x": rng.standard_normal((4, 16)).astype(np.float32)} for _ in range(2)]
     result = intact.quantize(net.proto("y"), batches, progress=False)
-    made = intact.run_reference(result, batches[0])
-    assert np.array_equal(made["y"], intact.compile(result, threads=1).run(batches[0])["y"])
+    outputs = intact.run_reference(result, batches[0])
+    assert np.array_equal(outputs["y"], intact.compile(result, threads=1).run(batches[0])["y"])
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    ("inputs", "message"),
     [
         ({}, "input 'x'"),
         ({"y": np.zeros((1, 3, 6, 6), np.float32)}, "input 'y'"),
@@ -68,8 +68,8 @@ def test_what_quantize_returned_is_a_model_too(rng, qdq):
     ],
     ids=["missing", "unknown", "other dtype", "other shape", "no array"],
 )
-def test_inputs_that_do_not_fit_are_named(model, inputs, said):
-    with pytest.raises(QuantValueError, match=said):
+def test_inputs_that_do_not_fit_are_named(model, inputs, message):
+    with pytest.raises(QuantValueError, match=message):
         intact.run_reference(model, inputs)
 
 

@@ -45,10 +45,10 @@ text (int64[batch, words] ids, int64[batch, words] mask) => (float[batch, words,
 
 
 def model(text: str, **weights: np.ndarray) -> onnx.ModelProto:
-    found = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
-    found.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items())
-    onnx.checker.check_model(found, full_check=False)
-    return found
+    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items())
+    onnx.checker.check_model(proto, full_check=False)
+    return proto
 
 
 def text_model() -> onnx.ModelProto:
@@ -74,22 +74,22 @@ def feeds(batch: int, words: int) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def quantized_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sizes") / "text.onnx"
     intact.quantize(text_model(), [feeds(2, 7), feeds(1, 12)], progress=False).save(path)
     return path
 
 
 def check_every_code(engine: intact.Engine, batch: int, words: int) -> None:
-    given = feeds(batch, words)
-    wanted = evaluate(engine.plan_for({n: a.shape for n, a in given.items()}), given)
-    for name, array in engine.tap(given).items():
+    inputs = feeds(batch, words)
+    wanted = evaluate(engine.plan_for({n: a.shape for n, a in inputs.items()}), inputs)
+    for name, array in engine.tap(inputs).items():
         np.testing.assert_array_equal(array, wanted[name], err_msg=name)
-    np.testing.assert_array_equal(engine.run(given)["y"], wanted["y"])
+    np.testing.assert_array_equal(engine.run(inputs)["y"], wanted["y"])
 
 
-def test_one_plan_is_for_all_sizes(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = lower(quantized)
+def test_one_plan_is_for_all_sizes(quantized_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = lower(quantized_path)
     assert not plan.model and not any(isinstance(step, FallbackSubgraph) for step in plan.steps)
     assert {ShapeArithmetic, Expand} <= {type(step) for step in plan.steps}
     engine = intact.compile(plan, threads=1)
@@ -99,8 +99,8 @@ def test_one_plan_is_for_all_sizes(quantized: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_every_code_of_every_size_after_a_file(quantized: Path, tmp_path: Path, threads: int) -> None:
-    intact.compile(quantized, threads=threads).save(tmp_path / "text.plan")
+def test_every_code_of_every_size_after_a_file(quantized_path: Path, tmp_path: Path, threads: int) -> None:
+    intact.compile(quantized_path, threads=threads).save(tmp_path / "text.plan")
     engine = intact.load(tmp_path / "text.plan", threads=threads)
     for sizes in SIZES:
         check_every_code(engine, *sizes)
@@ -116,18 +116,20 @@ def test_floats_are_those_of_onnx_runtime() -> None:
         np.testing.assert_allclose(engine.run(feeds(*sizes))["y"], wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_codes_are_those_of_a_plan_for_known_sizes(quantized: Path) -> None:
-    engine = intact.compile(quantized, threads=1)
+def test_codes_are_those_of_a_plan_for_known_sizes(quantized_path: Path) -> None:
+    engine = intact.compile(quantized_path, threads=1)
     for batch, words in SIZES[:3]:
-        given = feeds(batch, words)
-        known = intact.compile(quantized, threads=1, shapes={n: a.shape for n, a in given.items()})
-        np.testing.assert_array_equal(engine.run(given)["y"], known.run(given)["y"])
+        inputs = feeds(batch, words)
+        fixed_engine = intact.compile(
+            quantized_path, threads=1, shapes={n: a.shape for n, a in inputs.items()}
+        )
+        np.testing.assert_array_equal(engine.run(inputs)["y"], fixed_engine.run(inputs)["y"])
 
 
-def test_sizes_that_do_not_fit_are_refused(quantized: Path) -> None:
-    given = feeds(1, 25)  # more places than there are positions
+def test_sizes_that_do_not_fit_are_refused(quantized_path: Path) -> None:
+    inputs = feeds(1, 25)  # more places than there are positions
     with pytest.raises(IntactError):
-        intact.compile(quantized, threads=1).run(given)
+        intact.compile(quantized_path, threads=1).run(inputs)
 
 
 def test_sizes_themselves_are_outputs() -> None:
@@ -140,8 +142,8 @@ def test_sizes_themselves_are_outputs() -> None:
     engine = intact.compile(source, threads=1)
     assert not engine.plan.model
     for shape in ((2, 3), (1, 6), (4, 1)):
-        made = engine.run({"x": np.ones(shape, np.float32)})
-        assert made["s"].tolist() == list(shape) and made["places"].tolist() == list(range(shape[1]))
+        outputs = engine.run({"x": np.ones(shape, np.float32)})
+        assert outputs["s"].tolist() == list(shape) and outputs["places"].tolist() == list(range(shape[1]))
 
 
 def test_a_constant_of_a_free_size() -> None:
@@ -162,8 +164,8 @@ def test_a_constant_of_a_free_size() -> None:
         np.testing.assert_array_equal(engine.run({"x": x})["y"], x.reshape(-1, 4))
 
 
-def test_hostile_arithmetic_is_refused(quantized: Path) -> None:
-    plan = lower(quantized)
+def test_hostile_arithmetic_is_refused(quantized_path: Path) -> None:
+    plan = lower(quantized_path)
     index, step = next((i, s) for i, s in enumerate(plan.steps) if isinstance(s, ShapeArithmetic))
 
     def run(**changes: object) -> None:
@@ -182,7 +184,7 @@ def test_hostile_arithmetic_is_refused(quantized: Path) -> None:
 
 
 def test_expressions_compute_what_they_say() -> None:
-    known = {"a": 7, "b": 3}
+    sizes_by_name = {"a": 7, "b": 3}
     functions = {
         "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
         "/": lambda a, b: int(a / b), "max": max, "min": min, "broadcast": lambda a, b: a if b == 1 else b,
@@ -191,11 +193,11 @@ def test_expressions_compute_what_they_say() -> None:
     for name, function in functions.items():
         for a in sizes:
             for b in sizes:
-                made = expression(name, a, b)
-                x, y = value_of(a, known), value_of(b, known)
+                product = expression(name, a, b)
+                x, y = value_of(a, sizes_by_name), value_of(b, sizes_by_name)
                 if name == "broadcast" and 1 not in (x, y) and x != y:
                     continue  # no such sizes broadcast
-                assert value_of(made, known) == function(x, y), (name, a, b, made)
+                assert value_of(product, sizes_by_name) == function(x, y), (name, a, b, product)
 
 
 def test_expressions_are_short_where_they_can_be() -> None:
@@ -225,7 +227,7 @@ def test_what_is_kept_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(engine._ready) == 1
 
 
-def declared(source: onnx.ModelProto, **shapes: tuple[int | str, ...]) -> onnx.ModelProto:
+def with_inner_shapes(source: onnx.ModelProto, **shapes: tuple[int | str, ...]) -> onnx.ModelProto:
     """With sizes of inner values, as a file says them."""
     source.graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
@@ -248,7 +250,7 @@ def test_a_name_that_the_file_gives_to_another_size_is_not_believed(inner: bool)
         all=np.array([2**31 - 1]),
     )  # fmt: skip
     if inner:
-        declared(source, z=("b", "n"))
+        with_inner_shapes(source, z=("b", "n"))
     engine = intact.compile(source, threads=1)
     for columns in (16, 8):
         x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)

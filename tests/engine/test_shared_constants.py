@@ -10,7 +10,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 
 
-def stored(g, shape):
+def int8_constant(g, shape):
     parameters = [g.constant(g.rng.integers(-127, 128, shape).astype(np.int8)), g.constant(np.float32(0.002))]
     return g.node("DequantizeLinear", *parameters)
 
@@ -28,7 +28,7 @@ def chain(qdq, name, uses):
     shape, weight, attributes, quantized = LAYERS[name]
     g = qdq()
     x = g.input("x", shape)
-    w = stored(g, weight) if quantized else g.floats(*weight, spread=0.05)
+    w = int8_constant(g, weight) if quantized else g.floats(*weight, spread=0.05)
     for _ in range(uses):
         x = g.node(name.split()[0], g.pair(x) if quantized else x, w, **attributes)
     return g, g.proto(x)
@@ -47,27 +47,29 @@ def test_a_plan_of_many_uses_is_about_as_large_as_of_one(qdq, name, tmp_path):
             sum(array.nbytes for array in engine.packed_weights.values()),
             (tmp_path / "one.plan").stat().st_size,
         ]
-    assert all(many < 1.7 * one for one, many in zip(sizes[1], sizes[8], strict=True)), sizes
+    assert all(many < 1.7 * single for single, many in zip(sizes[1], sizes[8], strict=True)), sizes
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_engines_and_files_with_shared_weights_compute_the_same(qdq, lowered, name, tmp_path):
+def test_engines_and_files_with_shared_weights_compute_the_same(qdq, lower_graph, name, tmp_path):
     g, proto = chain(qdq, name, 4)
-    found = lowered(g, proto.graph.output[0].name).exact()
-    Engine(found.plan, threads=1).save(tmp_path / "one.plan")
-    again = intact.load(tmp_path / "one.plan").run(found.feeds)
-    for output, want in found.expected.items():
+    lowered = lower_graph(g, proto.graph.output[0].name).exact()
+    Engine(lowered.plan, threads=1).save(tmp_path / "one.plan")
+    again = intact.load(tmp_path / "one.plan").run(lowered.feeds)
+    for output, want in lowered.expected.items():
         np.testing.assert_allclose(again[output], want, rtol=1e-3, atol=0.3)
-        np.testing.assert_array_equal(again[output], Engine(found.plan, threads=1).run(found.feeds)[output])
+        np.testing.assert_array_equal(
+            again[output], Engine(lowered.plan, threads=1).run(lowered.feeds)[output]
+        )
 
 
-def test_other_strides_and_groups_share_no_packed_form(qdq, lowered):
+def test_other_strides_and_groups_share_no_packed_form(qdq, lower_graph):
     g = qdq()
-    x, w = g.pair(g.input("x", [1, 32, 8, 8])), stored(g, (32, 16, 3, 3))
+    x, w = g.pair(g.input("x", [1, 32, 8, 8])), int8_constant(g, (32, 16, 3, 3))
     wide = g.pair(g.input("z", [1, 16, 8, 8]))
     ys = [
         g.node("Conv", x, w, pads=[1] * 4, group=2), g.node("Conv", x, w, strides=[2, 2], group=2),
         g.node("Conv", wide, w, dilations=[2, 2]), g.node("Conv", wide, w, strides=[2, 1]),
     ]  # fmt: skip
-    found = lowered(g, *ys).exact()
-    assert len({step.weight for step in found.plan.steps if step.kind == "conv"}) == 1
+    lowered = lower_graph(g, *ys).exact()
+    assert len({step.weight for step in lowered.plan.steps if step.kind == "conv"}) == 1

@@ -17,11 +17,11 @@ from intact.graph import Session
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
-def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], **held: Any) -> onnx.ModelProto:
+def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: Any) -> onnx.ModelProto:
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
-        nodes, "g", [info(*one) for one in inputs], [info(*one) for one in outputs],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+        nodes, "g", [info(*port) for port in inputs], [info(*port) for port in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 

@@ -40,7 +40,7 @@ twice (float[n] x) => (float[k] y) {
 }"""
 
 
-def made(text: str, **arrays: Any) -> onnx.ModelProto:
+def parse_with_constants(text: str, **arrays: Any) -> onnx.ModelProto:
     model = parser.parse_model(text)
     for name, array in arrays.items():
         model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
@@ -49,14 +49,14 @@ def made(text: str, **arrays: Any) -> onnx.ModelProto:
 
 
 @pytest.fixture
-def found() -> onnx.ModelProto:
+def nonzero_model() -> onnx.ModelProto:
     w = np.arange(4, dtype=np.float32).reshape(1, 4) / 4  # exact in any order
-    return made(FOUND, zero=np.float32(0), axis=np.int64([1]), w=w)
+    return parse_with_constants(FOUND, zero=np.float32(0), axis=np.int64([1]), w=w)
 
 
 @pytest.fixture
 def twice() -> onnx.ModelProto:
-    return made(TWICE, one=np.float32(1), two=np.float32(2), minus=np.int64([-1]))
+    return parse_with_constants(TWICE, one=np.float32(1), two=np.float32(2), minus=np.int64([-1]))
 
 
 def by_onnx_runtime(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -71,11 +71,11 @@ def inputs(count: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_each_run_has_the_sizes_of_its_values(found: onnx.ModelProto, backend: str) -> None:
-    engine = intact.compile(found, threads=1, backend=backend)
+def test_each_run_has_the_sizes_of_its_values(nonzero_model: onnx.ModelProto, backend: str) -> None:
+    engine = intact.compile(nonzero_model, threads=1, backend=backend)
     for count in (3, 3, 0, 20, 7, 3, 1):
         feeds = inputs(count, seed=count)
-        for got, want in zip(engine.run(feeds).values(), by_onnx_runtime(found, feeds), strict=True):
+        for got, want in zip(engine.run(feeds).values(), by_onnx_runtime(nonzero_model, feeds), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
@@ -89,21 +89,21 @@ def test_parts_behind_each_other(twice: onnx.ModelProto) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
-def test_every_tensor_can_be_seen_and_every_step_timed(found: onnx.ModelProto) -> None:
-    engine = intact.compile(found, threads=1, deterministic=True)
+def test_every_tensor_can_be_seen_and_every_step_timed(nonzero_model: onnx.ModelProto) -> None:
+    engine = intact.compile(nonzero_model, threads=1, deterministic=True)
     tapped = engine.tap(inputs(6))
     assert tapped["places"].shape == (2, 6)
-    assert compare(load(found), engine, [inputs(6)]).exact
+    assert compare(load(nonzero_model), engine, [inputs(6)]).exact
     assert engine.profile(inputs(9)).seconds > 0
 
 
 @pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
-def test_threads_do_not_mind_each_others_sizes(found: onnx.ModelProto) -> None:
-    engine = intact.compile(found, threads=1)
+def test_threads_do_not_mind_each_others_sizes(nonzero_model: onnx.ModelProto) -> None:
+    engine = intact.compile(nonzero_model, threads=1)
     feeds = [inputs(count % 21, seed=count) for count in range(60)]
     with ThreadPoolExecutor(4) as pool:
-        for given, got in zip(feeds, pool.map(engine.run, feeds), strict=True):
-            np.testing.assert_array_equal(got["y"], by_onnx_runtime(found, given)[0])
+        for feed, got in zip(feeds, pool.map(engine.run, feeds), strict=True):
+            np.testing.assert_array_equal(got["y"], by_onnx_runtime(nonzero_model, feed)[0])
 
 
 @pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
@@ -119,20 +119,20 @@ def test_sizes_that_come_by_chance_end_in_an_error(monkeypatch: pytest.MonkeyPat
         floats = Cast <to = 1> (counted)
         y = Relu (floats)
     }"""
-    engine = intact.compile(made(text, zero=np.int64(0), one=np.int64(1)), threads=1)
+    engine = intact.compile(parse_with_constants(text, zero=np.int64(0), one=np.int64(1)), threads=1)
     with pytest.raises(QuantValueError, match="values of the inputs decide sizes"):
         engine.run({"x": np.zeros(8, np.float32)})
 
 
-def test_a_graph_output_of_such_a_size_says_so(found: onnx.ModelProto) -> None:
-    assert found.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
-    engine = intact.compile(found, threads=1)
+def test_a_graph_output_of_such_a_size_says_so(nonzero_model: onnx.ModelProto) -> None:
+    assert nonzero_model.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+    engine = intact.compile(nonzero_model, threads=1)
     out = np.empty((4, 4), np.float32)
     with pytest.raises(QuantValueError, match="output 'y'"):
         engine.run(inputs(4), out={"y": np.empty((9, 4), np.float32)})
     engine.run(inputs(4))
     engine.run(inputs(4), out={"y": out})  # the sizes of the last run
-    np.testing.assert_array_equal(out, by_onnx_runtime(found, inputs(4))[0])
+    np.testing.assert_array_equal(out, by_onnx_runtime(nonzero_model, inputs(4))[0])
 
 
 MASKED = """<ir_version: 8, opset_import: ["" : 17]>
@@ -161,7 +161,7 @@ def test_sizes_that_zeros_contradict(ends: str, backend: str) -> None:
     arrays = {"zero": np.int64(0), "one": np.int64(1), "axis": np.int64([1]), "w": w}
     if ends == "a part":
         arrays["every"] = np.ones(5, bool)
-    model = made(MASKED.replace("ENDS", ENDS[ends]), **arrays)
+    model = parse_with_constants(MASKED.replace("ENDS", ENDS[ends]), **arrays)
     engine = intact.compile(model, threads=1, backend=backend)
     for lengths in ([5, 2], [3, 5], [5, 5]):
         feeds = {"x": np.eye(2, 6, dtype=np.float32), "lengths": np.int64(lengths)}

@@ -121,14 +121,14 @@ def test_the_rules_of_an_operator_stand_in_one_file(op_type: str) -> None:
 
 def test_the_table_is_the_only_one() -> None:
     """No file of rules has another table from operators to rules, whose order nobody would see."""
-    found = [
+    steps = [
         f"{stem}.{name}"
         for room, stem, _ in modules_of_rules()
         for name, value in vars(importlib.import_module(f"intact.engine.lower.rules.{room}.{stem}")).items()
         if isinstance(value, dict) and value and ("", next(iter(value))) in ops.BOOK
         and all(map(callable, value.values()))
     ]  # fmt: skip
-    assert found == []
+    assert steps == []
 
 
 def test_every_operator_of_the_table_has_a_record() -> None:
@@ -136,9 +136,9 @@ def test_every_operator_of_the_table_has_a_record() -> None:
 
 
 def test_lowering_reads_attributes_through_records_alone() -> None:
-    found = [
+    steps = [
         path.relative_to(ENGINE).as_posix()
         for path in sorted(ENGINE.rglob("*.py"))
         if "graph.ops.attributes" in path.read_text(encoding="utf-8")
     ]
-    assert found == []
+    assert steps == []

@@ -66,11 +66,11 @@ def half(dtype):
 def table():
     """Rows of an int8 table."""
     value = helper.make_tensor_value_info
-    made = model([helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0),
+    proto = model([helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0),
                   helper.make_node("Gather", ["d", "x"], ["y"])],
                  {"w": codes(np.int8), "s": np.abs(reals(K))}, (5,))  # fmt: skip
-    made.graph.input[0].CopyFrom(value("x", TensorProto.INT64, [5]))
-    return made
+    proto.graph.input[0].CopyFrom(value("x", TensorProto.INT64, [5]))
+    return proto
 
 
 BLOCKS = np.abs(reals(K // BLOCK, N))
@@ -97,21 +97,21 @@ MODELS = {
 }
 
 
-def saved(made, tmp_path: Path):
-    engine, path = intact.compile(made, threads=1), tmp_path / "weights.plan"
+def save_and_load(proto, tmp_path: Path):
+    engine, path = intact.compile(proto, threads=1), tmp_path / "weights.plan"
     assert "onnx" not in [step.kind for step in engine.plan.steps]
     engine.save(path)
-    shape = [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim]
-    is_index = made.graph.input[0].type.tensor_type.elem_type == TensorProto.INT64
+    shape = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
+    is_index = proto.graph.input[0].type.tensor_type.elem_type == TensorProto.INT64
     x = RNG.integers(0, K, shape) if is_index else RNG.standard_normal(shape).astype(np.float32)
     return engine, path, {"x": x}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plan_is_about_as_large_as_its_file_and_has_the_same_bits(name, tmp_path):
-    made = MODELS[name]()
-    engine, path, feeds = saved(made, tmp_path)
-    assert path.stat().st_size < made.ByteSize() + 4000
+    proto = MODELS[name]()
+    engine, path, feeds = save_and_load(proto, tmp_path)
+    assert path.stat().st_size < proto.ByteSize() + 4000
     loaded = intact.load(path, threads=1)
     np.testing.assert_array_equal(loaded.run(feeds)["y"], engine.run(feeds)["y"])
     np.testing.assert_array_equal(
@@ -124,14 +124,14 @@ def test_a_plan_is_about_as_large_as_its_file_and_has_the_same_bits(name, tmp_pa
 
 
 def test_weights_that_are_no_codes_stay_floats(tmp_path):
-    made = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": reals(K, N)})
-    engine, path, feeds = saved(made, tmp_path)
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": reals(K, N)})
+    engine, path, feeds = save_and_load(proto, tmp_path)
     assert not engine.plan.stored and path.stat().st_size > 4 * K * N
     np.testing.assert_array_equal(intact.load(path).run(feeds)["y"], engine.run(feeds)["y"])
 
 
 def test_damaged_codes_are_refused_by_the_checksum_of_the_floats(tmp_path):
-    _, path, feeds = saved(MODELS["int4 in blocks"](), tmp_path)
+    _, path, feeds = save_and_load(MODELS["int4 in blocks"](), tmp_path)
     data = bytearray(path.read_bytes())
     _, views = container.read(path, copy=True)
     place = bytes(data).index(views["constant/d.matrix"].tobytes())
@@ -158,7 +158,7 @@ FORMS = {
 def test_forms_of_no_constant_are_refused(change, tmp_path):
     from tests.loaders.seeds import plan_file, plan_parts
 
-    _, path, _ = saved(MODELS["int4 in blocks"](), tmp_path)
+    _, path, _ = save_and_load(MODELS["int4 in blocks"](), tmp_path)
     content, arrays = plan_parts(path.read_bytes())
     content["stored"][0]["form"].update(change)
     path.write_bytes(plan_file(content, arrays))

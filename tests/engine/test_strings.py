@@ -26,11 +26,13 @@ def text(*words: str) -> np.ndarray:
     return np.array(words, object)
 
 
-def model(nodes: list[Any], inputs: Ports, outputs: Ports, opset: int = 20, **held: Any) -> onnx.ModelProto:
+def model(
+    nodes: list[Any], inputs: Ports, outputs: Ports, opset: int = 20, **constants: Any
+) -> onnx.ModelProto:
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
-        nodes, "g", [info(*one) for one in inputs], [info(*one) for one in outputs],
-        [_tensor(name, np.asarray(array)) for name, array in held.items()],
+        nodes, "g", [info(*port) for port in inputs], [info(*port) for port in outputs],
+        [_tensor(name, np.asarray(array)) for name, array in constants.items()],
     )  # fmt: skip
     domains = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=domains, ir_version=9)
@@ -44,8 +46,8 @@ def _tensor(name: str, array: np.ndarray) -> onnx.TensorProto:
 
 
 def branch(name: str, source: str) -> onnx.GraphProto:
-    made = helper.make_tensor_value_info(name, STRING, ["n"])
-    return helper.make_graph([node("Identity", [source], [name])], name, [], [made])
+    info = helper.make_tensor_value_info(name, STRING, ["n"])
+    return helper.make_graph([node("Identity", [source], [name])], name, [], [info])
 
 
 NOISE = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
@@ -141,13 +143,13 @@ def test_strings_come_out_as_from_onnx_runtime(case: str, tmp_path: Path) -> Non
     engine.save(tmp_path / "a.plan")
     loaded = intact.load(tmp_path / "a.plan", threads=1)
     as_numpy = {name: array.astype(str) if array.dtype == object else array for name, array in feeds.items()}
-    for made in (
+    for outputs in (
         engine.run(feeds), engine.run(as_numpy), engine.tap(feeds), loaded.run(feeds),
         intact.run_reference(proto, feeds),
     ):  # fmt: skip
         for name, array in want.items():
-            assert made[name].dtype == array.dtype
-            assert np.array_equal(made[name], array)
+            assert outputs[name].dtype == array.dtype
+            assert np.array_equal(outputs[name], array)
     assert [port.dtype for port in engine.outputs] == [want[port.name].dtype for port in engine.outputs]
     engine.profile()
 
@@ -167,15 +169,15 @@ def test_kernels_and_parts_with_strings_take_turns() -> None:
     for words, index in ((["a", "b"], [1, 0]), (["c"], [1]), ([], [])):
         feeds = {"x": np.array(words, object).reshape(-1, 1), "i": np.array(index, np.int64)}
         want = intact.graph.Session(proto.SerializeToString()).run(feeds)
-        made = pickle.loads(pickle.dumps(engine)).run(feeds)
-        assert np.array_equal(made["z"], want["z"]) and np.array_equal(made["y"], want["y"])
+        outputs = pickle.loads(pickle.dumps(engine)).run(feeds)
+        assert np.array_equal(outputs["z"], want["z"]) and np.array_equal(outputs["y"], want["y"])
     mine = np.empty((1, 3), object)
     engine.run({"x": text("c").reshape(1, 1), "i": np.array([0])}, out={"z": mine})
     assert mine.tolist() == [["c1", "c0", "c3"]]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("array", "message"),
     [
         (np.array([1, 2]), "dtype int64"),
         (np.array(["a", 1], object), "expected str"),
@@ -185,9 +187,9 @@ def test_kernels_and_parts_with_strings_take_turns() -> None:
         (np.frombuffer(b"\xff\xff\xff\x7f", "<U1"), "maximum character"),
     ],
 )
-def test_what_is_no_text_is_refused_by_name(given: np.ndarray, said: str) -> None:
-    with pytest.raises(QuantValueError, match=rf"input 'x': .*{said}.*array of strings"):
-        intact.compile(CASES["Identity"][0]).run({"x": given})
+def test_what_is_no_text_is_refused_by_name(array: np.ndarray, message: str) -> None:
+    with pytest.raises(QuantValueError, match=rf"input 'x': .*{message}.*array of strings"):
+        intact.compile(CASES["Identity"][0]).run({"x": array})
 
 
 def test_a_network_beside_strings_is_quantized(tmp_path: Path) -> None:
@@ -209,11 +211,11 @@ def test_a_network_beside_strings_is_quantized(tmp_path: Path) -> None:
     assert {row["layer"]: row["precision"] for row in quantized.explain()}["conv"] == "int8"
     quantized.save(tmp_path / "q.onnx")
     want = intact.graph.Session((tmp_path / "q.onnx").read_bytes()).run({**data[0], "x": text("a ", "the ")})
-    made = intact.compile(tmp_path / "q.onnx").run(data[0])
-    assert made["z"].tolist() == want["z"].tolist()
+    outputs = intact.compile(tmp_path / "q.onnx").run(data[0])
+    assert outputs["z"].tolist() == want["z"].tolist()
 
 
-def edited(path: Path, edit: Any) -> Path:
+def edit_plan(path: Path, edit: Any) -> Path:
     content, arrays = plan_parts(path.read_bytes())
     edit(content)
     path.write_bytes(plan_file(content, arrays))
@@ -229,7 +231,7 @@ def test_plans_that_give_strings_to_kernels_are_refused(tmp_path: Path) -> None:
             tensor["dtype"] = "string"
 
     with pytest.raises(FileFormatError, match="Transpose_y': got strings, 'f'"):
-        intact.load(edited(tmp_path / "a.plan", as_strings))
+        intact.load(edit_plan(tmp_path / "a.plan", as_strings))
 
 
 def test_plans_whose_branches_a_string_decides_are_refused(tmp_path: Path) -> None:
@@ -239,7 +241,7 @@ def test_plans_whose_branches_a_string_decides_are_refused(tmp_path: Path) -> No
         content["deciding"] = ["x"]
 
     with pytest.raises(FileFormatError, match="the deciding inputs: got 'x'"):
-        intact.load(edited(tmp_path / "a.plan", decide))
+        intact.load(edit_plan(tmp_path / "a.plan", decide))
 
 
 def test_plans_that_make_numbers_of_what_is_strings_are_refused(tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def test_plans_that_make_numbers_of_what_is_strings_are_refused(tmp_path: Path) 
         next(tensor for tensor in content["tensors"] if tensor["name"] == "y")["dtype"] = "int64"
 
     with pytest.raises(FileFormatError, match="output 'y': got object in the model, want int64"):
-        intact.load(edited(tmp_path / "a.plan", as_numbers))
+        intact.load(edit_plan(tmp_path / "a.plan", as_numbers))
 
 
 def test_labels_of_any_bytes_are_joined_as_they_are() -> None:
@@ -258,5 +260,5 @@ def test_labels_of_any_bytes_are_joined_as_they_are() -> None:
          node("Gather", ["whole", "i"], ["y"])],
         [("i", INT64, N)], [("y", STRING, N)], p=text("a", "b'c'"), q=text("bé"), ends=text("1", "2", "3"),
     )  # fmt: skip
-    made = intact.compile(proto).run({"i": np.array([0, 1, 2])})["y"]
-    assert made.tolist() == ["a1", "b'c'2", "bé3"]
+    output = intact.compile(proto).run({"i": np.array([0, 1, 2])})["y"]
+    assert output.tolist() == ["a1", "b'c'2", "bé3"]

@@ -27,8 +27,8 @@ def run(nodes, constants=(), shape=("a", "b", "c"), index=None, rank=3):
     )  # fmt: skip
     engine = intact.compile(proto)
     runtime = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    made = engine.run(feeds)["y"], intact.run_reference(proto, feeds)["y"], runtime.run(None, feeds)[0]
-    return made, [step.kind for step in engine.plan.steps]
+    output = engine.run(feeds)["y"], intact.run_reference(proto, feeds)["y"], runtime.run(None, feeds)[0]
+    return output, [step.kind for step in engine.plan.steps]
 
 
 SPLITS = [None, np.int64(1), np.int64(2), np.array([1, 2]), np.array([2, 1])]

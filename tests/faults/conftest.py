@@ -49,7 +49,7 @@ class Faults:
 
         class Failing(FileIO):
             def write(self, data: Any) -> int:
-                faults.called("write")
+                faults.note_call("write")
                 return super().write(data)
 
         # In the order of resolution `Failing` stands between `_Raw` and the system.
@@ -59,7 +59,7 @@ class Faults:
         """Let call number `at`, from 0, raise `error`; -1: none."""
         self.at, self.error, self.made = at, error, []
 
-    def called(self, name: str) -> None:
+    def note_call(self, name: str) -> None:
         """One call."""
         self.made.append(name)
         if len(self.made) - 1 == self.at and self.error is not None:
@@ -70,7 +70,7 @@ class Faults:
             frame = sys._getframe(1)
             near = [frame, frame.f_back, frame.f_back and frame.f_back.f_back]
             if any(f is not None and f.f_globals.get("__name__") == "intact.atomic" for f in near):
-                self.called(name)
+                self.note_call(name)
             return do(*inputs, **named)
 
         return call

@@ -44,7 +44,7 @@ def _two(folder: Path) -> None:
 
 
 @cache
-def checked(code: CodeType) -> frozenset[int]:
+def offsets_of_checks(code: CodeType) -> frozenset[int]:
     """Where in a function one of `CHECKED` stands."""
     return frozenset(i.offset for i in dis.get_instructions(code) if i.opname in CHECKED)
 
@@ -59,14 +59,14 @@ class Interrupting:
         if frame.f_code.co_filename not in FILES:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in checked(frame.f_code):
+        if event == "opcode" and frame.f_lasti in offsets_of_checks(frame.f_code):
             self.seen += 1
             if self.seen - 1 == self.at:
                 raise self.error
         return self
 
 
-def traced(save: Callable[[Path], None], folder: Path, at: int, error: type[BaseException]) -> int:
+def save_interrupted(save: Callable[[Path], None], folder: Path, at: int, error: type[BaseException]) -> int:
     """Save with an error at instruction `at`; how many instructions there were."""
     tracer, before = Interrupting(at, error), sys.gettrace()
     sys.settrace(tracer)
@@ -92,13 +92,13 @@ def test_an_interrupt_anywhere_leaves_all_old_or_all_new(
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     old = {"a": b"old a", "b": b"old b"} if there else {}
     new = {**old, "a": b"new a"} | ({"b": b"new b"} if save is _two else {})
-    count = traced(save, tmp_path, -1, error)
+    count = save_interrupted(save, tmp_path, -1, error)
     assert count > 100
     for at in range(count):
         for path in tmp_path.iterdir():
             path.unlink()
         for name, data in old.items():
             (tmp_path / name).write_bytes(data)
-        traced(save, tmp_path, at, error)
+        save_interrupted(save, tmp_path, at, error)
         result = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         assert result in (old, new), f"instruction {at} of {count}"

@@ -17,7 +17,7 @@ ALLOWED = {
 }
 
 
-def found(tree: ast.AST) -> set[str]:
+def direct_writes(tree: ast.AST) -> set[str]:
     """What writes files past `intact.atomic`."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {node.func.attr for node in calls if isinstance(node.func, ast.Attribute)}
@@ -36,7 +36,7 @@ def found(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("text", ["open(p, 'w')", "p.open('xb')", "p.open(mode='r+')", "p.write_text(t)"])
 def test_what_writes_is_found(text: str) -> None:
-    assert found(ast.parse(text))
+    assert direct_writes(ast.parse(text))
 
 
 def test_everything_that_is_written_goes_through_atomic() -> None:
@@ -45,5 +45,5 @@ def test_everything_that_is_written_goes_through_atomic() -> None:
         name = path.relative_to(SOURCE).as_posix()
         text = path.read_text(encoding="utf-8")
         if name != "atomic.py" and any(word in text for word in ("open(", *WRITING)):
-            past[name] = found(ast.parse(text))
+            past[name] = direct_writes(ast.parse(text))
     assert {name: names for name, names in past.items() if names} == ALLOWED

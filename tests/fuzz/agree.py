@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
-from tests.fuzz.rounding import SUMS, bound, reals
+from tests.fuzz.rounding import SUMS, reals, rounding_bound
 
 from intact.engine.comparison_counts import ROUNDING
 from intact.engine.plan import Plan
@@ -43,7 +43,7 @@ def disagreement(
     compared, bounds = 0, dict[str, NDArray[np.float64]]()
     for step in plan.steps:
         if step.kind in _REALS | _MOVES | SUMS:
-            doubt = bound(plan, step, values, bounds)
+            doubt = rounding_bound(plan, step, values, bounds)
             bounds.update((name, doubt) for name in writes(step) if plan.tensors[name].codes is None)
         same = step.native and all(name in clean for name in reads(step) if name in plan.tensors)
         same &= not isinstance(step, FakeQuantize)

@@ -97,7 +97,7 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
     reach = min(spread, bounded.get(kind, spread))
     if kind == "Exp":
         reach = float(np.exp(spread))
-    return net.made(result, x.sizes, reach * (2 if kind == "Scaled" else 1))
+    return net.add_value(result, x.sizes, reach * (2 if kind == "Scaled" else 1))
 
 
 def slopes(net: Net, x: Real, channel: int | None) -> str:
@@ -123,12 +123,12 @@ def one_sided(net: Net) -> None:
         y = one(net, "Neg", y) if x.grid else str(net.node("Mul", y, net.number(-1.0)))
     if net.chance(0.3):
         y = clip(net, y, x.spread)
-    net.end(net.made(y, x.sizes, x.spread), 1.0)
+    net.end(net.add_value(y, x.sizes, x.spread), 1.0)
 
 
 def again(net: Net) -> None:
     """A second pair behind a pair."""
-    net.keep(net.paired(net.real(grid=True)))
+    net.keep(net.add_pair(net.real(grid=True)))
 
 
 def arithmetic(net: Net) -> None:
@@ -146,7 +146,7 @@ def arithmetic(net: Net) -> None:
     op = net.pick(["Add", "Add", "Add", "Sub", "Mul", "Max", "Min"])
     first, second = (a, b) if net.chance(0.5) else (b, a)
     spread = a.spread * b.spread if op == "Mul" else a.spread + b.spread
-    y = net.made(net.node(op, first.name, second.name), a.sizes, spread)
+    y = net.add_value(net.node(op, first.name, second.name), a.sizes, spread)
     if net.chance(0.35):
         y = function(net, y)
     net.end(y)
@@ -162,7 +162,7 @@ def gate(net: Net) -> None:
         y = net.node(net.pick(["Mul", "Add"]), a.name, net.floats_of(shape, 1.0))
     else:
         y = net.node("Mul", a.name, one(net, "Sigmoid", net.like(a.sizes, a).name))
-    net.end(net.made(y, a.sizes, a.spread))
+    net.end(net.add_value(y, a.sizes, a.spread))
 
 
 def softmax(net: Net) -> None:
@@ -172,7 +172,7 @@ def softmax(net: Net) -> None:
     if net.chance(0.3):
         name = net.node("Mul", name, net.number(0.35))
     y = net.node("Softmax", name, axis=axis if net.chance(0.5) else axis - x.rank)
-    net.end(net.made(y, x.sizes, 1.0))
+    net.end(net.add_value(y, x.sizes, 1.0))
 
 
 def reduce(net: Net) -> None:
@@ -192,7 +192,7 @@ def reduce(net: Net) -> None:
     count = int(np.prod([x.sizes[a] for a in axes]))
     if count == 0:
         raise Impossible  # a mean of nothing is no number
-    net.end(net.made(y, sizes, x.spread * (count**0.5 if op == "ReduceSum" else 1)))
+    net.end(net.add_value(y, sizes, x.spread * (count**0.5 if op == "ReduceSum" else 1)))
 
 
 def concat(net: Net) -> None:
@@ -210,12 +210,12 @@ def concat(net: Net) -> None:
         raise Impossible
     y = net.node("Concat", *(p.name for p in parts), axis=axis if net.chance(0.6) else axis - a.rank)
     sizes = [total if i == axis else n for i, n in enumerate(a.sizes)]
-    net.end(net.made(y, sizes, max(p.spread for p in parts)), 0.8)
+    net.end(net.add_value(y, sizes, max(p.spread for p in parts)), 0.8)
 
 
 def move(net: Net, x: Real, y: str, sizes: list[int]) -> None:
     """What moves elements leaves: the codes themselves half of the time."""
-    net.end(net.made(y, sizes, x.spread, x.grid), 0.5)
+    net.end(net.add_value(y, sizes, x.spread, x.grid), 0.5)
 
 
 def slices(net: Net) -> None:
@@ -339,7 +339,7 @@ def mask(net: Net) -> None:
     else:
         other = net.number(0.25) if how == "number" else net.like(x.sizes, x).name
         y = net.node("Where", test, *([x.name, other] if net.chance(0.5) else [other, x.name]))
-    net.end(net.made(y, x.sizes, 2 * x.spread + 0.25))
+    net.end(net.add_value(y, x.sizes, 2 * x.spread + 0.25))
 
 
 def along(net: Net) -> None:
@@ -352,11 +352,11 @@ def along(net: Net) -> None:
     if how == "sums":
         flags = {"exclusive": net.upto(1), "reverse": net.upto(1)}
         y = net.node("CumSum", x.name, net.constant(np.array(axis - x.rank * net.upto(1))), **flags)
-        net.end(net.made(y, x.sizes, x.spread * size))
+        net.end(net.add_value(y, x.sizes, x.spread * size))
     elif how == "elements":
         index = net.constant(net.rng.integers(-size, size, (1, *x.sizes[1:])))
         y = net.node("GatherElements", x.name, index, axis=axis)
-        net.end(net.made(y, (1, *x.sizes[1:]), x.spread, x.grid), 0.7)
+        net.end(net.add_value(y, (1, *x.sizes[1:]), x.spread, x.grid), 0.7)
     else:
         op, last = net.pick(["ArgMax", "ArgMin"]), net.upto(1)
         place = net.node(op, x.name, axis=axis, keepdims=1, select_last_index=last)
@@ -365,7 +365,7 @@ def along(net: Net) -> None:
             fold = net.pick(["ReduceSum", "ReduceMax", "ReduceMin"])
             place, size = net.node(fold, place, net.constant(np.array([other]))), size * x.sizes[other]
         y = net.node("Mul", x.name, net.node("Cast", place, to=onnx.TensorProto.FLOAT))
-        net.end(net.made(y, x.sizes, x.spread * size))
+        net.end(net.add_value(y, x.sizes, x.spread * size))
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (

@@ -43,7 +43,7 @@ class Case:
     tame: bool = False
     log: tuple[str, ...] = field(default=())
 
-    def stored(self) -> bytes:
+    def file_bytes(self) -> bytes:
         """The model as a file that `read` makes the same case of."""
         proto = onnx.ModelProto.FromString(self.proto.SerializeToString())
         note = {"sizes": self.sizes, "tame": self.tame, "log": self.log}
@@ -129,12 +129,12 @@ def _input(net: Net, name: str, dims: list[int | str], sizes: list[int]) -> None
     if net.chance(0.15):
         codes = net.input(name, dims, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(grid.dtype)))
         x = net.dequantize(codes, grid.scale, grid.zero, grid.dtype)
-        net.keep(net.made(x, sizes, spread, grid))
+        net.keep(net.add_value(x, sizes, spread, grid))
         return
-    x = net.made(net.input(name, dims), sizes, spread)
+    x = net.add_value(net.input(name, dims), sizes, spread)
     if net.chance(0.15):
-        x = net.made(net.node(net.pick(["Relu", "Relu", "Neg"]), x.name), sizes, spread)
-    net.keep(net.paired(x, grid) if net.chance(0.95) else x)
+        x = net.add_value(net.node(net.pick(["Relu", "Relu", "Neg"]), x.name), sizes, spread)
+    net.keep(net.add_pair(x, grid) if net.chance(0.95) else x)
 
 
 def _outputs(net: Net) -> list[str]:

@@ -26,18 +26,18 @@ def finish(net: Net, y: Real, channel: int) -> None:
         operands = [y.name, net.constant(values.astype(np.float32))]
         if op in ("Mul", "Add") and net.chance(0.3):
             operands.reverse()
-        y = net.made(net.node(op, *operands), y.sizes, y.spread * 1.5)
+        y = net.add_value(net.node(op, *operands), y.sizes, y.spread * 1.5)
     if net.chance(0.25) and any(r.sizes == y.sizes for r in net.floats):
         other = net.like(y.sizes)
         operands = [y.name, other.name]
         if net.chance(0.5):
             operands.reverse()
-        y = net.made(net.node("Add", *operands), y.sizes, y.spread + other.spread)
+        y = net.add_value(net.node("Add", *operands), y.sizes, y.spread + other.spread)
     how = net.rng.random()
     if how < 0.25:
-        y = net.made(net.node("Relu", y.name), y.sizes, y.spread)
+        y = net.add_value(net.node("Relu", y.name), y.sizes, y.spread)
     elif how < 0.4:
-        y = net.made(clip(net, y.name, y.spread), y.sizes, y.spread)
+        y = net.add_value(clip(net, y.name, y.spread), y.sizes, y.spread)
     elif how < 0.6:
         y = function(net, y, channel)
         if net.chance(0.3):
@@ -52,7 +52,7 @@ def scale(net: Net, y: Real, shape: list[int]) -> Real:
     for op in net.pick([["Mul"], ["Add"], ["Mul", "Add"], ["Add", "Mul"]]):
         wide = net.pick([[], [1], shape])
         values = net.constant(net.rng.uniform(-0.5, 2.0, wide).astype(np.float32))
-        y = net.made(net.node(op, y.name, values), y.sizes, y.spread * 1.5 + 1)
+        y = net.add_value(net.node(op, y.name, values), y.sizes, y.spread * 1.5 + 1)
     return y
 
 
@@ -64,14 +64,14 @@ def batchnorm(net: Net, x: Real) -> Real:
         net.rng.uniform(0.5, 2, c) * x.spread**2,
     ]  # fmt: skip
     names = (net.constant(number.astype(np.float32)) for number in numbers)
-    return net.made(net.node("BatchNormalization", x.name, *names), x.sizes, 2 * x.spread + 1)
+    return net.add_value(net.node("BatchNormalization", x.name, *names), x.sizes, 2 * x.spread + 1)
 
 
 def norm_alone(net: Net) -> None:
     x = net.real(2, 3, 4)
     y = batchnorm(net, x)
     if net.chance(0.4):
-        y = net.made(net.node("Relu", y.name), y.sizes, y.spread)
+        y = net.add_value(net.node("Relu", y.name), y.sizes, y.spread)
     net.end(y)
 
 
@@ -145,7 +145,7 @@ def conv(net: Net) -> None:
     if net.chance(0.5):
         attributes["kernel_shape"] = kernel
     y = net.node("Conv", x.name, w, *third, **attributes)
-    finish(net, net.made(y, sizes, spread), 1)
+    finish(net, net.add_value(y, sizes, spread), 1)
 
 
 def conv_transpose(net: Net) -> None:
@@ -179,7 +179,7 @@ def conv_transpose(net: Net) -> None:
     if any(extra):
         attributes["output_padding"] = extra
     y = net.node("ConvTranspose", x.name, w, *third, **attributes)
-    finish(net, net.made(y, sizes, spread), 1)
+    finish(net, net.add_value(y, sizes, spread), 1)
 
 
 def pool(net: Net) -> None:
@@ -214,7 +214,7 @@ def pool(net: Net) -> None:
     sizes = [*x.sizes[:2], *spatial]
     _check(net, x, sizes)
     y = net.node(op, x.name, kernel_shape=kernel, **attributes)
-    net.end(net.made(y, sizes, x.spread, x.grid), 0.9 if op == "AveragePool" else 0.5)
+    net.end(net.add_value(y, sizes, x.spread, x.grid), 0.9 if op == "AveragePool" else 0.5)
 
 
 def _ceil(
@@ -235,7 +235,7 @@ def whole(net: Net) -> None:
     if x.empty:
         raise Impossible
     y = net.node(net.pick(["GlobalAveragePool", "GlobalMaxPool"]), x.name)
-    net.end(net.made(y, [*x.sizes[:2], 1, 1], x.spread, x.grid), 0.9)
+    net.end(net.add_value(y, [*x.sizes[:2], 1, 1], x.spread, x.grid), 0.9)
 
 
 def resize(net: Net) -> None:
@@ -258,7 +258,7 @@ def resize(net: Net) -> None:
         y = net.node("Resize", x.name, "", "", net.ints(*sizes), **attributes)
         if x.sizes[0] != sizes[0] or net.chance(0.5):
             raise Impossible
-    net.end(net.made(y, sizes, x.spread, x.grid), 0.6)
+    net.end(net.add_value(y, sizes, x.spread, x.grid), 0.6)
 
 
 def depth(net: Net) -> None:
@@ -273,7 +273,7 @@ def depth(net: Net) -> None:
     else:
         raise Impossible
     _check(net, x, sizes)
-    net.end(net.made(y, sizes, x.spread, x.grid), 0.5)
+    net.end(net.add_value(y, sizes, x.spread, x.grid), 0.5)
 
 
 def linear(net: Net) -> None:
@@ -289,7 +289,7 @@ def linear(net: Net) -> None:
     if net.chance(0.6):
         operands = [y, net.floats_of((out,), spread)]
         y = net.node("Add", *(operands if net.chance(0.5) else operands[::-1]))
-    finish(net, net.made(y, [*x.sizes[:-1], out], spread), x.rank - 1)
+    finish(net, net.add_value(y, [*x.sizes[:-1], out], spread), x.rank - 1)
 
 
 def gemm(net: Net) -> None:
@@ -310,7 +310,7 @@ def gemm(net: Net) -> None:
     if net.chance(0.15):
         name, attributes["transA"] = net.node("Transpose", name, perm=[1, 0]), 1
     y = net.node("Gemm", name, w, *net.bias(out, x, w, spread), **attributes)
-    finish(net, net.made(y, [x.sizes[0], out], spread * 2), 1)
+    finish(net, net.add_value(y, [x.sizes[0], out], spread * 2), 1)
 
 
 def product(net: Net) -> None:
@@ -331,16 +331,16 @@ def product(net: Net) -> None:
     sizes = [*a.sizes[:-1], columns]
     if np.prod(sizes) > MOST or ("empty" in net.off and (a.empty or b.empty)):
         raise Impossible
-    y = net.made(net.node("MatMul", a.name, right), sizes, spread)
+    y = net.add_value(net.node("MatMul", a.name, right), sizes, spread)
     if net.chance(0.4) and columns:
         scaled = net.node(net.pick(["Mul", "Div"]), y.name, net.number(net.pick([0.25, 8.0, 0.125])))
         mask = scaled
         if net.chance(0.3):
             mask = net.node("Add", scaled, net.floats_of((1, columns), 1.0))
-        weights = net.paired(net.made(net.node("Softmax", mask, axis=-1), sizes, 1.0))
+        weights = net.add_pair(net.add_value(net.node("Softmax", mask, axis=-1), sizes, 1.0))
         net.keep(weights)
         if net.chance(0.6) and b.sizes[-2] == columns:
-            y = net.made(net.node("MatMul", weights.name, b.name), [*sizes[:-1], b.sizes[-1]], b.spread)
+            y = net.add_value(net.node("MatMul", weights.name, b.name), [*sizes[:-1], b.sizes[-1]], b.spread)
             net.end(y)
         return
     finish(net, y, y.rank - 1)
@@ -353,7 +353,7 @@ def heads(net: Net) -> None:
     count = net.pick([h for h in (1, 2, 4) if e % h == 0])
     y = net.node("Reshape", x.name, net.ints(0, t, count, e // count))
     y = net.node("Transpose", y, perm=[0, 2, 1, 3])
-    net.keep(net.made(y, [n, count, t, e // count], x.spread, x.grid))
+    net.keep(net.add_value(y, [n, count, t, e // count], x.spread, x.grid))
 
 
 def layer_norm(net: Net) -> None:
@@ -380,7 +380,7 @@ def layer_norm(net: Net) -> None:
         y = net.node("Mul", net.node("Div", centred, net.node("Sqrt", variance)), more[0])
         if len(more) > 1:
             y = net.node("Add", y, more[1])
-    net.end(net.made(y, x.sizes, 2.0))
+    net.end(net.add_value(y, x.sizes, 2.0))
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (

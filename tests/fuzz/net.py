@@ -98,7 +98,7 @@ class Net(Qdq):
 
     # -- nodes
 
-    def made(self, name: str, sizes: Sequence[int], spread: float, grid: Grid | None = None) -> Real:
+    def add_value(self, name: str, sizes: Sequence[int], spread: float, grid: Grid | None = None) -> Real:
         """A value that a node has made; it is not offered to other steps yet."""
         return Real(name, tuple(int(n) for n in sizes), float(np.clip(spread, 1e-6, 1e6)), grid)
 
@@ -131,7 +131,7 @@ class Net(Qdq):
             scale = self.pick(WILD)
         return Grid(float(np.float32(scale)), zero, dtype)
 
-    def paired(self, real: Real, grid: Grid | None = None) -> Real:
+    def add_pair(self, real: Real, grid: Grid | None = None) -> Real:
         """A Q/DQ pair behind a value; seldom the DQ says something else than the Q."""
         grid = grid or (real.grid if real.grid and self.chance(0.3) else None) or self.grid(real.spread)
         codes = self.quantize(real.name, grid.scale, grid.zero, grid.dtype)
@@ -142,7 +142,7 @@ class Net(Qdq):
         limits = np.iinfo(grid.dtype)
         reach = (int(limits.max) - int(limits.min)) * grid.scale
         spread = min(real.spread, reach) if not self.wild else real.spread
-        return self.made(name, real.sizes, spread, grid)
+        return self.add_value(name, real.sizes, spread, grid)
 
     def end(self, real: Real, p: float = 0.85) -> Real:
         """What a step leaves: codes mostly, floats sometimes, now and then both, or two kinds of codes."""
@@ -151,8 +151,8 @@ class Net(Qdq):
         if self.chance(0.05):
             self.keep(real)
         if self.chance(0.04):
-            self.keep(self.paired(real))
-        return self.keep(self.paired(real))
+            self.keep(self.add_pair(real))
+        return self.keep(self.add_pair(real))
 
     # -- constants
 

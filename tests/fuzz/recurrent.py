@@ -38,11 +38,11 @@ def recurrent(net: Net) -> None:
     r = net.floats_of((directions, rows, hidden), hidden**-0.5)
     result = net.node(op, x.name, w, r, biases, lengths, *states, outputs=2, **more)
     if net.chance(0.3):
-        finish(net, net.made(result[1], (directions, batch, hidden), 1.0), 2)
+        finish(net, net.add_value(result[1], (directions, batch, hidden), 1.0), 2)
         return
     y = net.node("Transpose", result[0], perm=[0, 2, 1, 3])
     y = net.node("Reshape", y, net.ints(0, 0, directions * hidden))
-    finish(net, net.made(y, (steps, batch, directions * hidden), 1.0), 2)
+    finish(net, net.add_value(y, (steps, batch, directions * hidden), 1.0), 2)
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = ((0.8, recurrent),)

@@ -17,7 +17,7 @@ _ULP = 2.0**-23
 _LEAST = 2.0**-126
 
 
-def bound(
+def rounding_bound(
     plan: Plan, step: Step, values: Mapping[str, NDArray[Any]], expected: Mapping[str, Floats]
 ) -> Floats:
     """The most by which the reals that `step` makes may differ between two orders of summing.

@@ -214,7 +214,7 @@ def keep(seed: int, steps: list[int], folder: Path, off: frozenset[str]) -> Path
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"seed-{seed}.onnx"
-    path.write_bytes(make(seed, steps=steps, off=off).stored())
+    path.write_bytes(make(seed, steps=steps, off=off).file_bytes())
     return path
 
 

@@ -35,7 +35,7 @@ def test_a_seed_is_one_graph():
         assert a.sizes == b.sizes
         fewer = make(1012, steps=[0])
     assert len(fewer.proto.graph.node) < len(a.proto.graph.node)
-    again = read(a.stored())
+    again = read(a.file_bytes())
     assert (again.sizes, again.tame, again.log) == (a.sizes, a.tame, a.log)
 
 

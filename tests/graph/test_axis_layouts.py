@@ -10,7 +10,7 @@ from intact import graph
 
 
 @pytest.mark.parametrize(
-    ("op_type", "given", "sizes", "made", "axes", "want"),
+    ("op_type", "shape_before", "sizes", "shape_behind", "axes", "want"),
     [
         ("Transpose", {"perm": [2, 0, 1]}, (4, 8, 5), (5, 4, 8), (1,), (0,)),
         ("Transpose", {}, (4, 8), (8, 4), (1,), (0,)),
@@ -26,11 +26,11 @@ from intact import graph
         ("Relu", {}, (5, 4), (5, 4), (1,), None),
     ],
 )
-def test_axes_in_front(op_type, given, sizes, made, axes, want):
+def test_axes_in_front(op_type, shape_before, sizes, shape_behind, axes, want):
     read = [ir.Value(name="x", shape=ir.Shape(sizes), type=ir.TensorType(ir.DataType.FLOAT))]
     if op_type in ("Reshape", "Unsqueeze"):
-        read.append(ir.Value(name="how", const_value=ir.Tensor(np.array(made, np.int64))))
-    node = ir.node(op_type, read, given, outputs=[ir.Value(name="y", shape=ir.Shape(made))])
+        read.append(ir.Value(name="how", const_value=ir.Tensor(np.array(shape_behind, np.int64))))
+    node = ir.node(op_type, read, shape_before, outputs=[ir.Value(name="y", shape=ir.Shape(shape_behind))])
     assert graph.axes_in_front(node, axes) == want
 
 

@@ -35,9 +35,9 @@ def canonical(proto: onnx.ModelProto) -> bytes:
     weights = {tensor.name for tensor in copy.graph.initializer}
     if copy.ir_version < 4:  # which `load` brings to IR 4
         copy.ir_version = 4
-        kept = [info for info in copy.graph.input if info.name not in weights]
+        graph_inputs = [info for info in copy.graph.input if info.name not in weights]
         del copy.graph.input[:]
-        copy.graph.input.extend(kept)
+        copy.graph.input.extend(graph_inputs)
     return bytes(copy.SerializeToString(deterministic=True))
 
 

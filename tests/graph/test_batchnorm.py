@@ -78,7 +78,7 @@ def test_what_cannot_be_folded_says_why(changes: dict[str, Any], reason: str) ->
     assert sum(n.op_type == "BatchNormalization" for n in model.graph) == 1
 
 
-def edited(edit: Any, **arguments: Any) -> str:
+def note_after_edit(edit: Any, **arguments: Any) -> str:
     proto = build(*LAYERS["conv"], **arguments)
     edit(proto)
     (note,) = fold_batchnorm(load(proto))
@@ -90,7 +90,7 @@ def test_a_computed_weight_is_left() -> None:
         weight = proto.graph.initializer[0]
         proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, weight.dims))
 
-    assert edited(edit) == "not folded: the weight of 'layer' is not constant"
+    assert note_after_edit(edit) == "not folded: the weight of 'layer' is not constant"
 
 
 def test_a_normalization_of_the_input_is_left() -> None:
@@ -99,7 +99,7 @@ def test_a_normalization_of_the_input_is_left() -> None:
         del proto.graph.node[0].input[1:], proto.graph.node[0].attribute[:]
         proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 4
 
-    assert edited(edit) == (
+    assert note_after_edit(edit) == (
         "not folded: it normalizes the output of Relu 'layer', and only Conv, ConvTranspose, Gemm have "
         "weights to fold into"
     )
@@ -110,7 +110,7 @@ def test_parameters_that_overflow_are_left() -> None:
         variance = next(t for t in proto.graph.initializer if t.name == "var")
         variance.CopyFrom(numpy_helper.from_array(np.float32([-1, 1, 1, 1]), "var"))
 
-    assert edited(edit) == "not folded: its parameters give numbers that are not finite"
+    assert note_after_edit(edit) == "not folded: its parameters give numbers that are not finite"
 
 
 def test_a_quantized_weight_is_left() -> None:
@@ -120,7 +120,7 @@ def test_a_quantized_weight_is_left() -> None:
         proto.graph.node[0].input[1] = "real"
         proto.graph.node.insert(0, helper.make_node("DequantizeLinear", ["codes", "s"], ["real"]))
 
-    assert edited(edit) == "not folded: the weight of 'layer' is quantized already"
+    assert note_after_edit(edit) == "not folded: the weight of 'layer' is quantized already"
 
 
 def test_two_in_a_row_are_both_folded() -> None:

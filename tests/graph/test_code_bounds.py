@@ -69,13 +69,13 @@ def test_the_engine_runs_them_on_codes(body: str) -> None:
     assert not {"clip", "onnx"} & {step.kind for step in lower(model(body)).steps}
 
 
-@pytest.mark.parametrize("body", [one for name, one in BOUNDED.items() if "read" not in name])
+@pytest.mark.parametrize("body", [text for name, text in BOUNDED.items() if "read" not in name])
 def test_strip_takes_the_bounds_away(body: str) -> None:
     loaded = load(model(body))
-    found = strip_qdq(loaded)
+    stripped = strip_qdq(loaded)
     kinds = {node.op_type for node in loaded.graph}
     assert not {"QuantizeLinear", "DequantizeLinear", "Clip", "Max", "Min", "Relu"} & kinds
-    assert found["x"].scale in (0.125, 0.25)
+    assert stripped["x"].scale in (0.125, 0.25)
 
 
 def test_strip_says_what_the_bounds_left() -> None:

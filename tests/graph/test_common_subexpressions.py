@@ -9,7 +9,7 @@ import pytest
 from intact import graph
 
 
-def joined(text: str) -> tuple[dict[str, list[str]], list[str]]:
+def join_text(text: str) -> tuple[dict[str, list[str]], list[str]]:
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18, "mine" : 1]> {text}')
     for node in model.graph.node:
         node.name = node.output[0]
@@ -18,7 +18,7 @@ def joined(text: str) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def test_what_reads_equal_nodes_is_equal_too():
-    same, left = joined("""g (float[4] x) => (float[4] y) <float half = {0.5}, float also = {0.5}> {
+    same, left = join_text("""g (float[4] x) => (float[4] y) <float half = {0.5}, float also = {0.5}> {
         a = Mul(x, half)  b = Mul(x, also)  c = Exp(a)  d = Exp(b)  y = Add(c, d) }""")
     assert left == ["a", "c", "y"]
     assert same == {"a": ["a", "b"], "c": ["c", "d"], "y": ["y"]}
@@ -37,8 +37,8 @@ def test_what_reads_equal_nodes_is_equal_too():
 )
 def test_others_stay_apart(two: str):
     text = "g (float[4] x) => (float[4] y) <float half = {0.5}, float other = {0.25}>"
-    assert joined(f"{text} {{ {two}  y = Add(a, b) }}")[1] == ["a", "b", "y"]
+    assert join_text(f"{text} {{ {two}  y = Add(a, b) }}")[1] == ["a", "b", "y"]
 
 
 def test_outputs_of_the_graph_stay():
-    assert joined("g (float[4] x) => (float[4] a, float[4] b) { a = Exp(x)  b = Exp(x) }")[1] == ["a", "b"]
+    assert join_text("g (float[4] x) => (float[4] a, float[4] b) { a = Exp(x)  b = Exp(x) }")[1] == ["a", "b"]

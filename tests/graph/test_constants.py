@@ -51,7 +51,7 @@ def test_a_number_that_asks_for_all_memory_is_not_computed(size: int, constant: 
 
 
 @pytest.mark.parametrize(
-    "op, given, attributes",
+    "op, operands, attributes",
     [
         ("Slice", [[1], [3]], {}),
         ("Slice", [[0, 5], [9, -99], [1, 0], [2, -2]], {}),
@@ -66,12 +66,16 @@ def test_a_number_that_asks_for_all_memory_is_not_computed(size: int, constant: 
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
 def test_moved_elements_are_those_of_the_reference(
-    monkeypatch: pytest.MonkeyPatch, op: str, given: list[list[int]], attributes: dict[str, Any], dtype: Any
+    monkeypatch: pytest.MonkeyPatch,
+    op: str,
+    operands: list[list[int]],
+    attributes: dict[str, Any],
+    dtype: Any,
 ) -> None:
     """They need no import of ONNX's operators."""
     x = np.random.default_rng(0).integers(0, 9, (6, 4)).astype(dtype)
-    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(given) + 1)], attributes)
-    inputs = [x, *(np.array(one, np.int64) for one in given)]
+    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(operands) + 1)], attributes)
+    inputs = [x, *(np.array(operand, np.int64) for operand in operands)]
     (want,) = constants._by_reference(*constants._alone(node, inputs))
     monkeypatch.setattr(constants, "_by_reference", None)
     (got,) = constants.evaluate_node(node, inputs)
@@ -88,12 +92,12 @@ def test_joined_elements_are_those_of_the_reference(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "op, given", [("Reshape", [[7, 7]]), ("Unsqueeze", [[9]]), ("Slice", [[0], [1], [7]])]
+    "op, operands", [("Reshape", [[7, 7]]), ("Unsqueeze", [[9]]), ("Slice", [[0], [1], [7]])]
 )
-def test_a_move_that_cannot_be_made_is_refused_by_name(op: str, given: list[list[int]]) -> None:
-    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(given) + 1)], name="wrong")
+def test_a_move_that_cannot_be_made_is_refused_by_name(op: str, operands: list[list[int]]) -> None:
+    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(operands) + 1)], name="wrong")
     with pytest.raises(FileFormatError, match="wrong"):
-        constants.evaluate_node(node, [np.zeros((6, 4)), *(np.array(one) for one in given)])
+        constants.evaluate_node(node, [np.zeros((6, 4)), *(np.array(operand) for operand in operands)])
 
 
 def test_a_size_of_zero_is_looked_up() -> None:

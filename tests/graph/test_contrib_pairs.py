@@ -9,7 +9,7 @@ from intact.graph import Session, load, normalize, to_proto
 HEAD = '<ir_version: 8, opset_import: ["" : 13, "com.microsoft" : 1]>'
 
 
-def parsed(scale: str, codes: str, extra: str = "") -> onnx.ModelProto:
+def parse_pair(scale: str, codes: str, extra: str = "") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"""{HEAD}
         net (float[2, 3] x) => (float[2, 3] y) <float[1] one = {{1}}, {scale}, {codes}>
         {{ q = com.microsoft.QuantizeLinear{extra} (x, s, z)
@@ -21,7 +21,7 @@ def parsed(scale: str, codes: str, extra: str = "") -> onnx.ModelProto:
     [("int8 z = {3}", 13), ("uint8 z = {3}", 13), ("int16 z = {3}", 21), ("uint16 z = {40000}", 21)],
 )
 def test_they_become_onnxs_in_the_first_opset_that_has_the_type(codes: str, opset: int) -> None:
-    proto = parsed("float s = {0.01}", codes)
+    proto = parse_pair("float s = {0.01}", codes)
     model = load(proto)
     notes = normalize(model)
     assert sum("became ONNX's" in note.what for note in notes) == 2
@@ -33,7 +33,7 @@ def test_they_become_onnxs_in_the_first_opset_that_has_the_type(codes: str, opse
 
 
 def test_scales_along_an_axis_keep_it() -> None:
-    proto = parsed("float[2] s = {0.01, 0.5}", "int16[2] z = {3, 0}", "<axis = 0>")
+    proto = parse_pair("float[2] s = {0.01, 0.5}", "int16[2] z = {3, 0}", "<axis = 0>")
     model = load(proto)
     normalize(model)
     assert [node.attributes["axis"].value for node in list(model.graph)[:2]] == [0, 0]

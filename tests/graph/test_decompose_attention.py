@@ -50,10 +50,10 @@ def attention(
     names = [name if name in feeds else "" for name in order]
     while not names[-1]:
         names.pop()
-    made = ["y", "keys", "values", "scores"][:outputs]
+    output_names = ["y", "keys", "values", "scores"][:outputs]
     if left_out:
-        made[1:3] = ["", ""]
-    node = helper.make_node("Attention", names, made, "attention", **attributes)
+        output_names[1:3] = ["", ""]
+    node = helper.make_node("Attention", names, output_names, "attention", **attributes)
     inputs = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape if sizes else [None] * x.ndim
@@ -63,7 +63,7 @@ def attention(
     ranks = (3 if joined else 4, 4, 4, 4)
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
-        for name, rank in zip(made, ranks, strict=False)
+        for name, rank in zip(output_names, ranks, strict=False)
         if name
     ]
     proto = helper.make_model(
@@ -73,8 +73,8 @@ def attention(
     return proto, feeds
 
 
-def wanted(
-    feeds: dict[str, np.ndarray], q_heads: int, k_heads: int, joined: bool, **said: float
+def attention_formula(
+    feeds: dict[str, np.ndarray], q_heads: int, k_heads: int, joined: bool, **attributes: float
 ) -> dict[str, np.ndarray]:
     """The formula of the operator, head by head."""
     x = {name: feeds[name] for name in "qkv"}
@@ -95,21 +95,21 @@ def wanted(
         ends = feeds["lengths"].reshape(-1, 1, 1, 1)
         bias = np.where(np.arange(total) < ends, bias, -np.inf)
         ahead = ahead - (ends - S)
-    if said.get("is_causal"):
+    if attributes.get("is_causal"):
         bias = np.where(ahead <= 0, bias, -np.inf)
-    if "left_window_size" in said:
-        bias = np.where(-ahead <= said["left_window_size"], bias, -np.inf)
+    if "left_window_size" in attributes:
+        bias = np.where(-ahead <= attributes["left_window_size"], bias, -np.inf)
     for h in range(q_heads):
         shared = h // (q_heads // k_heads)
-        s = np.einsum("bid,bjd->bij", x["q"][:, h], keys[:, shared]) * said.get("scale", D**-0.5)
+        s = np.einsum("bid,bjd->bij", x["q"][:, h], keys[:, shared]) * attributes.get("scale", D**-0.5)
         scores[:, h] = s
-        cap = said.get("softcap", 0)
+        cap = attributes.get("softcap", 0)
         s = cap * np.tanh(s / cap) if cap else s
         s = s + bias[:, h]
         with np.errstate(invalid="ignore"):
             e = np.exp(s - s.max(-1, keepdims=True))
             weights = np.nan_to_num(e / e.sum(-1, keepdims=True))
-        if said.get("qk_matmul_output_mode") == 3:
+        if attributes.get("qk_matmul_output_mode") == 3:
             scores[:, h] = weights
         y[:, h] = weights @ values[:, shared]
     if joined:
@@ -155,9 +155,9 @@ def test_it_computes_the_same(case):
     nodes = [node.op_type for node in model.graph]
     assert nodes.count("MatMul") == 2 and "Attention" not in nodes
     assert next(node.op_type for node in model.graph if node.name == "attention") == "MatMul"
-    said = {"q_heads": 2, "k_heads": 2, "joined": False} | case
-    want = wanted(
-        feeds, **{name: value for name, value in said.items() if name not in ("mask", "past", "lengths")}
+    options = {"q_heads": 2, "k_heads": 2, "joined": False} | case
+    want = attention_formula(
+        feeds, **{name: value for name, value in options.items() if name not in ("mask", "past", "lengths")}
     )
     engine = intact.compile(proto)
     got = engine.run(feeds)
@@ -173,7 +173,7 @@ def test_a_window_reaches_so_far():
     proto, feeds = attention(opset=25, left_window_size=1, is_causal=1)
     model = graph.load(proto)
     assert ATTENTION(model)[0].changed
-    want = wanted(feeds, 2, 2, False, left_window_size=1, is_causal=1)
+    want = attention_formula(feeds, 2, 2, False, left_window_size=1, is_causal=1)
     assert np.allclose(graph.Session(model).run(feeds)["y"], want["y"], atol=1e-5)
 
 
@@ -200,8 +200,8 @@ STRANGE = {
 @pytest.mark.parametrize("case", STRANGE.values(), ids=STRANGE.keys())
 def test_rows_of_nothing_are_zeros_and_rows_with_a_nan_stay_nan(case):
     """As the specification has it; older versions of ONNX's reference and of ONNX Runtime give more NaNs."""
-    said, query = case
-    mask = said["mask"] if said["mask"].dtype == bool else np.float32(said["mask"])
+    options, query = case
+    mask = options["mask"] if options["mask"].dtype == bool else np.float32(options["mask"])
     proto, feeds = attention(mask=mask)
     if query is not None:
         feeds["q"][..., query[0], 0] = query[1]

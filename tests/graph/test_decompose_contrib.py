@@ -35,13 +35,13 @@ def model(
     domain: str = MICROSOFT,
     opset: int = 17,
     fixed: bool = False,
-    **said: object,
+    **attributes: object,
 ) -> onnx.ModelProto:
     """One node; `outputs` have ranks, and the first rows of feeds are a free size, or fixed."""
-    made = [f"y{at}" if f"y{at}" in outputs else "" for at in range(4)]
-    while not made[-1]:
-        made.pop()
-    node = helper.make_node(op_type, inputs, made, "fused", domain=domain, **said)
+    output_names = [f"y{at}" if f"y{at}" in outputs else "" for at in range(4)]
+    while not output_names[-1]:
+        output_names.pop()
+    node = helper.make_node(op_type, inputs, output_names, "fused", domain=domain, **attributes)
     kinds = {"y1": TensorProto.INT32} if op_type == "EmbedLayerNormalization" else {}
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in feeds.items()}
     begins = [
@@ -172,9 +172,9 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_computes_what_onnx_runtime_does(name):
-    feeds, constants, inputs, outputs, said = CASES[name]
+    feeds, constants, inputs, outputs, attributes = CASES[name]
     used = {key: array for key, array in constants.items() if key in inputs}
-    proto = model(name.partition(",")[0], feeds, used, inputs, outputs, **said)
+    proto = model(name.partition(",")[0], feeds, used, inputs, outputs, **attributes)
     want = graph.Session(graph.load(proto)).run(feeds)
     loaded = graph.load(proto)
     (note,) = graph.run_stages(loaded, FUSED)
@@ -209,10 +209,10 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_has_no_other_form_stays(name):
-    op_type, feeds, constants, inputs, said = LEFT[name]
+    op_type, feeds, constants, inputs, attributes = LEFT[name]
     outputs = {"y0": 3, "y1": 3} if name.startswith("statistics") else {"y0": 3}
     heads = {"num_heads": N} if "Attention" in op_type else {}
-    loaded = graph.load(model(op_type, feeds, constants, inputs, outputs, **heads, **said))
+    loaded = graph.load(model(op_type, feeds, constants, inputs, outputs, **heads, **attributes))
     assert graph.run_stages(loaded, FUSED) == [] and [node.op_type for node in loaded.graph] == [op_type]
 
 

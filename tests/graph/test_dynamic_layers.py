@@ -28,7 +28,9 @@ def codes(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
     return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
 
 
-def made(proto: onnx.ModelProto, feeds: dict[str, np.ndarray], ops: list[str]) -> tuple[np.ndarray, ...]:
+def outputs_before_and_after(
+    proto: onnx.ModelProto, feeds: dict[str, np.ndarray], ops: list[str]
+) -> tuple[np.ndarray, ...]:
     """What the model gives as it is and without its codes; `ops` are what is left."""
     loaded = load(proto)
     notes = strip_dynamic(loaded)
@@ -64,15 +66,17 @@ PRODUCTS = {
 def test_a_product_has_the_weights_of_its_codes(form: str) -> None:
     body, weight, scale, zero = PRODUCTS[form]
     proto = model(QUANTIZED + body, "float[3, 5, 16] x", w=weight, ws=scale, wz=zero)
-    before, after = made(proto, {"x": X}, ["MatMul"])
+    before, after = outputs_before_and_after(proto, {"x": X}, ["MatMul"])
     real = (weight.astype(np.int32) - zero).astype(np.float32) * scale
-    (found,) = (v.const_value.numpy() for v in _stripped(proto).graph.initializers.values() if v.uses())
-    assert np.array_equal(found, real)
+    (initializer,) = (
+        v.const_value.numpy() for v in _load_stripped(proto).graph.initializers.values() if v.uses()
+    )
+    assert np.array_equal(initializer, real)
     bound = np.abs(real).sum(0) * step(X) / 2
     assert (np.abs(after - before) <= bound + 1e-5).all() and not np.array_equal(after, before)
 
 
-def _stripped(proto: onnx.ModelProto) -> Any:
+def _load_stripped(proto: onnx.ModelProto) -> Any:
     loaded = load(proto)
     strip_qdq(loaded)
     return loaded
@@ -82,7 +86,7 @@ def test_a_bias_is_added() -> None:
     bias = RNG.normal(size=6).astype(np.float32)
     body = "y = com.microsoft.DynamicQuantizeMatMul(x, w, ws, wz, b)"
     proto = model(body, "float[3, 5, 16] x", w=W, ws=S, wz=Z, b=bias)
-    before, after = made(proto, {"x": X}, ["MatMul", "Add"])
+    before, after = outputs_before_and_after(proto, {"x": X}, ["MatMul", "Add"])
     assert np.abs(after - before).max() <= 255 * 0.01 * 16 * step(X) / 2
 
 
@@ -95,7 +99,7 @@ def test_a_convolution_keeps_its_attributes_and_its_bias() -> None:
     )
     bias = RNG.normal(size=(1, 4, 1, 1)).astype(np.float32)
     proto = model(QUANTIZED + body, "float[2, 3, 8, 8] x", w=weight, ws=S, wz=Z, b=bias)
-    before, after = made(proto, {"x": x}, ["Conv", "Add"])
+    before, after = outputs_before_and_after(proto, {"x": x}, ["Conv", "Add"])
     real = (weight.astype(np.int32) - Z).astype(np.float32) * S
     bound = np.abs(real).sum((1, 2, 3)).reshape(1, 4, 1, 1) * step(x) / 2
     assert before.shape == (2, 4, 4, 4) and (np.abs(after - before) <= bound + 1e-5).all()
@@ -108,7 +112,7 @@ def test_both_operands_may_be_dynamic() -> None:
     )
     other = RNG.normal(size=(3, 16, 4)).astype(np.float32)
     proto = model(QUANTIZED + body, "float[3, 5, 16] x, float[3, 16, 4] o")
-    before, after = made(proto, {"x": X, "o": other}, ["MatMul"])
+    before, after = outputs_before_and_after(proto, {"x": X, "o": other}, ["MatMul"])
     bound = np.abs(X).sum(-1)[..., None] * step(other) + np.abs(other).sum(-2)[:, None] * step(X)
     assert (np.abs(after - before) <= bound).all()
 
@@ -120,7 +124,9 @@ def test_what_moved_codes_moves_floats() -> None:
         "d = DequantizeLinear(p, s, z) g = ReduceSum(d) y = Add(r, g)"
     )
     proto = model(QUANTIZED + body, "float[3, 5, 16] x", w=W, ws=S, wz=Z, to=np.int64([15, 16]))
-    before, after = made(proto, {"x": X}, ["Transpose", "Reshape", "MatMul", "ReduceSum", "Add"])
+    before, after = outputs_before_and_after(
+        proto, {"x": X}, ["Transpose", "Reshape", "MatMul", "ReduceSum", "Add"]
+    )
     assert np.abs(after - before).max() <= 255 * 0.01 * 16 * step(X) / 2 + X.size * step(X) / 2
 
 
@@ -138,7 +144,7 @@ def test_an_lstm_gets_its_weights_turned(dtype: Any) -> None:
     )
     bias = RNG.normal(size=(2, 64)).astype(np.float32) * np.float32(0.1)
     proto = model(body, "float[3, 5, 16] x", w=w, r=r, b=bias, **scales, **zeros)
-    before, after = made(proto, {"x": X}, ["LSTM"])
+    before, after = outputs_before_and_after(proto, {"x": X}, ["LSTM"])
     assert before.shape == (3, 2, 5, 8)
     # 16 inputs and 8 states are half a step off each, times weights of 0.5: so much a gate, and less a state.
     assert np.abs(after - before).max() <= 3 * (16 * step(X) + 8 / 127) / 2 * 0.5
@@ -149,10 +155,10 @@ def test_the_weights_of_a_few_bits() -> None:
     body = "y = com.microsoft.MatMulNBits<K = 24, N = 6, bits = 4, block_size = 16>(x, w, ws, wz)"
     x = RNG.normal(size=(3, 24)).astype(np.float32)
     proto = model(body, "float[3, 24] x", w=packed, ws=scale, wz=zero)
-    before, after = made(proto, {"x": x}, ["MatMul"])
+    before, after = outputs_before_and_after(proto, {"x": x}, ["MatMul"])
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-4)
     proto = model(body.replace(", wz", ""), "float[3, 24] x", w=packed, ws=scale)
-    before, after = made(proto, {"x": x}, ["MatMul"])
+    before, after = outputs_before_and_after(proto, {"x": x}, ["MatMul"])
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-4)
 
 
@@ -161,7 +167,7 @@ def test_attention_gets_floats() -> None:
     weight = codes(16, 48)
     proto = model(QUANTIZED + body, "float[3, 5, 16] x", w=weight, b=np.zeros(48, np.float32),
                   ws=np.float32(0.001), wz=np.uint8(128))  # fmt: skip
-    before, after = made(proto, {"x": X}, ["Attention"])
+    before, after = outputs_before_and_after(proto, {"x": X}, ["Attention"])
     assert np.abs(after - before).max() <= 0.128 * 16 * step(X)
 
 
@@ -228,7 +234,7 @@ def test_rows_of_a_table_of_codes_are_rows_of_floats(read_as_floats: bool) -> No
     proto = model(
         body, "int64[3] x", e=table, es=np.float32(0.02), ez=np.uint8(7), w=W, ws=COLUMNS, wz=codes(6)
     )
-    before, after = made(
+    before, after = outputs_before_and_after(
         proto, {"x": np.int64([3, 0, 19])},
         ["Gather", "MatMul", *(["ReduceSum", "Add"] if read_as_floats else ["Neg"])],
     )  # fmt: skip

@@ -52,12 +52,12 @@ OTHERS = {
 def einsum(equation: str, shapes: tuple, constant: bool = False) -> tuple[onnx.ModelProto, dict]:
     rng = np.random.default_rng(0)
     feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in zip("abcd", shapes, strict=False)}
-    held = [onnx.numpy_helper.from_array(feeds.pop("b"), "b")] if constant else []
+    initializers = [onnx.numpy_helper.from_array(feeds.pop("b"), "b")] if constant else []
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in feeds.items()]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     node = helper.make_node("Einsum", list("abcd"[: len(shapes)]), ["y"], equation=equation, name="product")
-    made = helper.make_graph([node], "einsum", inputs, [output], held)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+    graph_proto = helper.make_graph([node], "einsum", inputs, [output], initializers)
+    return helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
 
 
 def run(model: bytes, feeds: dict) -> np.ndarray:

@@ -56,9 +56,9 @@ class Builder:
         ends = [self.constant(np.float32(amax), f"{name}._amax")]
         if amin is not None:
             ends.append(self.constant(np.float32(amin), f"{name}._amin"))
-        given = {"axis": list(axis)} if axis else {}
+        options = {"axis": list(axis)} if axis else {}
         value = ir.Value(type=ir.TensorType(x.dtype), shape=x.shape)
-        attributes = {"format": format, "narrow": int(narrow), **given}
+        attributes = {"format": format, "narrow": int(narrow), **options}
         self.graph.append(ir.node("FakeQuantize", [x, *ends], attributes, domain="intact", outputs=[value]))
         return value
 
@@ -117,7 +117,7 @@ def parameters(spec: QuantSpec) -> tuple[Any, Any]:
     return (None if spec.symmetric else np.float32(-0.3)), np.float32(amax)
 
 
-def expected(x: NDArray, spec: QuantSpec) -> NDArray:
+def fake_quantize_by_numerics(x: NDArray, spec: QuantSpec) -> NDArray:
     amin, amax = parameters(spec)
     if amin is None:
         scale, zero_point = numerics.scale_from_amax(amax, spec), 0
@@ -136,7 +136,7 @@ def test_an_activation_pair_equals_numerics(spec: QuantSpec, opset: int, rng: np
         build.input(("batch", 3, 50)), amax, amin=low, format=spec.format.name, axis=axis, narrow=spec.narrow
     )
     file = build.file([y], opset=opset)
-    np.testing.assert_array_equal(Session(file).run({"x": x})["y0"], expected(x, spec))
+    np.testing.assert_array_equal(Session(file).run({"x": x})["y0"], fake_quantize_by_numerics(x, spec))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,9 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         load(write_external(folder, location="link.bin"))
 
 
-def cached(folder: Path, blobs: str = "blobs", snapshots: str = "snapshots", data: str = "blobs/22") -> Path:
+def make_hub_cache(
+    folder: Path, blobs: str = "blobs", snapshots: str = "snapshots", data: str = "blobs/22"
+) -> Path:
     """A model as Hugging Face's cache keeps it; `data` is what the link to the weights points to."""
     snapshot = folder / snapshots / "1f"
     snapshot.mkdir(parents=True)
@@ -117,7 +119,7 @@ def cached(folder: Path, blobs: str = "blobs", snapshots: str = "snapshots", dat
 
 
 def test_a_cache_of_links_is_read(tmp_path: Path) -> None:
-    path = cached(tmp_path)
+    path = make_hub_cache(tmp_path)
     weight = load(path).graph.initializers["w"].const_value
     assert weight is not None
     np.testing.assert_array_equal(weight.numpy().ravel(), np.arange(12, dtype=np.float32))
@@ -131,11 +133,11 @@ def test_a_cache_of_links_is_read(tmp_path: Path) -> None:
 )
 def test_links_are_followed_in_a_cache_alone(layout: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match=r"'data\.bin', a link to a file outside the model's folder"):
-        load(cached(tmp_path, **layout))
+        load(make_hub_cache(tmp_path, **layout))
 
 
 def test_a_blob_that_is_a_link_itself_is_refused(tmp_path: Path) -> None:
-    path = cached(tmp_path)
+    path = make_hub_cache(tmp_path)
     (tmp_path / "blobs" / "22").rename(tmp_path / "secret")
     (tmp_path / "blobs" / "22").symlink_to(tmp_path / "secret")
     with pytest.raises(FileFormatError, match="a link to a file outside the model's folder"):
@@ -143,7 +145,7 @@ def test_a_blob_that_is_a_link_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_no_link_gets_no_blobs(tmp_path: Path) -> None:
-    path = cached(tmp_path)
+    path = make_hub_cache(tmp_path)
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content)
@@ -183,15 +185,15 @@ def test_a_failed_save_with_external_data_leaves_the_old_pair(
     if there:
         save(model, tmp_path / "m.onnx", external=True)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    made, link, replace = 0, os.link, Path.replace
+    files_written, link, replace = 0, os.link, Path.replace
 
-    def full(do: Any, *given: Any, **named: Any) -> Any:
-        nonlocal made
-        made += not given[-1].name.startswith(".intact")
-        if made > call:
-            made = -10
+    def full(do: Any, *args: Any, **named: Any) -> Any:
+        nonlocal files_written
+        files_written += not args[-1].name.startswith(".intact")
+        if files_written > call:
+            files_written = -10
             raise OSError(28, os.strerror(28))
-        return do(*given, **named)
+        return do(*args, **named)
 
     monkeypatch.setattr(os, "link", partial(full, link))
     monkeypatch.setattr(Path, "replace", lambda self, target: full(replace, self, target))

@@ -27,29 +27,37 @@ NODES: dict[str, tuple[dict[str, Any], list[np.ndarray], np.ndarray]] = {
 
 @pytest.mark.parametrize("op_type", NODES)
 def test_constants_have_the_bits_of_steps(op_type: str) -> None:
-    attributes, others, want = NODES[op_type]
-    held = [numpy_helper.from_array(x, f"c{i}") for i, x in enumerate([X, *others])]
-    node = helper.make_node(op_type, [x.name for x in held], ["y"], **attributes)
+    attributes, operands, want = NODES[op_type]
+    initializers = [numpy_helper.from_array(x, f"c{i}") for i, x in enumerate([X, *operands])]
+    node = helper.make_node(op_type, [x.name for x in initializers], ["y"], **attributes)
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)]
-    made = helper.make_graph([node], "g", [], outputs, held)
-    model = graph.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
-    found = graph.Constants(model.graph)(model.graph.outputs[0])
-    assert found is not None
-    assert found.tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
+    graph_proto = helper.make_graph([node], "g", [], outputs, initializers)
+    model = graph.load(
+        helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    )
+    value = graph.Constants(model.graph)(model.graph.outputs[0])
+    assert value is not None
+    assert value.tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_product_begins_at_the_bias_behind_it(first: bool) -> None:
     bias = X[0, :40].copy()
     add = helper.make_node("Add", ["p", "bias"] if first else ["bias", "p"], ["y"])
-    held = [numpy_helper.from_array(x, name) for name, x in (("a", X), ("b", X.T.copy()), ("bias", bias))]
+    initializers = [
+        numpy_helper.from_array(x, name) for name, x in (("a", X), ("b", X.T.copy()), ("bias", bias))
+    ]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (40, 40))]
-    made = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["p"]), add], "g", [], outputs, held)
-    model = graph.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
-    found = graph.Constants(model.graph)(model.graph.outputs[0])
-    assert found is not None
-    assert np.array_equal(found, numerics.float_product(X, X.T, bias))
-    assert not np.array_equal(found, numerics.float_product(X, X.T) + bias)
+    graph_proto = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "b"], ["p"]), add], "g", [], outputs, initializers
+    )
+    model = graph.load(
+        helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    )
+    value = graph.Constants(model.graph)(model.graph.outputs[0])
+    assert value is not None
+    assert np.array_equal(value, numerics.float_product(X, X.T, bias))
+    assert not np.array_equal(value, numerics.float_product(X, X.T) + bias)
 
 
 def test_others_are_left_to_the_reference() -> None:

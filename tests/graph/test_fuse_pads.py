@@ -46,10 +46,12 @@ def model(
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 12])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    held = [numpy_helper.from_array(a, name) for name, a in constants.items()]
-    made = helper.make_graph(nodes, "net", [x], [y], held)
+    initializers = [numpy_helper.from_array(a, name) for name, a in constants.items()]
+    graph = helper.make_graph(nodes, "net", [x], [y], initializers)
     return bytes(
-        helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+        ).SerializeToString()
     )
 
 
@@ -104,10 +106,10 @@ def test_what_a_pool_cannot_pad_itself_stays(pads: list[int], options: dict[str,
 @pytest.mark.parametrize("options", [{}, {"ceil_mode": 1}, {"fill": LOWEST}], ids=str)
 def test_files_are_calibrated_and_run_in_int8(options: dict[str, Any]) -> None:
     file = model([0, 0, 0, 0, 0, 0, 1, 1], **options)
-    made = intact.quantize(file, [{"x": x} for x in images(8)], progress=False)
-    assert {layer.precision for layer in made.placement.layers} == {"int8"}
-    assert min(made.sqnr.values()) > 25
-    written = graph.to_bytes(made.model)
+    result = intact.quantize(file, [{"x": x} for x in images(8)], progress=False)
+    assert {layer.precision for layer in result.placement.layers} == {"int8"}
+    assert min(result.sqnr.values()) > 25
+    written = graph.to_bytes(result.model)
     engine = intact.compile(written, threads=1)
     for x in images():
         (got,) = engine.run({"x": x}).values()

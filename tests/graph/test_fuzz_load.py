@@ -49,7 +49,7 @@ MODELS = {
 ROUNDS = 150
 
 
-def damaged(data: bytes, dice: random.Random) -> bytes:
+def damage(data: bytes, dice: random.Random) -> bytes:
     """`data` cut, or with a byte or two changed."""
     if dice.random() < 0.15:
         return data[: dice.randrange(len(data))]
@@ -70,7 +70,7 @@ def test_damaged_models_are_read_or_refused(text: str) -> None:
     tracemalloc.start()
     for _ in range(ROUNDS):
         try:
-            model = load(damaged(data, dice))
+            model = load(damage(data, dice))
             normalize(model)
             fold_batchnorm(model)
             strip_qdq(model)

@@ -35,7 +35,7 @@ def product(
     rng = np.random.default_rng(0)
     op_type, index = INDICES[choice](rng.integers(-E, E, leading))
     shape = (E, N, K) if right != turned else (E, K, N)
-    made = rng.standard_normal(shape).astype(np.float32)
+    array = rng.standard_normal(shape).astype(np.float32)
     mark = helper.make_node("Edge" if domain else "Identity", ["w"], ["m"], name="mark", domain=domain)
     nodes = [mark, helper.make_node(op_type, ["m", "index"], ["own"], name="own")]
     if turned:
@@ -53,13 +53,13 @@ def product(
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, end)
     infos = [helper.make_tensor_value_info("m", TensorProto.FLOAT, shape)]
     whole = helper.make_graph(
-        nodes, "chosen", inputs, [output], [numpy_helper.from_array(made, "w")], value_info=infos
+        nodes, "chosen", inputs, [output], [numpy_helper.from_array(array, "w")], value_info=infos
     )
     sets = [helper.make_opsetid("", 17), helper.make_opsetid("intact", 1)]
     return helper.make_model(whole, opset_imports=sets, ir_version=8), feeds
 
 
-def opened(proto: onnx.ModelProto) -> tuple[graph.Model, list]:
+def rewrite_proto(proto: onnx.ModelProto) -> tuple[graph.Model, list]:
     model = graph.parse_model(proto.SerializeToString(), "test")
     graph.refresh_shapes(model)
     return model, GATHERED_MATMUL(model)
@@ -78,25 +78,25 @@ def run(model: graph.Model, feeds: dict) -> np.ndarray:
 def test_the_numbers_are_the_same(case, choice):
     proto, feeds = product(choice, *CASES[case])
     before = graph.parse_model(proto.SerializeToString(), "test")
-    model, notes = opened(proto)
+    model, notes = rewrite_proto(proto)
     assert len(notes) == 1 and notes[0].node == "product"
     kinds = [node.op_type for node in model.graph]
     assert kinds.count("MatMul") == 1 and kinds.count("GatherND") == 1 and "Gather" not in kinds
-    made, want = run(model, feeds), run(before, feeds)
-    assert made.shape == want.shape and np.allclose(made, want, atol=1e-6)
+    outputs, want = run(model, feeds), run(before, feeds)
+    assert outputs.shape == want.shape and np.allclose(outputs, want, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         ("Gather", (4,), (4, 2, K), False, False),  # two rows for each matrix
         ("Gather", (4,), (4, 1, K), False, False, ""),  # nobody marks the matrices
         ("Gather", (4,), (4, 4, 1, K), False, False),  # every row by every chosen matrix
     ],
 )
-def test_others_stay(given):
-    proto, _ = product(*given)
-    model, notes = opened(proto)
+def test_others_stay(options):
+    proto, _ = product(*options)
+    model, notes = rewrite_proto(proto)
     assert not notes and "GatherND" not in [node.op_type for node in model.graph]
 
 
@@ -104,4 +104,4 @@ def test_matrices_that_are_computed_stay():
     proto, _ = product("Gather", (4,), (4, 1, K), False, False)
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, (E, K, N)))
     del proto.graph.initializer[:]
-    assert not opened(proto)[1]
+    assert not rewrite_proto(proto)[1]

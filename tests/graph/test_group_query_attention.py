@@ -48,13 +48,13 @@ def step(
         shapes |= {"cos": (32, pairs), "sin": (32, pairs)}
     if bias:
         shapes["bias"] = (1, N, new, max(lengths))
-    found = {name: np.float32(rng.normal(size=shape)) for name, shape in shapes.items()}
+    feeds = {name: np.float32(rng.normal(size=shape)) for name, shape in shapes.items()}
     if ids is not None:
-        found["ids"] = np.tile(np.int64(ids), (batch, 1))
-    return found | {"ends": np.int32(lengths) - 1, "total": np.array(max(lengths), np.int32)}
+        feeds["ids"] = np.tile(np.int64(ids), (batch, 1))
+    return feeds | {"ends": np.int32(lengths) - 1, "total": np.array(max(lengths), np.int32)}
 
 
-def model(feeds: Arrays, *, packed: bool = False, **said: object) -> tuple[onnx.ModelProto, Arrays]:
+def model(feeds: Arrays, *, packed: bool = False, **attributes: object) -> tuple[onnx.ModelProto, Arrays]:
     """One node, its batch and places free, and what the model reads: tables of angles are constants."""
     if packed:
         feeds = {"q": np.concatenate([feeds[name] for name in "qkv"], -1)} | {
@@ -62,18 +62,18 @@ def model(feeds: Arrays, *, packed: bool = False, **said: object) -> tuple[onnx.
         }
     node = helper.make_node(
         "GroupQueryAttention", [name if name in feeds else "" for name in ORDER], OUTPUTS, "mix",
-        domain=MICROSOFT, num_heads=N, kv_num_heads=K, **said,
+        domain=MICROSOFT, num_heads=N, kv_num_heads=K, **attributes,
     )  # fmt: skip
     tables = [numpy_helper.from_array(feeds[name], name) for name in ("cos", "sin") if name in feeds]
-    given = {name: array for name, array in feeds.items() if name not in ("cos", "sin")}
+    inputs = {name: array for name, array in feeds.items() if name not in ("cos", "sin")}
     sizes: dict[str, list[str | int]] = {
-        "q": ["b", "s", given["q"].shape[2]], "k": ["b", "s", K * D], "v": ["b", "s", K * D], "ends": ["b"],
+        "q": ["b", "s", inputs["q"].shape[2]], "k": ["b", "s", K * D], "v": ["b", "s", K * D], "ends": ["b"],
         "k0": ["b", K, "p", D], "v0": ["b", K, "p", D], "ids": ["b", "s"], "bias": [1, N, "s", "t"],
         "total": [],
     }  # fmt: skip
     begins = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), sizes[name])
-        for name, array in given.items()
+        for name, array in inputs.items()
     ]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
@@ -82,14 +82,14 @@ def model(feeds: Arrays, *, packed: bool = False, **said: object) -> tuple[onnx.
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
     proto = helper.make_model(helper.make_graph([node], "g", begins, ends, tables), opset_imports=opsets)
     proto.ir_version = 9
-    return proto, given
+    return proto, inputs
 
 
-def counted(found: Arrays, lengths: np.ndarray, new: int) -> list[np.ndarray]:
+def values_to_compare(arrays: Arrays, lengths: np.ndarray, new: int) -> list[np.ndarray]:
     """What is not open: new places that are no padding, and keys of places that a row has."""
-    y = [one[: min(new, length)] for one, length in zip(found["y"], lengths, strict=True)]
-    kept = [found[name][at, :, :length] for name in ("k1", "v1") for at, length in enumerate(lengths)]
-    return [*y, *kept]
+    y = [row[: min(new, length)] for row, length in zip(arrays["y"], lengths, strict=True)]
+    cached_rows = [arrays[name][at, :, :length] for name in ("k1", "v1") for at, length in enumerate(lengths)]
+    return [*y, *cached_rows]
 
 
 PROMPT, PADDED, NEXT, UNLIKE = step(5, [5, 5]), step(5, [5, 3]), step(1, [7, 7], 6), step(1, [7, 4], 6)
@@ -128,15 +128,19 @@ def test_it_computes_what_onnx_runtime_does(name):
     loaded = graph.load(proto)
     (note,) = graph.run_stages(loaded, FUSED)
     assert note.node == "mix" and all(node.domain == "" for node in loaded.graph)
-    made = graph.Session(loaded).run(feeds)
+    rewritten_outputs = graph.Session(loaded).run(feeds)
     engine, reference = (
         intact.compile(proto).run(feeds),
         intact.compile(proto, backend="reference").run(feeds),
     )
-    assert {key: array.shape for key, array in made.items()} == {key: a.shape for key, a in want.items()}
-    for found in (made, engine):
-        pairs = zip(counted(found, lengths, new), counted(want, lengths, new), strict=True)
-        assert all(np.allclose(one, other, atol=2e-6) for one, other in pairs)
+    assert {key: array.shape for key, array in rewritten_outputs.items()} == {
+        key: a.shape for key, a in want.items()
+    }
+    for outputs in (rewritten_outputs, engine):
+        pairs = zip(
+            values_to_compare(outputs, lengths, new), values_to_compare(want, lengths, new), strict=True
+        )
+        assert all(np.allclose(actual, other, atol=2e-6) for actual, other in pairs)
     assert all(np.array_equal(engine[key], reference[key]) for key in want)
 
 
@@ -153,9 +157,9 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_what_has_no_exact_form_stays(name):
     proto, _ = model(NEXT, **{key: value for key, value in LEFT[name].items() if key != "kv_num_heads"})
-    for one in proto.graph.node[0].attribute:
-        if one.name == "kv_num_heads":
-            one.i = LEFT[name].get("kv_num_heads", K)
+    for attribute in proto.graph.node[0].attribute:
+        if attribute.name == "kv_num_heads":
+            attribute.i = LEFT[name].get("kv_num_heads", K)
     loaded = graph.load(proto)
     assert graph.run_stages(loaded, FUSED) == []
     assert [node.op_type for node in loaded.graph] == ["GroupQueryAttention"]
@@ -165,12 +169,12 @@ def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:
     """A small decoder as ONNX Runtime's builder writes it: lengths from a mask, an attention in one node."""
     rng, arrays, nodes = np.random.default_rng(7), {}, []
 
-    def held(name: str, *shape: int) -> str:
+    def add_weight(name: str, *shape: int) -> str:
         arrays[name] = np.float32(rng.normal(size=shape)) / np.float32(np.sqrt(shape[0]))
         return name
 
-    def put(op: str, inputs: Sequence[str], *outputs: str, domain: str = "", **said: object) -> None:
-        nodes.append(helper.make_node(op, inputs, outputs, outputs[0], domain=domain, **said))
+    def put(op: str, inputs: Sequence[str], *outputs: str, domain: str = "", **attributes: object) -> None:
+        nodes.append(helper.make_node(op, inputs, outputs, outputs[0], domain=domain, **attributes))
 
     arrays |= {"one": np.int64([1]), "axis": np.int64(1)}
     put("ReduceSum", ["mask", "one"], "sums", keepdims=0)
@@ -179,25 +183,25 @@ def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:
     put("Shape", ["mask"], "sizes")
     put("Gather", ["sizes", "axis"], "size")
     put("Cast", ["size"], "total", to=TensorProto.INT32)
-    put("Gather", [held("words", 50, hidden), "ids"], "x0")
+    put("Gather", [add_weight("words", 50, hidden), "ids"], "x0")
     angles = np.arange(32)[:, None] * 0.5 ** np.arange(D // 2)
     arrays |= {"cos": np.float32(np.cos(angles)), "sin": np.float32(np.sin(angles))}
     for at in range(layers):
         past, present = [f"{kind}{at}.past" for kind in "kv"], [f"{kind}{at}.present" for kind in "kv"]
         arrays[f"g{at}"] = np.ones(hidden, np.float32)
         put("SimplifiedLayerNormalization", [f"x{at}", f"g{at}"], f"n{at}", epsilon=1e-5, axis=-1)
-        put("MatMul", [f"n{at}", held(f"qkv{at}", hidden, (N + 2 * K) * D)], f"p{at}")
+        put("MatMul", [f"n{at}", add_weight(f"qkv{at}", hidden, (N + 2 * K) * D)], f"p{at}")
         put("GroupQueryAttention", [f"p{at}", "", "", *past, "ends", "total", "cos", "sin"], f"a{at}",
             *present, domain=MICROSOFT, num_heads=N, kv_num_heads=K, do_rotary=1)  # fmt: skip
-        put("MatMul", [f"a{at}", held(f"o{at}", N * D, hidden)], f"m{at}")
+        put("MatMul", [f"a{at}", add_weight(f"o{at}", N * D, hidden)], f"m{at}")
         put("SkipSimplifiedLayerNormalization", [f"x{at}", f"m{at}", f"g{at}"], f"s{at}", "", "", f"r{at}",
             domain=MICROSOFT, epsilon=1e-5)  # fmt: skip
-        put("MatMul", [f"s{at}", held(f"up{at}", hidden, 2 * hidden)], f"u{at}")
+        put("MatMul", [f"s{at}", add_weight(f"up{at}", hidden, 2 * hidden)], f"u{at}")
         put("Sigmoid", [f"u{at}"], f"c{at}")
         put("Mul", [f"u{at}", f"c{at}"], f"d{at}")
-        put("MatMul", [f"d{at}", held(f"down{at}", 2 * hidden, hidden)], f"e{at}")
+        put("MatMul", [f"d{at}", add_weight(f"down{at}", 2 * hidden, hidden)], f"e{at}")
         put("Add", [f"r{at}", f"e{at}"], f"x{at + 1}")
-    put("MatMul", [f"x{layers}", held("head", hidden, 50)], "logits")
+    put("MatMul", [f"x{layers}", add_weight("head", hidden, 50)], "logits")
     ints = [
         helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "new"]),
         helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "total"]),
@@ -217,24 +221,24 @@ def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:
     return helper.make_model(whole, opset_imports=opsets, ir_version=9)
 
 
-def begun(proto: onnx.ModelProto, count: int) -> Arrays:
+def prompt_feeds(proto: onnx.ModelProto, count: int) -> Arrays:
     """What a prompt reads."""
     ids = np.random.default_rng(count).integers(0, 50, (2, count))
-    past = {one.name: np.zeros((2, K, 0, D), np.float32) for one in proto.graph.input[2:]}
+    past = {past_input.name: np.zeros((2, K, 0, D), np.float32) for past_input in proto.graph.input[2:]}
     return past | {"ids": ids, "mask": np.ones((2, count), np.int64)}
 
 
-def following(feeds: Arrays, made: Arrays) -> Arrays:
+def following(feeds: Arrays, outputs: Arrays) -> Arrays:
     """What the step behind one reads."""
-    past = {name.replace("present", "past"): a for name, a in made.items() if name.endswith("present")}
+    past = {name.replace("present", "past"): a for name, a in outputs.items() if name.endswith("present")}
     mask = np.concatenate([feeds["mask"], np.ones((2, 1), np.int64)], 1)
-    return past | {"ids": made["logits"][:, -1:].argmax(-1), "mask": mask}
+    return past | {"ids": outputs["logits"][:, -1:].argmax(-1), "mask": mask}
 
 
 def test_a_quantized_decoder_writes_on_from_its_past():
     proto = decoder()
     original = graph.Session(graph.load(proto))
-    data = [begun(proto, 6)]
+    data = [prompt_feeds(proto, 6)]
     for _ in range(3):
         data.append(following(data[-1], original.run(data[-1])))
     quantized = intact.quantize(proto, data, progress=False)
@@ -244,15 +248,15 @@ def test_a_quantized_decoder_writes_on_from_its_past():
     file, engine = graph.Session(quantized.model), intact.compile(quantized)
     reference = intact.compile(quantized, backend="reference")
     for feeds in data:
-        want, found, made = original.run(feeds), engine.run(feeds), file.run(feeds)
-        assert np.corrcoef(want["logits"].ravel(), made["logits"].ravel())[0, 1] > 0.99
-        assert np.corrcoef(found["logits"].ravel(), made["logits"].ravel())[0, 1] > 0.999
-        assert all(np.array_equal(found[key], array) for key, array in reference.run(feeds).items())
+        want, engine_outputs, file_outputs = original.run(feeds), engine.run(feeds), file.run(feeds)
+        assert np.corrcoef(want["logits"].ravel(), file_outputs["logits"].ravel())[0, 1] > 0.99
+        assert np.corrcoef(engine_outputs["logits"].ravel(), file_outputs["logits"].ravel())[0, 1] > 0.999
+        assert all(np.array_equal(engine_outputs[key], array) for key, array in reference.run(feeds).items())
 
 
 def test_a_decoder_of_known_sizes_runs_natively():
     proto = decoder()
-    original, prompt = graph.Session(graph.load(proto)), begun(proto, 6)
+    original, prompt = graph.Session(graph.load(proto)), prompt_feeds(proto, 6)
     for feeds in (prompt, following(prompt, original.run(prompt))):
         engine = intact.compile(proto, shapes={name: array.shape for name, array in feeds.items()})
         assert not any(isinstance(step, FallbackSubgraph) for step in engine.plan.steps)

@@ -15,12 +15,12 @@ from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 
 
-def model(nodes: list[tuple[Any, ...]], x: list[Any], opset: int = 18, **held: Any) -> onnx.ModelProto:
+def model(nodes: list[tuple[Any, ...]], x: list[Any], opset: int = 18, **constants: Any) -> onnx.ModelProto:
     """Nodes as (operator, inputs, output, attributes); the last one makes y."""
-    made = [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes]
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    protos = [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes]
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     info = helper.make_tensor_value_info
-    g = helper.make_graph(made, "g", [info("x", 1, x)], [info("y", 1, None)], stored)
+    g = helper.make_graph(protos, "g", [info("x", 1, x)], [info("y", 1, None)], stored)
     return helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
@@ -31,7 +31,7 @@ def floats(*shape: int) -> np.ndarray:
 def same(proto: onnx.ModelProto, changed: graph.Model, *shape: int) -> None:
     feeds = {"x": floats(*shape)}
     want, got = (
-        graph.Session(one).run(feeds)["y"] for one in (proto.SerializeToString(), graph.to_bytes(changed))
+        graph.Session(data).run(feeds)["y"] for data in (proto.SerializeToString(), graph.to_bytes(changed))
     )
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
@@ -73,7 +73,7 @@ def test_a_bias_along_an_axis_that_stays_whole(op_type):
     assert [step.kind for step in lower(proto).steps][:1] == ["float_linear"]
 
 
-@pytest.mark.parametrize(("nodes", "held"), [
+@pytest.mark.parametrize(("nodes", "constants"), [
     ([CONV, ("Squeeze", "c axes", "s", {}), ("Add", "s s", "y", {})], {}),
     ([CONV, ("Squeeze", "c axes", "s", {}), ("Relu", "s", "r", {}), ("Add", "s r", "y", {})], {}),
     ([CONV, ("Squeeze", "c axes", "s", {}), ("Add", "s b", "y", {})], {"b": floats(1, 2, 5, 6)}),
@@ -82,14 +82,14 @@ def test_a_bias_along_an_axis_that_stays_whole(op_type):
     ([("Relu", "x", "c", {}), ("Squeeze", "c axes", "s", {}), ("Tanh", "s", "y", {})], {}),
     ([CONV, ("Squeeze", "c axes", "s", {}), ("Softmax", "s", "y", {"axis": 1})], {}),
 ], ids=["tensors", "readers", "wider", "another axis", "no layer", "norm"])  # fmt: skip
-def test_what_stays_behind(nodes, held):
-    proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, **held)
+def test_what_stays_behind(nodes, constants):
+    proto = model(nodes, [2, 3, 1, 9], w=floats(5, 3, 1, 4), axes=AXES, **constants)
     assert HOIST_EPILOGUE(graph.load(proto)) == []
 
 
 def stack(op_type: str, keepdims: int, axis: int = -1, reduced: int = 3) -> onnx.ModelProto:
-    nodes = [(one, "x", one, {}) for one in ("Sin", "Tanh", "Relu")]
-    nodes += [("Unsqueeze", f"{one} axes", f"{one}.u", {}) for one in ("Sin", "Tanh", "Relu")]
+    nodes = [(op, "x", op, {}) for op in ("Sin", "Tanh", "Relu")]
+    nodes += [("Unsqueeze", f"{op} axes", f"{op}.u", {}) for op in ("Sin", "Tanh", "Relu")]
     nodes += [("Concat", "Sin.u Tanh.u Relu.u", "s", {"axis": axis}),
               (op_type, "s reduced", "y", {"keepdims": keepdims})]  # fmt: skip
     return model(nodes, [2, 3, 4], axes=np.array([3]), reduced=np.array([reduced]))
@@ -108,10 +108,10 @@ def test_the_largest_of_a_stack_is_that_of_its_tensors(op_type, keepdims):
     assert {"concat", "reduce"}.isdisjoint(step.kind for step in lower(proto).steps)
 
 
-@pytest.mark.parametrize("given", [("ReduceMax", 0, 2, 3), ("ReduceMax", 0, 3, 1), ("ReduceSum", 0)],
+@pytest.mark.parametrize("text", [("ReduceMax", 0, 2, 3), ("ReduceMax", 0, 3, 1), ("ReduceSum", 0)],
                          ids=["joined elsewhere", "reduced elsewhere", "sum"])  # fmt: skip
-def test_other_stacks_stay(given):
-    assert FUSE_STACKED_MAX(graph.load(stack(*given))) == []
+def test_other_stacks_stay(text):
+    assert FUSE_STACKED_MAX(graph.load(stack(*text))) == []
 
 
 @pytest.mark.parametrize("behind", [

@@ -39,8 +39,8 @@ def model(
         [info(nodes[-1].output[0])],
         [constant(name, array) for name, array in (constants or {}).items()],
     )
-    made = helper.make_model(graph, opset_imports=OPSETS, ir_version=8, functions=functions or [])
-    return bytes(made.SerializeToString())
+    proto = helper.make_model(graph, opset_imports=OPSETS, ir_version=8, functions=functions or [])
+    return bytes(proto.SerializeToString())
 
 
 def pair(x: str, y: str) -> list[onnx.NodeProto]:
@@ -190,7 +190,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("op_type, inputs, attributes", WRONG, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize("op_type, inputs, attributes", WRONG, ids=lambda value: str(value)[:40])
 def test_attributes_of_another_type_or_length_are_refused_by_name(
     op_type: str, inputs: list[str], attributes: dict[str, Any]
 ) -> None:
@@ -321,10 +321,10 @@ def test_names_in_a_model_that_fails_steer_no_terminal(capfd: pytest.CaptureFixt
     )
     proto.graph.node[0].name = "\x1b[31mname"
     session = Session(proto.SerializeToString())
-    with pytest.raises(IntactError, match=r"Split.*31mname") as told:
+    with pytest.raises(IntactError, match=r"Split.*31mname") as caught:
         session.run({"x": np.zeros(3, np.float32), "s": np.int64([2, 5])})
     shown = "".join(capfd.readouterr())
-    assert "\x1b" not in shown and "\x1b" not in str(told.value)
+    assert "\x1b" not in shown and "\x1b" not in str(caught.value)
 
 
 @pytest.mark.parametrize("epsilon", [float("nan"), float("inf")])

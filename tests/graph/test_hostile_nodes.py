@@ -28,7 +28,7 @@ def model(*nodes: onnx.NodeProto, opset: int = 20, constants: dict[str, Any] | N
     return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
 
 
-def required(schema: Any) -> dict[str, Any]:
+def required_attributes(schema: Any) -> dict[str, Any]:
     """Attributes of a schema that have to be there, empty."""
     kinds = onnx.AttributeProto.AttributeType
     return {
@@ -44,9 +44,9 @@ SCHEMAS = [
 
 
 def node_of(schema: Any, inputs: list[str], outputs: list[str]) -> onnx.NodeProto:
-    made = helper.make_node(schema.name, inputs, outputs, domain=schema.domain, name="odd")
-    made.attribute.extend(required(schema).values())
-    return made
+    node = helper.make_node(schema.name, inputs, outputs, domain=schema.domain, name="odd")
+    node.attribute.extend(required_attributes(schema).values())
+    return node
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: f"{schema.domain}.{schema.name}")
@@ -72,9 +72,9 @@ def test_an_operator_has_no_more_outputs_than_it_makes(schema: Any) -> None:
 @pytest.mark.parametrize("opset", [13, 18, 20])
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_a_split_has_as_many_parts_as_outputs(opset: int, parts: int) -> None:
-    said: dict[str, Any] = {"num_outputs": parts} if opset >= 18 else {}
-    node = helper.make_node("Split", ["a"], ["y", "p", "q"], axis=1, **said)
-    if said:
+    options: dict[str, Any] = {"num_outputs": parts} if opset >= 18 else {}
+    node = helper.make_node("Split", ["a"], ["y", "p", "q"], axis=1, **options)
+    if options:
         with pytest.raises(FileFormatError, match=rf"num_outputs.*got {parts} parts, want one for each of 3"):
             load(model(node, opset=opset))
     old = helper.make_node("Split", ["a"], ["y", "p", "q"], axis=1, split=[1] * parts)
@@ -171,15 +171,15 @@ def test_the_table_of_ports_agrees_with_onnx_runtimes_schemas() -> None:
     if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 30):
         pytest.skip("the table is that of later versions, whose operators may leave out more inputs")
     signs = {"Single": "1", "Optional": "?", "Variadic": "+"}
-    found = 0
+    count = 0
     for schema in state.get_all_operator_schema():
         if schema.domain == "com.microsoft" and (ports := contrib_ports(schema.name)) is not None:
             for word, formals in zip(ports, (schema.inputs, schema.outputs), strict=True):
                 there = "".join(signs[str(f.option).partition(":")[0].rpartition(".")[2]] for f in formals)
                 # Later versions may have more inputs that may be left out.
                 assert there.rstrip("?") == word.rstrip("?"), schema.name
-            found += 1
-    assert found > 100
+            count += 1
+    assert count > 100
 
 
 @pytest.mark.parametrize("factor", [np.inf, -np.inf, np.nan, 0.0, -1.0, 1e30])

@@ -41,7 +41,7 @@ def model(*functions: onnx.FunctionProto, branch: bool = False) -> onnx.ModelPro
     """Two calls of a block, of which only one gives the bias; the second in a branch, if asked."""
     rng, info = np.random.default_rng(0), helper.make_tensor_value_info
     weights = {"w1": (8, 4, 3, 3), "w2": (8, 8, 3, 3), "bias": (8,)}
-    held = [
+    initializers = [
         numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 4, name)
         for name, shape in weights.items()
     ]
@@ -56,7 +56,7 @@ def model(*functions: onnx.FunctionProto, branch: bool = False) -> onnx.ModelPro
         )
         second = helper.make_node("If", ["c"], ["y"], name="if", then_branch=then, else_branch=other)
         inputs.append(info("c", TensorProto.BOOL, []))
-    graph = helper.make_graph([first, second], "g", inputs, [info("y", FLOAT, None)], held)
+    graph = helper.make_graph([first, second], "g", inputs, [info("y", FLOAT, None)], initializers)
     return helper.make_model(graph, opset_imports=opsets(17, "mod"), ir_version=9, functions=functions)
 
 
@@ -79,9 +79,9 @@ def test_calls_are_written_out_and_mean_the_same(versions: tuple[int, int], bran
 
 def test_layers_are_quantized_and_named_as_the_call_and_the_node() -> None:
     rows = quantize(model(activation(), block()), images(), progress=False, float_budget=0).explain()
-    found = {row["layer"]: row["precision"] for row in rows}
-    assert found["first/conv"] == found["second/conv"] == "int8"
-    assert "first/act/mul" in found and "second/act/mul" in found
+    precisions = {row["layer"]: row["precision"] for row in rows}
+    assert precisions["first/conv"] == precisions["second/conv"] == "int8"
+    assert "first/act/mul" in precisions and "second/act/mul" in precisions
 
 
 def test_a_file_that_is_read_and_written_keeps_its_functions(tmp_path) -> None:

@@ -13,22 +13,24 @@ from intact.graph.qdq.int4_codes import FOUR_BITS
 from intact.spec import Format, QuantSpec
 
 
-def pair(dtype: str, scale: float, zero: int, *, read_twice: bool = False, told: bool = True) -> ModelProto:
+def pair(
+    dtype: str, scale: float, zero: int, *, read_twice: bool = False, zero_input: bool = True
+) -> ModelProto:
     """A pair, whose zero point the Q may leave out where it is 0."""
     stored = TensorProto.INT4 if dtype == "int4" else TensorProto.UINT4
     constants = [
         helper.make_tensor("scale", TensorProto.FLOAT, [], [scale]),
         helper.make_tensor("zero", stored, [], [zero]),
     ]
-    given = ["x", "scale", "zero"] if told else ["x", "scale"]
-    attributes = {} if told else {"output_dtype": stored}
+    operands = ["x", "scale", "zero"] if zero_input else ["x", "scale"]
+    attributes = {} if zero_input else {"output_dtype": stored}
     nodes = [
-        helper.make_node("QuantizeLinear", given, ["q"], name="q", **attributes),
+        helper.make_node("QuantizeLinear", operands, ["q"], name="q", **attributes),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], name="y"),
     ]
     if read_twice:
         nodes += [
-            helper.make_node("QuantizeLinear", given, ["q2"], name="q2"),
+            helper.make_node("QuantizeLinear", operands, ["q2"], name="q2"),
             helper.make_node("DequantizeLinear", ["q2", "scale"], ["y2"], name="y2"),
         ]
     x, *ys = (helper.make_tensor_value_info(name, 1, [4, 500]) for name in ("x", "y", "y2")[: 2 + read_twice])
@@ -38,10 +40,10 @@ def pair(dtype: str, scale: float, zero: int, *, read_twice: bool = False, told:
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 @pytest.mark.parametrize(
-    ("scale", "zero", "told"), [(0.1, 0, True), (0.1, 0, False), (0.37, 3, True), (1e-30, 7, True)]
+    ("scale", "zero", "zero_input"), [(0.1, 0, True), (0.1, 0, False), (0.37, 3, True), (1e-30, 7, True)]
 )
-def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, told: bool) -> None:
-    model = load(pair(dtype, scale, zero, told=told).SerializeToString())
+def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, zero_input: bool) -> None:
+    model = load(pair(dtype, scale, zero, zero_input=zero_input).SerializeToString())
     (note,) = FOUR_BITS(model)
     assert (note.node, note.what) == ("q", f"codes of {dtype} became bytes within its ends")
     assert [node.op_type for node in model.graph] == ["Clip", "QuantizeLinear", "DequantizeLinear"]

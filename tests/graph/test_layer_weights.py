@@ -21,12 +21,12 @@ X_SHAPE = [4, 2, INPUTS]
 
 
 def marker(x: str, y: str, *, axis: int | None, amin: bool = False) -> onnx.NodeProto:
-    given = {} if axis is None else {"axis": [axis]}
+    options = {} if axis is None else {"axis": [axis]}
     ends = [x, f"{y}._amax", f"{y}._amin"] if amin else [x, f"{y}._amax"]
-    return helper.make_node("FakeQuantize", ends, [y], domain="intact", format="int8", narrow=0, **given)
+    return helper.make_node("FakeQuantize", ends, [y], domain="intact", format="int8", narrow=0, **options)
 
 
-def emitted(
+def emit_lstm(
     nodes: list[onnx.NodeProto], constants: dict[str, Any], *, directions: int, states: tuple[str, ...] = ()
 ) -> tuple[onnx.ModelProto, list[Pair]]:
     """The model of `nodes` that make W, and an LSTM that reads it, with pairs."""
@@ -56,17 +56,17 @@ def answer(model: onnx.ModelProto) -> NDArray:
 
 def of_reals(reals: NDArray, directions: int) -> NDArray:
     """What the layer makes of a weight of floats."""
-    model, _ = emitted([], {"W": reals}, directions=directions)
+    model, _ = emit_lstm([], {"W": reals}, directions=directions)
     return answer(model)
 
 
-def reordered(stack: str, last: str) -> list[onnx.NodeProto]:
+def reorder_gates(stack: str, last: str) -> list[onnx.NodeProto]:
     """From [2, rows, inputs] to `last`, each direction's gates in ONNX's order: as exporters write it."""
     nodes = [helper.make_node("Split", [stack], ["a", "b"], axis=0, num_outputs=2)]
-    for one in "ab":
-        nodes.append(helper.make_node("Squeeze", [one, "zero"], [f"{one}1"]))
-        nodes.append(helper.make_node("Gather", [f"{one}1", "order"], [f"{one}2"], axis=0))
-        nodes.append(helper.make_node("Unsqueeze", [f"{one}2", "zero"], [f"{one}3"]))
+    for part in "ab":
+        nodes.append(helper.make_node("Squeeze", [part, "zero"], [f"{part}1"]))
+        nodes.append(helper.make_node("Gather", [f"{part}1", "order"], [f"{part}2"], axis=0))
+        nodes.append(helper.make_node("Unsqueeze", [f"{part}2", "zero"], [f"{part}3"]))
     return [*nodes, helper.make_node("Concat", ["a3", "b3"], [last], axis=0)]
 
 
@@ -84,8 +84,8 @@ def test_scales_and_codes_move_with_the_rows(weight, axis, amin):
     spec = QuantSpec("int8", axis=axis, symmetric=not amin)
     high = np.abs(weight).max((0, 2)) if axis == 1 else np.abs(weight).max()
     ends = {"m._amax": high} | ({"m._amin": -0.5 * high} if amin else {})
-    model, (pair,) = emitted(
-        [marker("w", "m", axis=axis, amin=amin), *reordered("m", "W")],
+    model, (pair,) = emit_lstm(
+        [marker("w", "m", axis=axis, amin=amin), *reorder_gates("m", "W")],
         {"w": weight, **ends, **NUMBERS}, directions=2,
     )  # fmt: skip
     assert [node.op_type for node in model.graph.node] == ["DequantizeLinear", "LSTM"]
@@ -105,7 +105,7 @@ def test_scales_of_directions_that_no_axis_tells_apart_stay_where_they_are(weigh
     """[directions * rows, inputs] with a scale for each row: in W they would lie along two axes."""
     flat = weight.reshape(-1, INPUTS)
     high = np.abs(flat).max(1)
-    model, _ = emitted(
+    model, _ = emit_lstm(
         [marker("w", "m", axis=0), helper.make_node("Reshape", ["m", "sizes"], ["W"])],
         {"w": flat, "m._amax": high, "sizes": np.int64(weight.shape)}, directions=2,
     )  # fmt: skip
@@ -121,12 +121,12 @@ def test_two_quantizers_stay_two(weight):
     nodes = [marker(n, f"{n}m", axis=None) for n in "uv"]
     constants = {"u": weight[:1], "v": weight[1:], "um._amax": np.float32(1), "vm._amax": np.float32(2)}
     joined = helper.make_node("Concat", ["um", "vm"], ["W"], axis=0)
-    model, pairs = emitted([*nodes, joined], constants, directions=2)
+    model, pairs = emit_lstm([*nodes, joined], constants, directions=2)
     assert [node.op_type for node in model.graph.node].count("DequantizeLinear") == 2 == len(pairs)
 
 
 def test_floats_are_stored_too(weight):
-    model, pairs = emitted(reordered("w", "W"), {"w": weight, **NUMBERS}, directions=2)
+    model, pairs = emit_lstm(reorder_gates("w", "W"), {"w": weight, **NUMBERS}, directions=2)
     assert [node.op_type for node in model.graph.node] == ["LSTM"] and not pairs
     np.testing.assert_array_equal(answer(model), of_reals(weight[:, ORDER], 2))
 
@@ -141,10 +141,10 @@ def test_states_of_zeros_are_left_out(weight, fill, left):
         ),
         helper.make_node("Slice", ["both", "zero", "one", "zero"], ["h"]),
     ]
-    known = {"zero": 0, "one": 1, "two": 2, "hidden": HIDDEN}
-    numbers = {name: np.int64([number]) for name, number in known.items()}
-    model, _ = emitted(nodes, {"W": weight[:1], **numbers}, directions=1, states=("h", "h"))
+    constants = {"zero": 0, "one": 1, "two": 2, "hidden": HIDDEN}
+    numbers = {name: np.int64([number]) for name, number in constants.items()}
+    model, _ = emit_lstm(nodes, {"W": weight[:1], **numbers}, directions=1, states=("h", "h"))
     assert ([node.op_type for node in model.graph.node] == ["LSTM"]) is left
-    given = {"W": weight[:1], "s": np.full((1, 2, HIDDEN), fill, np.float32)}
-    wanted, _ = emitted([], given, directions=1, states=("s", "s"))
+    weights = {"W": weight[:1], "s": np.full((1, 2, HIDDEN), fill, np.float32)}
+    wanted, _ = emit_lstm([], weights, directions=1, states=("s", "s"))
     np.testing.assert_array_equal(answer(model), answer(wanted))

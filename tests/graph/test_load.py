@@ -410,8 +410,8 @@ def test_a_declared_rank_that_is_wrong_in_a_loop_leaves_the_others() -> None:
     model = load(proto)
     assert list(model.graph.outputs[0].shape or ())[1:] == [3]
     x = np.arange(3, dtype=np.float32)[None]
-    made = Session(model).run({"x": x, "n": np.array(2)})
-    assert np.array_equal(made["y"], np.repeat(x, 2, 0))
+    outputs = Session(model).run({"x": x, "n": np.array(2)})
+    assert np.array_equal(outputs["y"], np.repeat(x, 2, 0))
 
 
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:

@@ -51,15 +51,15 @@ class Body:
     def cell(self, kind: str) -> tuple[str, ...]:
         if kind == "lstm":
             i, f, g, o = self.sums(4)
-            kept, taken = (
+            then_branch, else_branch = (
                 self("Mul", self("Sigmoid", f), "c"),
                 self("Mul", self("Sigmoid", i), self("Tanh", g)),
             )
-            c = self("Add", kept, taken)
+            c = self("Add", then_branch, else_branch)
             return self("Mul", self("Sigmoid", o), self("Tanh", c)), c
         if kind in ("tanh", "relu"):
             return (self(kind.capitalize(), *self.sums(1)),)
-        z, r = (self("Sigmoid", one) for one in self.sums(2))
+        z, r = (self("Sigmoid", total) for total in self.sums(2))
         over_x = self("Add", self("MatMul", "x_t", self.weight(IN, HIDDEN)), self.weight(HIDDEN))
         if kind == "gru":
             product = self("Add", self("MatMul", "h", self.weight(HIDDEN, HIDDEN)), self.weight(HIDDEN))
@@ -83,7 +83,7 @@ class Body:
         return name
 
 
-def looped(
+def loop_model(
     kind: str,
     *,
     form: str = "",
@@ -107,20 +107,20 @@ def looped(
     new = body.cell(kind)
     if spoil:
         new = (body("Neg", new[0]), *new[1:])
-    made = [body.choose(form, one, s) if form else one for one, s in zip(new, states, strict=True)]
+    chosen = [body.choose(form, v, s) if form else v for v, s in zip(new, states, strict=True)]
     echo = form and shown == "echo"
-    y = new[0] if not form else made[0]
+    y = new[0] if not form else chosen[0]
     if form and shown == "zero":
         y = body.choose(form, new[0], "nothing")
     if echo:
         y = body.choose(form, new[0], "last_y")
-    made += [y] if echo else []
+    chosen += [y] if echo else []
     if late:
         body("And", body("Less", "n", late), body("Less", "i_next", "count"), to="goes_on")
     else:
         body("Less", "i_next", "count", to="goes_on")
     body("Identity", y, to="y_t")
-    outs = [body("Identity", one, to=f"{s}_next") for one, s in zip(made, (*states, "last_y"), strict=False)]
+    outs = [body("Identity", v, to=f"{s}_next") for v, s in zip(chosen, (*states, "last_y"), strict=False)]
     read = [*states, *(["last_y"] if echo else []), "nothing"]
     inner = helper.make_graph(
         body.nodes, "body",
@@ -138,21 +138,21 @@ def looped(
         helper.make_node("Loop", ["", "begins", "start", *first], ["i_last", *lasts, "y"], body=inner,
                          name="loop"),
     ]  # fmt: skip
-    held = {**body.held, "start": np.int64(0), "zeros": np.zeros((BATCH, HIDDEN), np.float32)}
+    constants = {**body.held, "start": np.int64(0), "zeros": np.zeros((BATCH, HIDDEN), np.float32)}
     if echo:
-        held["h0"] = held["zeros"]
+        constants["h0"] = constants["zeros"]
     faces = [info("x", FLOAT, STEPS, BATCH, IN)]
     rows = 1 if one_for_all else BATCH
     faces += [info("m", BOOL, STEPS, rows, 1)] if form else []
-    faces += [info(f"{s}0", FLOAT, rows, HIDDEN) for s in states if f"{s}0" not in held]
+    faces += [info(f"{s}0", FLOAT, rows, HIDDEN) for s in states if f"{s}0" not in constants]
     made_outputs = [info("y", FLOAT, STEPS, BATCH, HIDDEN)]
     made_outputs += [info(f"last_{s}", FLOAT, BATCH, HIDDEN) for s in states]
-    return _model(nodes, faces, made_outputs, held)
+    return _model(nodes, faces, made_outputs, constants)
 
 
-def scanned(kind: str, backwards: int = 0) -> onnx.ModelProto:
+def scan_model(kind: str, backwards: int = 0) -> onnx.ModelProto:
     body, states = Body(np.random.default_rng(1)), STATES.get(kind, ("h",))
-    outs = [body("Identity", one, to=f"{s}_next") for one, s in zip(body.cell(kind), states, strict=True)]
+    outs = [body("Identity", value, to=f"{s}_next") for value, s in zip(body.cell(kind), states, strict=True)]
     body("Identity", outs[0], to="y_t")
     inner = helper.make_graph(
         body.nodes, "body",
@@ -170,36 +170,38 @@ def scanned(kind: str, backwards: int = 0) -> onnx.ModelProto:
     return _model([scan], faces, outputs, body.held)
 
 
-def _model(nodes: list, inputs: list, outputs: list, held: dict[str, np.ndarray]) -> onnx.ModelProto:
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
-    made = helper.make_graph(nodes, "g", inputs, outputs, stored)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+def _model(nodes: list, inputs: list, outputs: list, constants: dict[str, np.ndarray]) -> onnx.ModelProto:
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 def feeds(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Masks that hide steps at the beginning, in between and at the end; one that hides none, one all."""
-    rng, found = np.random.default_rng(2), {}
-    for one in proto.graph.input:
-        shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
-        found[one.name] = rng.standard_normal(shape).astype(np.float32)
-    if "m" in found:
-        found["m"] = np.array([[0, 1, 1, 0, 1, 0], [1] * 6, [0] * 6], bool).T[:, : found["m"].shape[1], None]
-    return found
+    rng, feeds_by_name = np.random.default_rng(2), {}
+    for graph_input in proto.graph.input:
+        shape = [dim.dim_value for dim in graph_input.type.tensor_type.shape.dim]
+        feeds_by_name[graph_input.name] = rng.standard_normal(shape).astype(np.float32)
+    if "m" in feeds_by_name:
+        feeds_by_name["m"] = np.array([[0, 1, 1, 0, 1, 0], [1] * 6, [0] * 6], bool).T[
+            :, : feeds_by_name["m"].shape[1], None
+        ]
+    return feeds_by_name
 
 
 def check(proto: onnx.ModelProto, op_type: str) -> None:
-    given = feeds(proto)
-    want = graph.Session(proto.SerializeToString()).run(given)
+    inputs = feeds(proto)
+    want = graph.Session(proto.SerializeToString()).run(inputs)
     model = graph.load(proto)
     (note,) = LOOPS(model)
     assert note.node == "loop" and op_type in note.what
     kinds = [node.op_type for node in model.graph]
     assert kinds.count(op_type) == 1 and not {"Loop", "Scan"} & {*kinds}
-    cpu, reference = (intact.compile(proto, backend=backend).run(given) for backend in ("cpu", "reference"))
+    cpu, reference = (intact.compile(proto, backend=backend).run(inputs) for backend in ("cpu", "reference"))
     for name, array in want.items():
         np.testing.assert_allclose(cpu[name], array, atol=2e-6)
         np.testing.assert_array_equal(cpu[name], reference[name])
-    for name, array in graph.Session(graph.to_bytes(model)).run(given).items():
+    for name, array in graph.Session(graph.to_bytes(model)).run(inputs).items():
         np.testing.assert_allclose(array, want[name], atol=2e-6)
 
 
@@ -208,41 +210,41 @@ OPERATOR = {"lstm": "LSTM", "gru": "GRU", "gru_before": "GRU", "tanh": "RNN", "r
 
 @pytest.mark.parametrize("kind", GATES)
 def test_a_loop_over_a_cell_is_its_operator(kind):
-    check(looped(kind), OPERATOR[kind])
+    check(loop_model(kind), OPERATOR[kind])
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
 @pytest.mark.parametrize("form", ["where", "products"])
 @pytest.mark.parametrize("shown", ["zero", "state", "echo"])
 def test_masked_steps_leave_the_states(kind, form, shown):
-    check(looped(kind, form=form, shown=shown), OPERATOR[kind])
+    check(loop_model(kind, form=form, shown=shown), OPERATOR[kind])
 
 
 @pytest.mark.parametrize("shown", ["zero", "state"])
 def test_one_mask_and_one_state_may_stand_for_a_batch(shown):
-    check(looped("lstm", form="where", shown=shown, one_for_all=True), "LSTM")
+    check(loop_model("lstm", form="where", shown=shown, one_for_all=True), "LSTM")
 
 
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_a_scan_too_and_from_the_end(kind, backwards):
-    check(scanned(kind, backwards), OPERATOR[kind])
+    check(scan_model(kind, backwards), OPERATOR[kind])
 
 
 def test_a_loop_may_say_twice_when_it_ends():
     """tf2onnx writes TensorFlow's own counter, too, as it is before the step."""
-    check(looped("lstm", late="count"), "LSTM")
+    check(loop_model("lstm", late="count"), "LSTM")
 
 
 def test_a_loop_that_another_number_ends_stays():
     """It would end one step behind that number, or, alone, one behind the rows."""
-    proto = looped("lstm", late="three")
+    proto = loop_model("lstm", late="three")
     proto.graph.initializer.append(numpy_helper.from_array(np.int64(3), "three"))
     assert LOOPS(graph.load(proto)) == []
 
 
 def test_a_loop_that_runs_one_step_more_stays():
-    proto = looped("lstm")
+    proto = loop_model("lstm")
     (loop,) = [node for node in proto.graph.node if node.op_type == "Loop"]
     (test,) = [node for node in loop.attribute[0].g.node if node.output[0] == "goes_on"]
     test.input[0] = "n"
@@ -250,24 +252,24 @@ def test_a_loop_that_runs_one_step_more_stays():
 
 
 def test_a_body_that_does_more_stays():
-    proto = looped("lstm", spoil=True)
+    proto = loop_model("lstm", spoil=True)
     assert LOOPS(graph.load(proto)) == []
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
 def test_a_quantized_file_keeps_the_states_of_a_row_that_is_hidden(kind):
-    proto = looped(kind, form="where")
-    given = feeds(proto)
-    hidden = ~given["m"].any((0, 2))
-    model = intact.quantize(proto, [given], progress=False)
-    made = graph.Session(graph.to_bytes(model.model)).run(given)
+    proto = loop_model(kind, form="where")
+    inputs = feeds(proto)
+    hidden = ~inputs["m"].any((0, 2))
+    model = intact.quantize(proto, [inputs], progress=False)
+    outputs = graph.Session(graph.to_bytes(model.model)).run(inputs)
     for state in STATES.get(kind, ("h",)):
-        np.testing.assert_array_equal(made[f"last_{state}"][hidden], given[f"{state}0"][hidden])
+        np.testing.assert_array_equal(outputs[f"last_{state}"][hidden], inputs[f"{state}0"][hidden])
 
 
 def test_the_product_with_its_inputs_runs_in_int8():
-    proto = looped("lstm", form="products")
-    given = [feeds(proto)]
-    model = intact.quantize(proto, given, progress=False)
+    proto = loop_model("lstm", form="products")
+    batches = [feeds(proto)]
+    model = intact.quantize(proto, batches, progress=False)
     kinds = [step.kind for step in intact.compile(model).plan.steps]
     assert "linear" in kinds and "recurrent" in kinds and "onnx" not in kinds

@@ -53,20 +53,20 @@ def test_a_record_is_what_onnx_says(key: tuple[str, str], record: type[ops.Opera
     """Types and defaults of attributes; those of older opsets are kept for what is not raised yet."""
     domain, name = key
     schema = onnx.defs.get_schema(name, domain)
-    said = record.of(node(name))
-    for one in fields(record):
-        wanted = schema.attributes.get(one.name)
+    read_record = record.of(node(name))
+    for field in fields(record):
+        wanted = schema.attributes.get(field.name)
         if wanted is None or not wanted.default_value.type:
             continue
         default = onnx.helper.get_attribute_value(wanted.default_value)
         default = default.decode() if isinstance(default, bytes) else default
-        assert getattr(said, one.name) in (default, pytest.approx(default), None), one.name
+        assert getattr(read_record, field.name) in (default, pytest.approx(default), None), field.name
     assert record.kind and (record.data is None or max(record.data) < schema.max_input)
 
 
 def test_attributes_are_read_with_their_types() -> None:
-    said = ops.Conv.of(node("Conv", group=2, strides=[2, 1]))
-    assert (said.group, said.strides, said.pads, said.auto_pad) == (2, (2, 1), (), "NOTSET")
+    conv = ops.Conv.of(node("Conv", group=2, strides=[2, 1]))
+    assert (conv.group, conv.strides, conv.pads, conv.auto_pad) == (2, (2, 1), (), "NOTSET")
     assert ops.ConvTranspose.of(node("ConvTranspose")).output_shape is None
     assert ops.Clip.of(node("Clip", max=6.0)).max == 6
     assert ops.display_name(node("Gelu", approximate="tanh")) == "Gelu(tanh)"
@@ -81,10 +81,10 @@ def test_attributes_are_read_with_their_types() -> None:
      ("SAME_LOWER", 6, (1, 0)), ("SAME_UPPER", None, None)],
 )  # fmt: skip
 def test_pads_of_a_window(auto: str, size: int | None, pads: tuple[int, int] | None) -> None:
-    said = ops.MaxPool(auto, (3,), (2,), (), (1, 2))
-    assert said.pads_of((3,), [size]) == pads
+    pool = ops.MaxPool(auto, (3,), (2,), (), (1, 2))
+    assert pool.pads_of((3,), [size]) == pads
     if pads is not None and size is not None:
-        assert said.positions([size], (3,)) == [(size + sum(pads) - 3) // 2 + 1]
+        assert pool.positions([size], (3,)) == [(size + sum(pads) - 3) // 2 + 1]
 
 
 def test_the_same_size_keeps_its_name() -> None:
@@ -93,29 +93,31 @@ def test_the_same_size_keeps_its_name() -> None:
     assert ops.Conv().positions([None], [3]) == [None]
 
 
-def guarded(op_type: str, *constants: object, **attributes: object) -> str:
+def guard_reason(op_type: str, *constants: object, **attributes: object) -> str:
     """What the book says about a node whose further inputs are these; None: computed."""
-    made = node(op_type, 1 + len(constants), 2, **attributes)
-    known = {v: np.asarray(c) for v, c in zip(made.inputs[1:], constants, strict=True) if c is not None}
-    return ops.computes(made, lambda value: known.get(value) if value is not None else None)
+    layer = node(op_type, 1 + len(constants), 2, **attributes)
+    constant_values = {
+        v: np.asarray(c) for v, c in zip(layer.inputs[1:], constants, strict=True) if c is not None
+    }
+    return ops.computes(layer, lambda value: constant_values.get(value) if value is not None else None)
 
 
 @pytest.mark.parametrize(
     ("got", "why"),
     [
-        (guarded("Transpose"), ""),
-        (guarded("Relu"), "it computes"),
-        (guarded("Mine"), "it computes"),
-        (guarded("Pad", [1, 1]), ""),
-        (guarded("Pad", [1, 1], 0.0), ""),
-        (guarded("Pad", [1, 1], 2.0), "it pads with 2, which is no code of every grid; 0 is"),
-        (guarded("Pad", [1, 1], None), "it pads with a value that is computed"),
-        (guarded("Pad", [1, 1], mode="reflect"), ""),
-        (guarded("Resize", mode="linear"), "it interpolates (linear): new values between the codes"),
-        (guarded("Dropout", 0.5, False), ""),
-        (guarded("Dropout", 0.5, True), "it drops at random"),
-        (guarded("Dropout", 0.5, None), "it drops at random"),
-        (guarded("Gather", [0, 2]), ""),
+        (guard_reason("Transpose"), ""),
+        (guard_reason("Relu"), "it computes"),
+        (guard_reason("Mine"), "it computes"),
+        (guard_reason("Pad", [1, 1]), ""),
+        (guard_reason("Pad", [1, 1], 0.0), ""),
+        (guard_reason("Pad", [1, 1], 2.0), "it pads with 2, which is no code of every grid; 0 is"),
+        (guard_reason("Pad", [1, 1], None), "it pads with a value that is computed"),
+        (guard_reason("Pad", [1, 1], mode="reflect"), ""),
+        (guard_reason("Resize", mode="linear"), "it interpolates (linear): new values between the codes"),
+        (guard_reason("Dropout", 0.5, False), ""),
+        (guard_reason("Dropout", 0.5, True), "it drops at random"),
+        (guard_reason("Dropout", 0.5, None), "it drops at random"),
+        (guard_reason("Gather", [0, 2]), ""),
     ],
 )
 def test_guards(got: str, why: str) -> None:
@@ -151,7 +153,7 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
 
 def test_nobody_else_lists_the_operators_that_move_data() -> None:
     """A table from operator to what is done about it is none, nor what a module exports; a collection is."""
-    found = [
+    places = [
         (name, part.lineno)
         for name, tree in sources()
         if not name.startswith("graph/")
@@ -159,45 +161,45 @@ def test_nobody_else_lists_the_operators_that_move_data() -> None:
         if isinstance(part, ast.Set | ast.Tuple | ast.List)
         and sum(isinstance(e, ast.Constant) and e.value in ops.MOVING for e in part.elts) > 2
     ]
-    assert found == []
+    assert places == []
 
 
 def test_nobody_else_reads_attributes_of_nodes_raw() -> None:
     """Steps have attributes of their own."""
-    found = [
+    places = [
         (name, part.lineno)
         for name, tree in sources()
         for part in ast.walk(tree)
         if isinstance(part, ast.Attribute) and part.attr == "attributes"
         and not (isinstance(part.value, ast.Name) and part.value.id in ("self", "step", "cell", "schema"))
     ]  # fmt: skip
-    assert found == []
+    assert places == []
 
 
 def test_nobody_else_reads_attributes_by_name() -> None:
     """A record says which attributes an operator has, of which types, and what they are by default."""
-    found = set()
+    operators = set()
     for name, tree in sources():
         for part in ast.walk(tree):
             is_import = isinstance(part, ast.ImportFrom) and part.module == "intact.graph.ops.attributes"
             is_call = isinstance(part, ast.Attribute) and ast.unparse(part.value) == "attributes"
             names = {alias.name for alias in part.names} if is_import else {part.attr} if is_call else set()
             if names & READERS:
-                found.add(name)
-    assert {name for name in found if not name.startswith(READ_BY_HAND)} == GENERIC
+                operators.add(name)
+    assert {name for name in operators if not name.startswith(READ_BY_HAND)} == GENERIC
 
 
 def test_what_one_name_means_in_two_domains_has_two_records() -> None:
-    said = node("Attention", num_heads=4, scale=0.5)
-    assert ops.read(said) == ops.Attention(scale=0.5)
-    said.domain = ops.MICROSOFT
-    assert ops.read(said) == ops.RuntimeAttention(num_heads=4, scale=0.5)
-    assert ops.display_name(said) == "Attention"
+    attention = node("Attention", num_heads=4, scale=0.5)
+    assert ops.read(attention) == ops.Attention(scale=0.5)
+    attention.domain = ops.MICROSOFT
+    assert ops.read(attention) == ops.RuntimeAttention(num_heads=4, scale=0.5)
+    assert ops.display_name(attention) == "Attention"
 
 
 def test_reals_are_read_as_such() -> None:
-    said = node("Scaler", offset=[1.0, 2.0], scale=[0.5])
-    assert ops.Scaler.of(said) == ops.Scaler((1.0, 2.0), (0.5,))
+    scaler = node("Scaler", offset=[1.0, 2.0], scale=[0.5])
+    assert ops.Scaler.of(scaler) == ops.Scaler((1.0, 2.0), (0.5,))
 
 
 def test_a_branch_that_is_missing_is_named() -> None:

@@ -83,9 +83,9 @@ def test_stripping_gives_back_the_float_model_and_the_ranges() -> None:
     assert sorted(n.op_type for n in model.graph) == sorted(
         ["QuantizeLinear", "DequantizeLinear", "DequantizeLinear", "MatMul"]
     )
-    found = strip_qdq(model)
+    stripped = strip_qdq(model)
     assert [n.op_type for n in model.graph] == ["MatMul"]
-    assert set(found) == {"x", "w"} and found["x"].scale == 1
+    assert set(stripped) == {"x", "w"} and stripped["x"].scale == 1
     assert set(model.graph.initializers) == {"w"}
     stored = model.graph.initializers["w"].const_value
     assert stored is not None

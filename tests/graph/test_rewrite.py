@@ -24,14 +24,14 @@ def model(opset: int = 17):
     return load(onnx.parser.parse_model(TEXT.format(opset=opset)))
 
 
-def renamed(node, scene):
+def rename_to_abs(node, scene):
     node.op_type = "Abs"
     return "a Relu is an Abs"
 
 
 def test_nodes_of_its_kind_are_rewritten_in_order():
     net = model()
-    notes = Rewrite("write Relu as Abs", renamed, ("Relu",))(net)
+    notes = Rewrite("write Relu as Abs", rename_to_abs, ("Relu",))(net)
     assert [str(note) for note in notes] == [
         "write Relu as Abs: first: a Relu is an Abs", "write Relu as Abs: third: a Relu is an Abs",
     ]  # fmt: skip
@@ -39,8 +39,8 @@ def test_nodes_of_its_kind_are_rewritten_in_order():
 
 
 def test_a_reason_to_stay_is_a_note_that_changed_nothing():
-    one = Rewrite("leave Neg", lambda node, scene: Stays("it is well as it is"), ("Neg",))
-    (note,) = one(model())
+    rewrite = Rewrite("leave Neg", lambda node, scene: Stays("it is well as it is"), ("Neg",))
+    (note,) = rewrite(model())
     assert (note.node, note.what, note.changed) == ("second", "it is well as it is", False)
 
 
@@ -50,8 +50,10 @@ def test_what_it_needs_is_there_before_it_begins():
     def look(node, scene):
         seen.append((net.opset_imports[""], node.name))
 
-    told = Rewrite("look", look, ("Relu",), matches=lambda n: n.name == "third", requires=Requires(opset=18))
-    assert told(net) == [] and seen == [(18, "third")]
+    rewrite = Rewrite(
+        "look", look, ("Relu",), matches=lambda n: n.name == "third", requires=Requires(opset=18)
+    )
+    assert rewrite(net) == [] and seen == [(18, "third")]
     untouched = model(opset=13)
     assert Rewrite("look", look, ("Conv",), requires=Requires(opset=18))(untouched) == []
     assert untouched.opset_imports[""] == 13  # nothing to rewrite: nothing is raised
@@ -81,7 +83,7 @@ def test_a_rewrite_that_breaks_the_graph_is_named():
 
 def test_a_node_that_it_promised_to_replace_needs_a_reason_to_stay():
     def rewrite_first(node, scene):
-        return renamed(node, scene) if node.name == "first" else None
+        return rename_to_abs(node, scene) if node.name == "first" else None
 
     record = Rewrite("write Relu as Abs", rewrite_first, ("Relu",), ensures=Ensures(gone=True))
     with pytest.raises(UnsupportedError, match=r"'third' \(Relu\).*left by 'write Relu as Abs'"):
@@ -107,12 +109,12 @@ def test_a_rewrite_keeps_the_names_and_types_of_outputs():
 def test_nodes_whose_ranks_it_needs_and_nobody_knows_stay():
     net = model()
     next(node for node in net.graph if node.name == "third").inputs[0].shape = None
-    (note,) = Rewrite("write Relu as Abs", renamed, ("Relu",), requires=Requires(ranks=(0,)))(net)
+    (note,) = Rewrite("write Relu as Abs", rename_to_abs, ("Relu",), requires=Requires(ranks=(0,)))(net)
     assert note.node == "first"
 
 
 def test_backwards_is_from_the_outputs():
-    notes = Rewrite("write Relu as Abs", renamed, ("Relu",), backwards=True)(model())
+    notes = Rewrite("write Relu as Abs", rename_to_abs, ("Relu",), backwards=True)(model())
     assert [note.node for note in notes] == ["third", "first"]
 
 

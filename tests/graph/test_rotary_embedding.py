@@ -22,11 +22,13 @@ def real(*shape: int) -> np.ndarray:
     return np.float32(RNG.normal(size=shape))
 
 
-def model(x: np.ndarray, pairs: int, *, places: bool = True, **said: int) -> tuple[onnx.ModelProto, dict]:
+def model(
+    x: np.ndarray, pairs: int, *, places: bool = True, **attributes: int
+) -> tuple[onnx.ModelProto, dict]:
     """One node, and what it reads: angles of places, or of each row by itself."""
     tables = {name: real(12, pairs) if places else real(B, S, pairs) for name in ("cos", "sin")}
     feeds = {"x": x} | tables | ({"places": PLACES} if places else {})
-    node = helper.make_node("RotaryEmbedding", list(feeds), ["y"], "turn", **said)
+    node = helper.make_node("RotaryEmbedding", list(feeds), ["y"], "turn", **attributes)
     begins = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), ["n", *array.shape[1:]]
@@ -54,8 +56,8 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_computes_what_onnx_says(name):
-    x, pairs, said = CASES[name]
-    proto, feeds = model(x, pairs, **said)
+    x, pairs, options = CASES[name]
+    proto, feeds = model(x, pairs, **options)
     (want,) = ReferenceEvaluator(proto).run(None, feeds)
     loaded = graph.load(proto)
     (note,) = graph.run_stages(loaded, pipelines.COMPOUNDS)

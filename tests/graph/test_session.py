@@ -81,11 +81,11 @@ def test_small_outputs_come_at_once_and_large_ones_one_by_one(monkeypatch: pytes
         monkeypatch.setattr(session._session, way, lambda *a, w=way, f=plain: (ways.append(w), f(*a))[1])
     for size in (8, 8, 2**17, 2**17, 8, 8):
         x = np.arange(size, dtype=np.float32)
-        given = {"x": x} if len(ways) % 2 else session.to_ort_values({"x": x})
-        found = session.run(given)
-        np.testing.assert_array_equal(found["twice"], 2 * x)
-        np.testing.assert_array_equal(found["both"], np.concatenate([x, x]))
-        assert list(found) == session.outputs
+        feeds = {"x": x} if len(ways) % 2 else session.to_ort_values({"x": x})
+        outputs = session.run(feeds)
+        np.testing.assert_array_equal(outputs["twice"], 2 * x)
+        np.testing.assert_array_equal(outputs["both"], np.concatenate([x, x]))
+        assert list(outputs) == session.outputs
     few, many = "run", "run_with_ort_values"
     assert ways == [many, few, few, many, many, few]
 
@@ -107,9 +107,11 @@ def test_what_runs_have_in_common_is_given_once() -> None:
     bound = [session.bind_inputs({"s": np.array(k, np.float32)}) for k in range(3)]
     inputs = [np.arange(n, dtype=np.float32) for n in (5, 1, 9, 0, 4)] * 8
     with ThreadPoolExecutor(4) as pool:
-        for k, one in enumerate(bound):
-            found = list(pool.map(lambda x, one=one: dict(one.stream({"x": x}))["y"], inputs))
-            for given, got in zip(inputs, found, strict=True):
-                assert np.array_equal(got, k * given + 7)
+        for k, binding in enumerate(bound):
+            outputs = list(
+                pool.map(lambda x, bound_session=binding: dict(bound_session.stream({"x": x}))["y"], inputs)
+            )
+            for x_in, got in zip(inputs, outputs, strict=True):
+                assert np.array_equal(got, k * x_in + 7)
     with pytest.raises(UnsupportedError, match="onnxruntime"):
         list(bound[0].stream({"x": np.zeros((2, 2), np.float32)}))

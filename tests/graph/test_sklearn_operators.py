@@ -66,8 +66,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_gives_what_the_operator_gives(case: str) -> None:
-    one, x = CASES[case]
-    proto = model([one], list(x.shape), helper.np_dtype_to_tensor_dtype(x.dtype))
+    operator, x = CASES[case]
+    proto = model([operator], list(x.shape), helper.np_dtype_to_tensor_dtype(x.dtype))
     loaded = load(proto)
     (note,) = ML(loaded)
     assert note.changed and not any(n.domain for n in loaded.graph) and DOMAIN not in loaded.opset_imports
@@ -85,9 +85,9 @@ STAYING = {
 
 @pytest.mark.parametrize("case", STAYING)
 def test_what_says_more_stays(case: str) -> None:
-    one, x = STAYING[case]
-    loaded = load(model([one], list(x.shape)))
-    assert ML(loaded) == [] and [n.op_type for n in loaded.graph] == [one.op_type]
+    operator, x = STAYING[case]
+    loaded = load(model([operator], list(x.shape)))
+    assert ML(loaded) == [] and [n.op_type for n in loaded.graph] == [operator.op_type]
 
 
 def pipeline(*more: onnx.NodeProto, outputs: str = "y") -> onnx.ModelProto:

@@ -39,10 +39,10 @@ def test_pairs_around_moving_operators_go(body: str) -> None:
     loaded = load(model(body))
     x = (0.125 * np.random.default_rng(0).integers(-50, 50, (2, 4, 5, 6))).astype(np.float32)
     before = Session(model(body).SerializeToString()).run({"x": x})["y"]
-    found = strip_qdq(loaded)
+    stripped = strip_qdq(loaded)
     assert not {"QuantizeLinear", "DequantizeLinear"} & {node.op_type for node in loaded.graph}
     assert np.array_equal(Session(to_bytes(loaded)).run({"x": x})["y"], before)
-    assert found["x"].scale == 0.125 and found["x"].zero_point == 3
+    assert stripped["x"].scale == 0.125 and stripped["x"].zero_point == 3
 
 
 STAYING = {

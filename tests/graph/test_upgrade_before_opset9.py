@@ -24,7 +24,7 @@ TENTHS = ", ".join(f"{0.1 * k + 1:.1f}" for k in range(120))
 PICTURE = f"c = Constant<value = float[4, 5, 6] {{{TENTHS}}}>()"
 INDICES = "{} = Constant<value = int64[2] {{{}}}>()"
 FIRST = "w = Slice<axes = [0, 1], starts = [0, 0], ends = [1, 1]>(x)"
-BOUNDS = " ".join(INDICES.format(*one) for one in (("s", "1, 0"), ("e", "3, 2"), ("a", "2, 1")))
+BOUNDS = " ".join(INDICES.format(*bound) for bound in (("s", "1, 0"), ("e", "3, 2"), ("a", "2, 1")))
 
 
 def recurrent(kind: str, gates: int, attributes: str) -> str:
@@ -52,9 +52,9 @@ OPERANDS = {
 OVERWRITES = "consumed_inputs = [0]"
 
 FORMS: dict[str, tuple[int, str, str]] = {
-    **{kind: (1, f"y = {kind}<{', '.join(filter(None, (given, OVERWRITES)))}>(x)",
-              f"y = {kind}<{given.partition(', is_test')[0]}>(x)".replace("<>", ""))
-       for kind, given in OVERWRITING.items()},
+    **{kind: (1, f"y = {kind}<{', '.join(filter(None, (attributes, OVERWRITES)))}>(x)",
+              f"y = {kind}<{attributes.partition(', is_test')[0]}>(x)".replace("<>", ""))
+       for kind, attributes in OVERWRITING.items()},
     **{kind: (5, body.replace("%", OVERWRITES + ", broadcast = 1" * (kind in ("Add", "Sub", "Mul", "Div"))),
               body.replace("<%>", "").replace("%, ", ""))
        for kind, body in OPERANDS.items()},
@@ -196,9 +196,9 @@ def test_a_scan_over_a_batch_becomes_one_within_another(
 
     nodes = [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Mul", ["t", "b"], ["o"])]
     body = helper.make_graph(nodes, "body", [row("s"), row("a"), row("b")], [row("t"), row("o")])
-    given: dict[str, Any] = {} if directions is None else {"directions": directions}
-    given |= {"body": body, "num_scan_inputs": 2}
-    scan = helper.make_node("Scan", ["", "s0", "x", "z"], ["last", "y"], **given)
+    options: dict[str, Any] = {} if directions is None else {"directions": directions}
+    options |= {"body": body, "num_scan_inputs": 2}
+    scan = helper.make_node("Scan", ["", "s0", "x", "z"], ["last", "y"], **options)
     shapes = {"s0": (3, 4), "x": (3, 5, 4), "z": (3, 5, 4), "last": (3, 4), "y": (3, 5, 4)}
     infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()}
     graph = helper.make_graph(

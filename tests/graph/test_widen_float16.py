@@ -27,12 +27,12 @@ def network() -> onnx.ModelProto:
     """Conv, Relu, Conv, a constant of float16, casts, an output of float16 and one of float32."""
     value = helper.make_tensor_value_info
     weights = [half("w1", 16, 8, 3, 3), half("b1", 16), half("w2", 16, 16, 3, 3)]
-    one = numpy_helper.from_array(np.float16([1.5]), "")
+    tensor = numpy_helper.from_array(np.float16([1.5]), "")
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1] * 4, name="first"),
         helper.make_node("Relu", ["a"], ["b"]),
         helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1] * 4, name="second"),
-        helper.make_node("Constant", [], ["k"], value=one),
+        helper.make_node("Constant", [], ["k"], value=tensor),
         helper.make_node("Mul", ["c", "k"], ["d"]),
         helper.make_node("Cast", ["d"], ["e"], to=TensorProto.FLOAT),
         helper.make_node("Sigmoid", ["e"], ["wide"]),
@@ -147,8 +147,8 @@ def test_the_file_that_quantize_writes_keeps_the_rounding() -> None:
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     data = [{"x": reals((1, 8, 6, 6), 1.0, seed).astype(np.float32)} for seed in range(4)]
-    made = intact.quantize(model, data, progress=False)
-    out = intact.compile(made, threads=1).run(data[0])["y"]
+    result = intact.quantize(model, data, progress=False)
+    out = intact.compile(result, threads=1).run(data[0])["y"]
     assert np.array_equal(out, out.astype(np.float16).astype(np.float32))
 
 
@@ -199,9 +199,9 @@ def float32_of(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def test_a_bfloat16_model_is_quantized_with_data_of_either_type() -> None:
     x = reals((8, 8, 6, 6), 1.0).astype(ml_dtypes.bfloat16)
-    made = [intact.quantize(brain(17), data, progress=False) for data in (x, x.astype(np.float32))]
-    assert [row["precision"] for row in made[0].explain()].count("int8") >= 2
-    first, second = (intact.compile(one.model).run({"x": x[:1]}) for one in made)
+    results = [intact.quantize(brain(17), data, progress=False) for data in (x, x.astype(np.float32))]
+    assert [row["precision"] for row in results[0].explain()].count("int8") >= 2
+    first, second = (intact.compile(result.model).run({"x": x[:1]}) for result in results)
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 

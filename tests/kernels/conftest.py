@@ -20,7 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @contextmanager
-def _forced(*names: str) -> Iterator[None]:
+def _force_kernels(*names: str) -> Iterator[None]:
     before = os.environ.get("INTACT_FORCE_KERNEL")
     os.environ["INTACT_FORCE_KERNEL"] = ",".join(names)
     try:
@@ -32,9 +32,9 @@ def _forced(*names: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def forced() -> Callable[..., AbstractContextManager[None]]:
+def force_kernels() -> Callable[..., AbstractContextManager[None]]:
     """``with forced("reduce_ref"):`` calls use that kernel."""
-    return _forced
+    return _force_kernels
 
 
 def _assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:

@@ -90,7 +90,7 @@ class Layer:
         more = self.residual is not None or self.slopes is not None or self.gains is not None
         return not self.floats and not self.function and (self.divided or more)
 
-    def expected(self) -> np.ndarray:
+    def reference(self) -> np.ndarray:
         """By numerics, [n, out, h, w]."""
         acc = numerics.join_sums(*self.both_sums(), self.shift) if self.wide else self.sums(self.x, self.zero)
         residual = None
@@ -121,7 +121,7 @@ class Layer:
 
     def run(self, kernel: str) -> np.ndarray:
         """By a native kernel, [n, out, h, w]; checks that nothing around the output is written."""
-        shape = self.expected().shape
+        shape = self.reference().shape
         arena = Arena()
         x = arena.image(self.x.shape, 1, self.pads, self.gap, self.high)
         lower = arena.image(self.x.shape, 1, self.pads, self.gap, self.high) if self.wide else None
@@ -245,19 +245,19 @@ def layer(rng, *, n=1, c=8, h=5, w=6, out=16, kernel=(3, 3), groups=1, high=255,
     return Layer(x, weight, high=high, groups=groups, **more)
 
 
-def widened(made: Layer, rng: np.random.Generator, zero: int) -> Layer:
+def widen(conv_layer: Layer, rng: np.random.Generator, zero: int) -> Layer:
     """The same of codes of 16 bits: any, and weights as large as their sums in int32 let them be."""
-    made.zero, made.high = zero, 255
-    ends = rng.choice(np.array([0, 255, 256, 65535], np.uint16), made.x.shape)
-    anywhere = rng.integers(0, 65536, made.x.shape).astype(np.uint16)
-    made.x = np.where(rng.random(made.x.shape) < 0.3, ends, anywhere)
-    room = 2**31 - 1 - int(np.abs(made.integer_bias).max())
+    conv_layer.zero, conv_layer.high = zero, 255
+    ends = rng.choice(np.array([0, 255, 256, 65535], np.uint16), conv_layer.x.shape)
+    anywhere = rng.integers(0, 65536, conv_layer.x.shape).astype(np.uint16)
+    conv_layer.x = np.where(rng.random(conv_layer.x.shape) < 0.3, ends, anywhere)
+    room = 2**31 - 1 - int(np.abs(conv_layer.integer_bias).max())
     reach = max(zero, 65535 - zero)
-    sums = np.abs(made.weight.astype(np.int64)).sum(axis=(1, 2, 3)) * reach
+    sums = np.abs(conv_layer.weight.astype(np.int64)).sum(axis=(1, 2, 3)) * reach
     shrink = np.maximum(sums / room, 1.0)[:, None, None, None]
-    made.weight = np.trunc(made.weight / shrink).astype(np.int8)
-    made.multiplier = made.multiplier / np.float32(256)
-    return made
+    conv_layer.weight = np.trunc(conv_layer.weight / shrink).astype(np.int8)
+    conv_layer.multiplier = conv_layer.multiplier / np.float32(256)
+    return conv_layer
 
 
 @st.composite
@@ -274,7 +274,7 @@ def layers(draw, tiles=False):
     ]
     floats, high = draw(st.booleans()), draw(st.sampled_from([1, 127, 200, 255]))
     low_bound = integer(0, 120)
-    made = layer(
+    conv_layer = layer(
         rng,
         n=integer(1, 3),
         c=32 * integer(1, 3) if tiles else integer(1, 21),
@@ -297,24 +297,28 @@ def layers(draw, tiles=False):
         function=draw(st.sampled_from(["", "", "gelu", "hard_swish", "sigmoid"])),
         scale=draw(st.sampled_from([0.25, float(np.float32(0.013))])),
     )
-    for name in ("factors", "offsets") if made.function else ():  # none, one for all channels, one for each
-        channels = draw(st.sampled_from([0, 1, made.weight.shape[0]]))
-        numbers = np.resize(rng.uniform(-1, 2, channels).astype(np.float32), made.weight.shape[0])
-        setattr(made, name, numbers if channels else None)
-    if not made.function and draw(st.booleans()):
-        made.slopes = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
+    for name in (
+        ("factors", "offsets") if conv_layer.function else ()
+    ):  # none, one for all channels, one for each
+        channels = draw(st.sampled_from([0, 1, conv_layer.weight.shape[0]]))
+        numbers = np.resize(rng.uniform(-1, 2, channels).astype(np.float32), conv_layer.weight.shape[0])
+        setattr(conv_layer, name, numbers if channels else None)
+    if not conv_layer.function and draw(st.booleans()):
+        conv_layer.slopes = rng.uniform(-1, 2, conv_layer.weight.shape[0]).astype(np.float32)
     if draw(st.sampled_from([False, False, True])):
-        made.gains, made.shifts = rng.uniform(-1, 2, (2, made.weight.shape[0])).astype(np.float32)
-    made.divided = draw(st.booleans())
+        conv_layer.gains, conv_layer.shifts = rng.uniform(-1, 2, (2, conv_layer.weight.shape[0])).astype(
+            np.float32
+        )
+    conv_layer.divided = draw(st.booleans())
     if draw(st.booleans()):
-        made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-        made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))
-        made.residual_zero = integer(0, 255)
+        conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+        conv_layer.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))
+        conv_layer.residual_zero = integer(0, 255)
     if not tiles and draw(st.booleans()):
-        widened(made, rng, draw(st.sampled_from([0, 1, 255, 32768, 65535, integer(0, 65535)])))
-    return made
+        widen(conv_layer, rng, draw(st.sampled_from([0, 1, 255, 32768, 65535, integer(0, 65535)])))
+    return conv_layer
 
 
-def assert_equal(made: Layer, kernel: str) -> None:
-    got, want = made.run(kernel), made.expected()
+def assert_equal(conv_layer: Layer, kernel: str) -> None:
+    got, want = conv_layer.run(kernel), conv_layer.reference()
     np.testing.assert_array_equal(got, want)

@@ -32,7 +32,7 @@ def floats(rng: np.random.Generator, shape: tuple[int, ...], dtype, scale: float
         return rng.choice(pool, shape).astype(np.float32).astype(dtype)
 
 
-def scrambled(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def scramble(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same values, lying in memory in another way: permuted, strided, reversed or dense."""
     way = rng.integers(4)
     if way == 0 or x.ndim == 0:
@@ -60,7 +60,7 @@ def params(rng: np.random.Generator, x: np.ndarray, spec: QuantSpec) -> tuple[np
 def cases(draw):
     """A generator, a tensor and a spec of any granularity that fits it."""
     rng, shape = np.random.default_rng(draw(seeds)), draw(shapes)
-    x = scrambled(floats(rng, shape, draw(st.sampled_from(DTYPES))), rng)
+    x = scramble(floats(rng, shape, draw(st.sampled_from(DTYPES))), rng)
     axes = draw(st.sets(st.integers(0, len(shape) - 1))) if shape else set()
     blocks = st.integers(1, 40) if len(axes) == 1 and x.size else st.none()
     symmetric, narrow = draw(st.booleans()), draw(st.booleans())
@@ -71,32 +71,32 @@ def cases(draw):
 
 @settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
-def test_fake_quantize(fake_quantize_kernel, convert_kernel, forced, assert_same_bits, case, threads):
+def test_fake_quantize(fake_quantize_kernel, convert_kernel, force_kernels, assert_same_bits, case, threads):
     rng, x, spec = case
     scale, zero_point = params(rng, x, spec)
     want = numerics.fake_quantize(x, scale, zero_point, spec)
-    with forced(fake_quantize_kernel, convert_kernel):
+    with force_kernels(fake_quantize_kernel, convert_kernel):
         assert_same_bits(kernels.fake_quantize(x, scale, zero_point, spec, threads=threads), want)
 
 
 @settings(max_examples=80)
 @given(case=cases(), grad_dtype=st.sampled_from(DTYPES))
 def test_fake_quantize_grad(
-    fake_quantize_grad_kernel, convert_kernel, forced, assert_same_bits, case, grad_dtype
+    fake_quantize_grad_kernel, convert_kernel, force_kernels, assert_same_bits, case, grad_dtype
 ):
     rng, x, spec = case
-    grad = scrambled(floats(rng, x.shape, grad_dtype), rng)
+    grad = scramble(floats(rng, x.shape, grad_dtype), rng)
     high = np.abs(rng.standard_normal(numerics.granule_shape(x.shape, spec))) * 30
     low = -high * rng.choice([1, 0.25])
     want = numerics.fake_quantize_grad(grad, x, low, high, spec)
-    with forced(fake_quantize_grad_kernel, convert_kernel):
+    with force_kernels(fake_quantize_grad_kernel, convert_kernel):
         assert_same_bits(kernels.fake_quantize_grad(grad, x, low, high, spec), want)
 
 
 @settings(max_examples=80)
 @given(case=cases(), grad_dtype=st.sampled_from(DTYPES), threads=st.integers(1, 4))
 def test_learned_range_grad(
-    fake_quantize_grad_kernel, convert_kernel, forced, assert_same_bits, case, grad_dtype, threads
+    fake_quantize_grad_kernel, convert_kernel, force_kernels, assert_same_bits, case, grad_dtype, threads
 ):
     rng, x, spec = case
     spec, x = replace(spec, block_size=None), np.ascontiguousarray(x)
@@ -105,7 +105,7 @@ def test_learned_range_grad(
     high = np.abs(rng.standard_normal(numerics.granule_shape(x.shape, spec))) * 30
     low = -high * rng.choice([1, 0.25])
     to_x, sums = numerics.learned_range_grad(grad, x, y, low, high, spec)
-    with forced(fake_quantize_grad_kernel, convert_kernel):
+    with force_kernels(fake_quantize_grad_kernel, convert_kernel):
         got = kernels.learned_range_grad(grad, x, y, low, high, spec, threads=threads)
     assert_same_bits(got[0], to_x)
     np.testing.assert_array_equal(got[1], sums)
@@ -116,21 +116,21 @@ def test_sums_of_a_learned_range_do_not_depend_on_threads():
     x, grad = rng.standard_normal((2, 8, 3, 70_000)).astype(np.float32)[:, 0]
     for axis in (None, (0,)):
         spec = QuantSpec("int8", axis)
-        one, many = (
+        single, many = (
             kernels.learned_range_grad(grad, x, x.round(), -1, 1, spec, threads=n)[1] for n in (1, 3)
         )
-        np.testing.assert_array_equal(one, many)
+        np.testing.assert_array_equal(single, many)
         want = numerics.learned_range_grad(grad, x, x.round(), -1, 1, spec)[1]
-        np.testing.assert_array_equal(one, want)
+        np.testing.assert_array_equal(single, want)
 
 
 @settings(max_examples=80)
 @given(case=cases())
-def test_quantize_and_back(quantize_kernel, convert_kernel, forced, assert_same_bits, case):
+def test_quantize_and_back(quantize_kernel, convert_kernel, force_kernels, assert_same_bits, case):
     rng, x, spec = case
     scale, zero_point = params(rng, x, spec)
     want = numerics.quantize(np.where(np.isnan(x), -np.inf, x), scale, zero_point, spec)
-    with forced(quantize_kernel, convert_kernel):
+    with force_kernels(quantize_kernel, convert_kernel):
         q = kernels.quantize(x, scale, zero_point, spec)
         back = kernels.dequantize(q, scale, zero_point, spec)
     width = 8 if spec.format.bits <= 8 else 16
@@ -141,10 +141,10 @@ def test_quantize_and_back(quantize_kernel, convert_kernel, forced, assert_same_
 
 @pytest.mark.parametrize("n", EDGE_SIZES)
 @pytest.mark.parametrize("fmt", [INT8, UINT8], ids=str)
-def test_every_tail_of_a_row(fake_quantize_kernel, quantize_kernel, forced, assert_same_bits, n, fmt):
+def test_every_tail_of_a_row(fake_quantize_kernel, quantize_kernel, force_kernels, assert_same_bits, n, fmt):
     x, spec = floats(np.random.default_rng(n), (n,), np.float32), QuantSpec(fmt, symmetric=fmt is INT8)
     zero_point = 0 if fmt is INT8 else 3
-    with forced(fake_quantize_kernel, quantize_kernel):
+    with force_kernels(fake_quantize_kernel, quantize_kernel):
         y = kernels.fake_quantize(x, 0.25, zero_point, spec)
         q = kernels.quantize(x, 0.25, zero_point, spec)
     assert_same_bits(y, numerics.fake_quantize(x, 0.25, zero_point, spec))
@@ -155,11 +155,11 @@ def test_every_tail_of_a_row(fake_quantize_kernel, quantize_kernel, forced, asse
 @pytest.mark.parametrize("fmt", GRIDS, ids=str)
 @pytest.mark.parametrize("narrow", [False, True], ids=["full", "narrow"])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
-def test_every_width(fmt, narrow, symmetric, forced, assert_same_bits, fake_quantize_kernel):
+def test_every_width(fmt, narrow, symmetric, force_kernels, assert_same_bits, fake_quantize_kernel):
     rng, spec = np.random.default_rng(1), QuantSpec(fmt, 1, None, symmetric, narrow)
     x = floats(rng, (3, 17, 19), np.float32, scale=0.0625)
     scale, zero_point = params(rng, x, spec)
-    with forced(fake_quantize_kernel):
+    with force_kernels(fake_quantize_kernel):
         y = kernels.fake_quantize(x, scale, zero_point, spec)
     assert_same_bits(y, numerics.fake_quantize(x, scale, zero_point, spec))
 

@@ -46,11 +46,11 @@ def test_any_number_of_bytes_may_be_outliers(rng, share, zero):
     """No byte, a few, and so many that rows become words; of both signs; in the halo, too."""
     x = np.clip(rng.normal(zero, 20, (1, 256, 3, 17)), zero - 63, zero + 63)
     x = np.where(rng.random(x.shape) < share, rng.integers(0, 256, x.shape), x)
-    made = Layer(np.clip(x, 0, 255).astype(np.uint8), evenly_spread(rng, (104, 1, 1, 256)), zero=zero)
-    assert grouping(gemm.pack(made.weight, high=255, kernel=GROUPING)) == 2
-    assert_equal(made, GROUPING)
-    made.zero = 255 - zero  # not where the bytes are
-    assert_equal(made, GROUPING)
+    conv_layer = Layer(np.clip(x, 0, 255).astype(np.uint8), evenly_spread(rng, (104, 1, 1, 256)), zero=zero)
+    assert grouping(gemm.pack(conv_layer.weight, high=255, kernel=GROUPING)) == 2
+    assert_equal(conv_layer, GROUPING)
+    conv_layer.zero = 255 - zero  # not where the bytes are
+    assert_equal(conv_layer, GROUPING)
 
 
 @pytest.mark.parametrize("extreme", [-128, 127])
@@ -61,9 +61,9 @@ def test_excesses_at_their_ends(byte, extreme):
     for zero in 0, 128, 255:
         x = np.full((1, 512, 2, 9), zero, np.uint8)
         x[:, 4:10, 1], x[:, 500, 0, ::3] = byte, byte
-        made = Layer(x, weight, zero=zero)
+        conv_layer = Layer(x, weight, zero=zero)
         assert grouping(gemm.pack(weight, high=255, kernel=GROUPING)) == 2
-        assert_equal(made, GROUPING)
+        assert_equal(conv_layer, GROUPING)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -81,11 +81,11 @@ def test_any_window(rng, c, kernel, more, threads):
     """Runs of any length, joined or not; panels of 8 and of 16 channels, and of several groups."""
     x = np.where(rng.random((2, c, 7, 9)) < 0.01, 255, rng.integers(0, 100, (2, c, 7, 9))).astype(np.uint8)
     groups = more.get("groups", 1)
-    made = Layer(x, evenly_spread(rng, (200, kernel, kernel, c // groups)), threads=threads, **more)
+    conv_layer = Layer(x, evenly_spread(rng, (200, kernel, kernel, c // groups)), threads=threads, **more)
     joined = groups == 1 and "dilations" not in more and "gap" not in more
-    packed = gemm.pack(made.weight, high=255, groups=groups, joined=joined, kernel=GROUPING)
+    packed = gemm.pack(conv_layer.weight, high=255, groups=groups, joined=joined, kernel=GROUPING)
     assert grouping(packed) == 2
-    assert_equal(made, GROUPING)
+    assert_equal(conv_layer, GROUPING)
 
 
 @pytest.mark.parametrize("damage", ["twice", "bytes", "groups"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.kernels.convolutions import WEIGHTS, Layer, assert_equal, layer, layers, widened
+from tests.kernels.convolutions import WEIGHTS, Layer, assert_equal, layer, layers, widen
 
 from intact import kernels, numerics
 from intact.kernels import gemm
@@ -15,8 +15,8 @@ from intact.kernels.program import ARENA, View
 
 @settings(max_examples=60, deadline=None)
 @given(made=layers())
-def test_any_convolution(gemm_kernel, made):
-    assert_equal(made, gemm_kernel)
+def test_any_convolution(gemm_kernel, conv_layer):
+    assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("high", [127, 255])
@@ -35,14 +35,14 @@ def test_matrices_of_any_height(gemm_kernel, pixels):
 @pytest.mark.parametrize("out", [1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 129])
 def test_any_number_of_channels(gemm_kernel, out):
     rng = np.random.default_rng(out)
-    made = layer(rng, c=20, h=4, w=4, out=out, kernel=(1, 1))
-    made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-    made.residual_multiplier = 0.25
-    assert_equal(made, gemm_kernel)
-    made.slopes = rng.uniform(-1, 2, out).astype(np.float32)
-    assert_equal(made, gemm_kernel)
-    made.residual = None
-    assert_equal(made, gemm_kernel)
+    conv_layer = layer(rng, c=20, h=4, w=4, out=out, kernel=(1, 1))
+    conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+    conv_layer.residual_multiplier = 0.25
+    assert_equal(conv_layer, gemm_kernel)
+    conv_layer.slopes = rng.uniform(-1, 2, out).astype(np.float32)
+    assert_equal(conv_layer, gemm_kernel)
+    conv_layer.residual = None
+    assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("epilogue", ["shifted", "plain", "residual", "plain residual"])
@@ -53,13 +53,13 @@ def test_whole_panels(gemm_kernel, inputs, out, epilogue):
     residuals are overwritten."""
     rng = np.random.default_rng(inputs)
     for pixels in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 24, 29, 50):
-        made = layer(rng, c=inputs, h=1, w=pixels, out=out, kernel=(1, 1), zero=5, bounds=(0, 201))
+        conv_layer = layer(rng, c=inputs, h=1, w=pixels, out=out, kernel=(1, 1), zero=5, bounds=(0, 201))
         if "residual" in epilogue:
-            made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-            made.residual_multiplier, made.in_place = 0.37, True
+            conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+            conv_layer.residual_multiplier, conv_layer.in_place = 0.37, True
         if "plain" not in epilogue:
-            made.zero_point, made.bounds, made.residual_zero = 9, (3, 250), 128
-        assert_equal(made, gemm_kernel)
+            conv_layer.zero_point, conv_layer.bounds, conv_layer.residual_zero = 9, (3, 250), 128
+        assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("ends", ["inside", "saturated"])
@@ -70,15 +70,20 @@ def test_tiles_end_where_they_are_summed(gemm_kernel, weights, ends):
     rng = np.random.default_rng(8)
     for inputs, pixels in (4, 13), (12, 1), (20, 2), (24, 3), (36, 5), (64, 6), (100, 29), (1300, 27):
         for zero_point, residual_zero in (0, 0), (255, 255), (3, 0):
-            made = layer(rng, c=inputs, h=1, w=pixels, out=40, kernel=(1, 1), weights=weights, zero=77)
-            made.zero_point, made.bounds = zero_point, (0, 255) if zero_point in (0, 255) else (9, 240)
+            conv_layer = layer(rng, c=inputs, h=1, w=pixels, out=40, kernel=(1, 1), weights=weights, zero=77)
+            conv_layer.zero_point, conv_layer.bounds = (
+                zero_point,
+                (0, 255) if zero_point in (0, 255) else (9, 240),
+            )
             if ends == "saturated":
-                made.multiplier = np.where(np.arange(40) % 2, 50, -50).astype(np.float32) * made.multiplier
-            assert_equal(made, gemm_kernel)
-            made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-            made.residual_multiplier, made.residual_zero = 0.37, residual_zero
-            made.in_place = True
-            assert_equal(made, gemm_kernel)
+                conv_layer.multiplier = (
+                    np.where(np.arange(40) % 2, 50, -50).astype(np.float32) * conv_layer.multiplier
+                )
+            assert_equal(conv_layer, gemm_kernel)
+            conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+            conv_layer.residual_multiplier, conv_layer.residual_zero = 0.37, residual_zero
+            conv_layer.in_place = True
+            assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("taps", [5, 7])
@@ -92,8 +97,8 @@ def test_blocks_of_no_round_height(gemm_kernel):
     """Many pixels and few products: blocks as large as they get, of every width of panel."""
     rng = np.random.default_rng(5)
     for out in (16, 32, 48, 64):
-        made = layer(rng, c=4, h=29, w=40, out=out, kernel=(1, 1))
-        assert_equal(made, gemm_kernel)
+        conv_layer = layer(rng, c=4, h=29, w=40, out=out, kernel=(1, 1))
+        assert_equal(conv_layer, gemm_kernel)
 
 
 def test_multipliers_that_prove_nothing(gemm_kernel):
@@ -102,8 +107,10 @@ def test_multipliers_that_prove_nothing(gemm_kernel):
     multiplier = np.array([1e20, -1e20, 3.5, -3.5, 2**-20, 0, 1e-30, 0.5], np.float32)
     bias = np.array([0, 0, 1e25, -1e25, 1, 2, 0.5, -0.5], np.float32)
     for zero_point in (0, 3, 255):
-        made = layer(rng, out=8, multiplier=multiplier, bias=bias, zero_point=zero_point, bounds=(2, 250))
-        assert_equal(made, gemm_kernel)
+        conv_layer = layer(
+            rng, out=8, multiplier=multiplier, bias=bias, zero_point=zero_point, bounds=(2, 250)
+        )
+        assert_equal(conv_layer, gemm_kernel)
     slopes = np.float32([1e30, 3, -1e30, 0.1, 1e9, 1e-9, 0, -1])
     assert_equal(layer(rng, out=8, multiplier=multiplier, bias=bias, slopes=slopes), gemm_kernel)
     assert_equal(layer(rng, out=8, slopes=slopes), gemm_kernel)  # a slope alone leaves the bound
@@ -114,20 +121,22 @@ def test_ties_go_to_even(gemm_kernel):
     weight = np.ones((16, 1, 1, 1), np.int8)
     half = np.full(16, 0.5, np.float32)
     none = np.zeros(16)
-    made = Layer(x, weight, multiplier=half, bias=none, integer_bias=none.astype(np.int32), zero_point=1)
-    assert_equal(made, gemm_kernel)
+    conv_layer = Layer(
+        x, weight, multiplier=half, bias=none, integer_bias=none.astype(np.int32), zero_point=1
+    )
+    assert_equal(conv_layer, gemm_kernel)
 
 
 def test_a_large_layer_in_many_items(gemm_kernel):
     rng = np.random.default_rng(9)
-    made = layer(rng, n=2, c=256, h=14, w=14, out=192, pads=(1, 1, 1, 1), weights="gaussian", high=127)
-    assert_equal(made, gemm_kernel)
+    conv_layer = layer(rng, n=2, c=256, h=14, w=14, out=192, pads=(1, 1, 1, 1), weights="gaussian", high=127)
+    assert_equal(conv_layer, gemm_kernel)
 
 
 @settings(max_examples=60, deadline=None)
 @given(made=layers(tiles=True))
-def test_any_convolution_by_winograd(winograd_kernel, made):
-    assert_equal(made, winograd_kernel)
+def test_any_convolution_by_winograd(winograd_kernel, conv_layer):
+    assert_equal(conv_layer, winograd_kernel)
 
 
 @pytest.mark.parametrize("high", [127, 255])
@@ -135,17 +144,21 @@ def test_any_convolution_by_winograd(winograd_kernel, made):
 def test_transforms_at_their_ends(winograd_kernel, weights, high):
     """The largest transformed inputs and weights fit 16 bits; sums of their products wrap."""
     rng = np.random.default_rng(3)
-    made = layer(rng, c=96, h=9, w=10, out=40, high=high, weights=weights, zero=high // 2, pads=(1, 1, 1, 1))
-    assert_equal(made, winograd_kernel)
+    conv_layer = layer(
+        rng, c=96, h=9, w=10, out=40, high=high, weights=weights, zero=high // 2, pads=(1, 1, 1, 1)
+    )
+    assert_equal(conv_layer, winograd_kernel)
 
 
 @pytest.mark.parametrize(("out", "size"), [(64, 56), (192, 14), (129, 21)])
 def test_tiles_of_large_layers_in_many_items(winograd_kernel, out, size):
     rng = np.random.default_rng(9)
-    made = layer(rng, n=2, c=32, h=size, w=size, out=out, pads=(1, 1, 1, 1), weights="gaussian", high=127)
-    made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-    made.residual_multiplier = 0.25
-    assert_equal(made, winograd_kernel)
+    conv_layer = layer(
+        rng, n=2, c=32, h=size, w=size, out=out, pads=(1, 1, 1, 1), weights="gaussian", high=127
+    )
+    conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+    conv_layer.residual_multiplier = 0.25
+    assert_equal(conv_layer, winograd_kernel)
 
 
 def test_winograd_only_where_it_is_proved_exact():
@@ -162,9 +175,9 @@ def test_winograd_only_where_it_is_proved_exact():
 def test_the_largest_output_that_winograd_may_reach(winograd_kernel):
     x, weight = np.full((1, 512, 6, 6), 57, np.uint8), np.full((16, 3, 3, 512), 127, np.int8)
     scale, none = np.full(16, 2**-18, np.float32), np.zeros(16)
-    made = Layer(x, weight, high=57, floats=True, multiplier=scale, bias=none.astype(np.float32))
-    assert made.expected().max() > 0.99 * 2**25 * 2**-18
-    assert_equal(made, winograd_kernel)
+    conv_layer = Layer(x, weight, high=57, floats=True, multiplier=scale, bias=none.astype(np.float32))
+    assert conv_layer.reference().max() > 0.99 * 2**25 * 2**-18
+    assert_equal(conv_layer, winograd_kernel)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +232,9 @@ def square(n: int, size: int, channels: int) -> View:
 def test_windows_whose_rows_end_within_a_tile(gemm_kernel, channels, kernel, gap):
     """What lies behind a row of the window, in the image, is no part of the sum."""
     rng = np.random.default_rng(channels)
-    made = layer(rng, c=channels, h=11, w=13, n=2, out=40, kernel=kernel, zero=7)
-    made.pads, made.gap = (kernel[0] // 2, kernel[1] // 2) * 2, gap
-    assert_equal(made, gemm_kernel)
+    conv_layer = layer(rng, c=channels, h=11, w=13, n=2, out=40, kernel=kernel, zero=7)
+    conv_layer.pads, conv_layer.gap = (kernel[0] // 2, kernel[1] // 2) * 2, gap
+    assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("zero", [0, 32768, 65535, 12345])
@@ -231,25 +244,25 @@ def test_codes_of_16_bits(gemm_kernel, weights, zero):
     in the image, and what is left over."""
     rng = np.random.default_rng(zero)
     for c, h, w, out, kernel in (64, 6, 8, 64, 1), (64, 7, 9, 32, 3), (20, 9, 11, 33, 3), (3, 5, 4, 7, 2):
-        made = layer(rng, c=c, h=h, w=w, out=out, kernel=(kernel, kernel), weights=weights)
-        made.pads = (kernel // 2,) * 4
-        widened(made, rng, zero)
-        assert_equal(made, gemm_kernel)
-        made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
-        made.residual_multiplier, made.in_place = 0.37, True
-        assert_equal(made, gemm_kernel)
-        made.zero_point, made.bounds, made.residual_zero = 9, (3, 250), 128
-        assert_equal(made, gemm_kernel)
-        made.residual, made.floats = None, True
-        assert_equal(made, gemm_kernel)
+        conv_layer = layer(rng, c=c, h=h, w=w, out=out, kernel=(kernel, kernel), weights=weights)
+        conv_layer.pads = (kernel // 2,) * 4
+        widen(conv_layer, rng, zero)
+        assert_equal(conv_layer, gemm_kernel)
+        conv_layer.residual = rng.integers(0, 256, conv_layer.reference().shape).astype(np.uint8)
+        conv_layer.residual_multiplier, conv_layer.in_place = 0.37, True
+        assert_equal(conv_layer, gemm_kernel)
+        conv_layer.zero_point, conv_layer.bounds, conv_layer.residual_zero = 9, (3, 250), 128
+        assert_equal(conv_layer, gemm_kernel)
+        conv_layer.residual, conv_layer.floats = None, True
+        assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 100])
 def test_matrices_of_16_bits_of_any_height(gemm_kernel, pixels):
     rng = np.random.default_rng(pixels)
     for c, out in (64, 96), (200, 48), (36, 17):
-        made = widened(layer(rng, c=c, h=1, w=pixels, out=out, kernel=(1, 1)), rng, 32768)
-        assert_equal(made, gemm_kernel)
+        conv_layer = widen(layer(rng, c=c, h=1, w=pixels, out=out, kernel=(1, 1)), rng, 32768)
+        assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -260,16 +273,16 @@ def test_sums_of_16_bits_at_the_edge_of_int32(gemm_kernel, zero, sign):
     weight[..., -1] = sign * 2
     assert 2**31 - 2**16 < 65535 * int(np.abs(weight[0].astype(np.int64)).sum()) < 2**31
     x = np.full((1, 259, 3, 17), 65535 - zero, np.uint16)
-    made = Layer(x, weight, zero=zero, floats=True, integer_bias=np.zeros(48, np.int32))
-    made.multiplier, made.bias = np.full(48, 2**-25, np.float32), np.zeros(48, np.float32)
-    assert abs(made.expected()).min() > 63.9
-    assert_equal(made, gemm_kernel)
+    conv_layer = Layer(x, weight, zero=zero, floats=True, integer_bias=np.zeros(48, np.int32))
+    conv_layer.multiplier, conv_layer.bias = np.full(48, 2**-25, np.float32), np.zeros(48, np.float32)
+    assert abs(conv_layer.reference()).min() > 63.9
+    assert_equal(conv_layer, gemm_kernel)
 
 
 def test_low_bytes_lie_as_the_high_ones(gemm_kernel):
-    made = layer(np.random.default_rng(0), c=8)
-    packed = gemm.pack(made.weight, high=255, kernel=gemm_kernel)
-    channels = made.weight.shape[0]
+    conv_layer = layer(np.random.default_rng(0), c=8)
+    packed = gemm.pack(conv_layer.weight, high=255, kernel=gemm_kernel)
+    channels = conv_layer.weight.shape[0]
     plain = np.ones(channels, np.float32)
     epilogue = BoundEpilogue(plain, plain, np.zeros(channels, np.int32))
     x, y = square(1, 6, 8), square(1, 4, channels)
@@ -289,18 +302,22 @@ def test_joined_sums_are_rounded(gemm_kernel, shift, zero):
     """Half a unit goes up; what exact sums would need more than 32 bits for is rounded, not lost."""
     rng = np.random.default_rng(shift)
     for c, kernel in (20, (3, 3)), (1100, (1, 1)):
-        made = widened(layer(rng, c=c, h=5, w=7, out=40, kernel=kernel), rng, zero)
-        made.shift = shift
-        assert_equal(made, gemm_kernel)
+        conv_layer = widen(layer(rng, c=c, h=5, w=7, out=40, kernel=kernel), rng, zero)
+        conv_layer.shift = shift
+        assert_equal(conv_layer, gemm_kernel)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("size", [300, 5000, 33_000])
 def test_joined_sums_need_no_more_than_32_bits(gemm_kernel, size, sign):
     weight = np.full((40, 1, 1, size), 127 * sign, np.int8)
-    made = Layer(np.full((1, size, 2, 9), 65535, np.uint16), weight, floats=True)
-    made.integer_bias = np.zeros(40, np.int32)
-    made.shift = numerics.shift_of_sums(numerics.accumulator_bound(weight, (0, 65535), 0))
-    assert 1 <= made.shift <= 7
-    assert 2**30 <= np.abs(numerics.join_sums(*made.both_sums(), made.shift).astype(np.int64)).min() < 2**31
-    assert_equal(made, gemm_kernel)
+    conv_layer = Layer(np.full((1, size, 2, 9), 65535, np.uint16), weight, floats=True)
+    conv_layer.integer_bias = np.zeros(40, np.int32)
+    conv_layer.shift = numerics.shift_of_sums(numerics.accumulator_bound(weight, (0, 65535), 0))
+    assert 1 <= conv_layer.shift <= 7
+    assert (
+        2**30
+        <= np.abs(numerics.join_sums(*conv_layer.both_sums(), conv_layer.shift).astype(np.int64)).min()
+        < 2**31
+    )
+    assert_equal(conv_layer, gemm_kernel)

@@ -13,12 +13,12 @@ from intact.kernels import pages
 
 def test_copies_are_equal_aligned_and_apart():
     pool = pages.Pages()
-    given = [np.full(n, n % 251, np.uint8) for n in (1, 63, 64, 65, 1000, 0, 5)]
-    kept = [pool.copy(array) for array in given]
-    for got, want in zip(kept, given, strict=True):
+    arrays = [np.full(n, n % 251, np.uint8) for n in (1, 63, 64, 65, 1000, 0, 5)]
+    copies = [pool.copy(array) for array in arrays]
+    for got, want in zip(copies, arrays, strict=True):
         np.testing.assert_array_equal(got, want)
         assert got.ctypes.data % pages.ALIGNMENT == 0
-    starts = sorted((a.ctypes.data, a.size) for a in kept if a.size)
+    starts = sorted((a.ctypes.data, a.size) for a in copies if a.size)
     assert all(start + size <= after for (start, size), (after, _) in itertools.pairwise(starts))
 
 
@@ -35,5 +35,5 @@ def test_threads_share_a_pool(monkeypatch, large_pages):
         monkeypatch.delattr(pages.mmap, "MADV_HUGEPAGE", raising=False)
     pool = pages.Pages()
     with ThreadPoolExecutor(4) as thread_pool:
-        kept = list(thread_pool.map(lambda i: pool.copy(np.full(1000 + i, i, np.uint8)), range(200)))
-    assert all(array.size == 1000 + i and (array == i).all() for i, array in enumerate(kept))
+        copies = list(thread_pool.map(lambda i: pool.copy(np.full(1000 + i, i, np.uint8)), range(200)))
+    assert all(array.size == 1000 + i and (array == i).all() for i, array in enumerate(copies))

@@ -31,9 +31,13 @@ print(json.dumps([k.name for k in kernels.kernel_list() if k.chosen]))
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("INTACT_")}
+    other_variables = {name: value for name, value in os.environ.items() if not name.startswith("INTACT_")}
     return subprocess.run(
-        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", code],
+        env=other_variables | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
 
 
@@ -68,7 +72,7 @@ AMX, VNNI, REF = ("gemm", "gemm_amx", ["amx"]), ("gemm", "gemm_vnni", ["vnni"]),
 
 
 @pytest.mark.parametrize(
-    ("has", "grants", "forced", "chosen"),
+    ("cpu_features", "grants", "forced", "chosen"),
     [
         pytest.param({"amx", "vnni"}, {"amx", "vnni"}, ["gemm_amx"], "gemm_amx", id="granted"),
         pytest.param({"amx", "vnni"}, {"vnni"}, ["gemm_amx"], "gemm_vnni", id="refused"),
@@ -79,21 +83,23 @@ AMX, VNNI, REF = ("gemm", "gemm_amx", ["amx"]), ("gemm", "gemm_vnni", ["vnni"]),
         pytest.param({"vnni"}, {"amx", "vnni"}, ["gemm_amx"], None, id="the machine has none"),
     ],
 )
-def test_what_the_system_refuses_is_left_to_the_next_kernel(has, grants, forced, chosen):
+def test_what_the_system_refuses_is_left_to_the_next_kernel(cpu_features, grants, forced, chosen):
     """Linux hands out AMX's tiles on request, and not to a process with a small signal stack."""
-    rows = [(*row, has.issuperset(row[2])) for row in (AMX, VNNI, REF)]
-    asked: list[str] = []
+    rows = [(*row, cpu_features.issuperset(row[2])) for row in (AMX, VNNI, REF)]
+    requests: list[str] = []
 
-    def granted(needs) -> bool:
-        asked.extend(needs)
+    def grant(needs) -> bool:
+        requests.extend(needs)
         return grants.issuperset(needs)
 
     if chosen is None:
         with pytest.raises(IntactError, match="want one of gemm_vnni, gemm_ref"):
-            registry.choose(rows, forced, granted)
+            registry.choose(rows, forced, grant)
     else:
-        assert registry.choose(rows, forced, granted) == {"gemm": chosen}
-    assert "amx" not in asked or forced != ["gemm_vnni"], "it costs every signal its room: not without need"
+        assert registry.choose(rows, forced, grant) == {"gemm": chosen}
+    assert "amx" not in requests or forced != ["gemm_vnni"], (
+        "it costs every signal its room: not without need"
+    )
 
 
 def test_the_system_grants_what_needs_no_asking():
@@ -133,19 +139,19 @@ def test_forcing_what_the_permitted_isa_lacks_is_refused(monkeypatch):
 
 
 def test_the_native_module_refuses_what_the_face_would_not_send():
-    x, one = np.ones(4, np.float32), np.ones(1, np.float32)
+    x, scalar = np.ones(4, np.float32), np.ones(1, np.float32)
     bad = [
-        ("no_such_kernel", "convert_ref", "float32", (1, 1, 1, 4), x, one),
-        ("reduce_ref", "convert_ref", "float32", (1, 1, 1, 5), x, one),
-        ("reduce_ref", "convert_ref", "float64", (1, 1, 1, 4), x, one),
-        ("reduce_ref", "convert_ref", "int8", (1, 1, 1, 4), x, one),
-        ("reduce_ref", "convert_ref", "float32", (1, 1, 4, 1), x, one),
+        ("no_such_kernel", "convert_ref", "float32", (1, 1, 1, 4), x, scalar),
+        ("reduce_ref", "convert_ref", "float32", (1, 1, 1, 5), x, scalar),
+        ("reduce_ref", "convert_ref", "float64", (1, 1, 1, 4), x, scalar),
+        ("reduce_ref", "convert_ref", "int8", (1, 1, 1, 4), x, scalar),
+        ("reduce_ref", "convert_ref", "float32", (1, 1, 4, 1), x, scalar),
     ]
     for arguments in bad:
         with pytest.raises(ValueError, match=r"."):
             _native.absmax(*arguments, 1)
     with pytest.raises(TypeError):
-        _native.absmax("reduce_ref", "convert_ref", "float32", (1, 1, 1, 2), x[::2], one, 1)
+        _native.absmax("reduce_ref", "convert_ref", "float32", (1, 1, 1, 2), x[::2], scalar, 1)
 
 
 def test_the_module_exports_its_entry_point_alone():

@@ -21,7 +21,7 @@ def positive(rng: np.random.Generator, groups: int, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_moments(moments_kernel: str, shape: tuple[int, ...], forced: Forced) -> None:
+def test_moments(moments_kernel: str, shape: tuple[int, ...], force_kernels: Forced) -> None:
     rng = np.random.default_rng(sum(shape))
     x = (rng.standard_normal(shape) * 10.0 ** rng.integers(-20, 20, shape)).astype(np.float32)
     blocks = [
@@ -31,9 +31,9 @@ def test_moments(moments_kernel: str, shape: tuple[int, ...], forced: Forced) ->
         slice(shape[2] // 3, 4 + shape[2]),
     ]
     for block in blocks:
-        with forced(moments_kernel):
-            found = kernels.moments(x, block)
-        for got, want in zip(found, numerics.moments(x, block), strict=True):
+        with force_kernels(moments_kernel):
+            sums = kernels.moments(x, block)
+        for got, want in zip(sums, numerics.moments(x, block), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
@@ -46,8 +46,8 @@ def test_moments_of_nothing_are_refused() -> None:
 @pytest.mark.parametrize(("groups", "size"), [(1, 1), (3, 9), (2, 25), (1, 128)])
 def test_unit_factors(groups: int, size: int) -> None:
     matrices = positive(np.random.default_rng(size), groups, size)
-    kept, factors = matrices.copy(), kernels.unit_factor(matrices)
-    np.testing.assert_array_equal(matrices, kept)
+    original, factors = matrices.copy(), kernels.unit_factor(matrices)
+    np.testing.assert_array_equal(matrices, original)
     np.testing.assert_array_equal(factors, numerics.unit_factor(matrices))
     assert np.array_equal(np.triu(factors), factors) and (np.diagonal(factors, axis1=1, axis2=2) == 1).all()
     middle = np.linalg.solve(factors, matrices) @ np.linalg.inv(factors).transpose(0, 2, 1)
@@ -88,21 +88,21 @@ def test_quadratic_forms(groups: int, outputs: int, size: int) -> None:
 
 def divergences(counts: np.ndarray, levels: int, candidates: np.ndarray) -> np.ndarray:
     """KL(P || Q) of each candidate, from its definition."""
-    found = []
+    best_codes = []
     for end in candidates:
         real = counts[:end].copy()
         real[-1] += counts[end:].sum()
         model = np.zeros(end)
         part = np.arange(end) * levels // end
-        for one in range(levels):
-            inside = (part == one) & (counts[:end] > 0)
+        for level in range(levels):
+            inside = (part == level) & (counts[:end] > 0)
             if inside.any():
                 model[inside] = counts[:end][inside].sum() / inside.sum()
         p, q = real / real.sum(), model / max(model.sum(), 1e-300)
         seen = p > 0
         with np.errstate(divide="ignore"):
-            found.append(float((p[seen] * np.log(p[seen] / q[seen])).sum()) if model.any() else np.inf)
-    return np.array(found)
+            best_codes.append(float((p[seen] * np.log(p[seen] / q[seen])).sum()) if model.any() else np.inf)
+    return np.array(best_codes)
 
 
 @pytest.mark.parametrize("levels", [1, 7, 16])

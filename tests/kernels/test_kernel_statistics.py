@@ -37,9 +37,9 @@ def cases(draw):
 
 @settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
-def test_absmax_and_minmax(reduce_kernel, convert_kernel, forced, case, threads):
+def test_absmax_and_minmax(reduce_kernel, convert_kernel, force_kernels, case, threads):
     x, axis = case
-    with forced(reduce_kernel, convert_kernel):
+    with force_kernels(reduce_kernel, convert_kernel):
         amax = kernels.absmax(x, axis, threads=threads)
         low, high = kernels.minmax(x, axis, threads=threads)
     want_low, want_high = numerics.minmax(x, axis)
@@ -52,11 +52,11 @@ def test_absmax_and_minmax(reduce_kernel, convert_kernel, forced, case, threads)
 @pytest.mark.parametrize("n", EDGE_SIZES)
 @pytest.mark.parametrize("position", ["first", "last"])
 @pytest.mark.parametrize("odd", [9e9, -9e9, np.nan, np.inf], ids=str)
-def test_one_outlier_anywhere_in_a_row_is_found(reduce_kernel, forced, n, position, odd):
+def test_one_outlier_anywhere_in_a_row_is_found(reduce_kernel, force_kernels, n, position, odd):
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
     if n:
         x[0 if position == "first" else -1] = odd
-    with forced(reduce_kernel):
+    with force_kernels(reduce_kernel):
         amax, ends = kernels.absmax(x), kernels.minmax(x)
     np.testing.assert_array_equal(amax, numerics.absmax(x))
     np.testing.assert_array_equal(ends, numerics.minmax(x))
@@ -91,7 +91,7 @@ def test_an_axis_out_of_range_is_refused():
     bins=st.sampled_from([1, 2, 7, 64, 2048]),
     exponent=st.integers(-170, 130),
 )
-def test_count_pow2(histogram_kernel, convert_kernel, forced, seed, n, dtype, bins, exponent):
+def test_count_pow2(histogram_kernel, convert_kernel, force_kernels, seed, n, dtype, bins, exponent):
     rng = np.random.default_rng(seed)
     with np.errstate(over="ignore"):  # magnitudes from far below the first edge to beyond the last
         x = np.ldexp(rng.standard_normal(n), exponent + rng.integers(-3, 13, n)).astype(np.float32)
@@ -102,7 +102,7 @@ def test_count_pow2(histogram_kernel, convert_kernel, forced, seed, n, dtype, bi
         x = x.astype(dtype)
     negative, positive = rng.integers(0, 9, (2, bins))
     before = negative.copy(), positive.copy()
-    with forced(histogram_kernel, convert_kernel):
+    with force_kernels(histogram_kernel, convert_kernel):
         reach = kernels.collect_pow2(x, exponent, negative, positive)
     want = numerics.count_pow2(x, exponent, bins)
     np.testing.assert_array_equal(negative - before[0], want[0])
@@ -120,7 +120,7 @@ def test_count_pow2(histogram_kernel, convert_kernel, forced, seed, n, dtype, bi
     bins=st.sampled_from([1, 2, 7, 64, 2048]),
     width=st.sampled_from([0.25, 1e-3, 0.1, 3.7, 1e-42, 1e30]),
 )
-def test_count_fixed(histogram_kernel, convert_kernel, forced, seed, n, dtype, bins, width):
+def test_count_fixed(histogram_kernel, convert_kernel, force_kernels, seed, n, dtype, bins, width):
     rng = np.random.default_rng(seed)
     with np.errstate(over="ignore"):
         x = rng.standard_normal(n) * width * bins / 3
@@ -129,17 +129,17 @@ def test_count_fixed(histogram_kernel, convert_kernel, forced, seed, n, dtype, b
         x = np.where(rng.random(n) < 0.05, floats(rng, (n,), np.float32), x).astype(dtype)
     counts = rng.integers(0, 9, bins)
     before = counts.copy()
-    with forced(histogram_kernel, convert_kernel):
+    with force_kernels(histogram_kernel, convert_kernel):
         kernels.count_fixed(x, width, counts)
     np.testing.assert_array_equal(counts - before, numerics.count_fixed(x, width, bins))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 @pytest.mark.parametrize("bins", [64, 4096])
-def test_large_histograms(histogram_kernel, forced, threads, bins):
+def test_large_histograms(histogram_kernel, force_kernels, threads, bins):
     x = floats(np.random.default_rng(5), (500, 1100), np.float32)
     negative, positive, fixed = np.zeros((3, bins), np.int64)
-    with forced(histogram_kernel):
+    with force_kernels(histogram_kernel):
         kernels.count_pow2(x, -9, negative, positive, threads=threads)
         kernels.count_fixed(x, 0.001, fixed, threads=threads)
     want = numerics.count_pow2(x, -9, bins)

@@ -15,12 +15,12 @@ ARENA = 1000
 @pytest.fixture
 def program():
     """Blocks 1 (constant), 2 (input) and 3 (output), of 100, 200 and 300 bytes."""
-    made = Program(1)
-    made.arena(ARENA)
-    assert made.constant(np.zeros(100, np.uint8)) == 1
-    assert made.input(200) == 2
-    assert made.output(300) == 3
-    return made
+    prepared = Program(1)
+    prepared.arena(ARENA)
+    assert prepared.constant(np.zeros(100, np.uint8)) == 1
+    assert prepared.input(200) == 2
+    assert prepared.output(300) == 3
+    return prepared
 
 
 def row(block, offset, size, stride=1):
@@ -192,10 +192,10 @@ def test_windows_move_on_and_threads_have_their_own(program):
     program.add(moves.copy(row(window, 0, 5), row(own, 3, 5)))
     program.add(moves.copy(View(own, 7, "uint8", (5,), (-1,)), row(out, 0, 5)))
     program.repeat(1)
-    given, made = np.arange(40, dtype=np.uint8), np.zeros(40, np.uint8)
+    source, target = np.arange(40, dtype=np.uint8), np.zeros(40, np.uint8)
     times = np.full(2, -1.0)
-    program.run([given], [made], times)
-    np.testing.assert_array_equal(made, given.reshape(8, 5)[:, ::-1].ravel())
+    program.run([source], [target], times)
+    np.testing.assert_array_equal(target, source.reshape(8, 5)[:, ::-1].ravel())
     assert (times >= 0).all()
     with pytest.raises(ValueError, match="all or not at all"):
         program.take().run(0, 1)

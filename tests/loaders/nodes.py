@@ -40,7 +40,7 @@ def schemas() -> list[Any]:
 
 def model(dice: random.Random) -> bytes:
     """A model of one to three such nodes."""
-    return _Model(dice).made()
+    return _Model(dice).build()
 
 
 class _Model:
@@ -52,7 +52,7 @@ class _Model:
         self._values: list[str] = []
         self._opsets = {"": dice.randint(7, 25)}
 
-    def made(self) -> bytes:
+    def build(self) -> bytes:
         dice = self._dice
         for _ in range(dice.choice((1, 1, 1, 2, 3))):
             self._add_contrib() if dice.random() < 0.15 else self._add(dice.choice(schemas()))

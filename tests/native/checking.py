@@ -37,18 +37,18 @@ def build(sanitizer: str, into: Path) -> Path:
     """Build the module; the folder to put on the path."""
     bin_ = Path(sys.executable).parent
     cmake = shutil.which("cmake", path=str(bin_)) or shutil.which("cmake") or "cmake"
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "nanobind", "--cmake_dir"], check=True, capture_output=True, text=True
     )
     flags = {
         "CMAKE_BUILD_TYPE": "Release", "INTACT_CHECK": "ON", "INTACT_SANITIZE": sanitizer,
-        "Python_EXECUTABLE": sys.executable, "nanobind_DIR": found.stdout.strip(),
+        "Python_EXECUTABLE": sys.executable, "nanobind_DIR": completed.stdout.strip(),
     }  # fmt: skip
     if ninja := shutil.which("ninja", path=str(bin_)) or shutil.which("ninja"):
         flags["CMAKE_MAKE_PROGRAM"] = ninja
     generator = ["-G", "Ninja"] if ninja else []
-    given = [f"-D{name}={value}" for name, value in flags.items()]
-    subprocess.run([cmake, "-S", str(ROOT), "-B", str(into), *generator, *given], check=True)
+    definitions = [f"-D{name}={value}" for name, value in flags.items()]
+    subprocess.run([cmake, "-S", str(ROOT), "-B", str(into), *generator, *definitions], check=True)
     subprocess.run([cmake, "--build", str(into), "--parallel"], check=True)
     package = into / "python" / "intact"
     shutil.rmtree(package, ignore_errors=True)

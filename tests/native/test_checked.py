@@ -13,7 +13,7 @@ from intact.kernels.program import Program, View
 
 
 @pytest.fixture(autouse=True)
-def checked(monkeypatch):
+def set_check(monkeypatch):
     monkeypatch.setenv("INTACT_CHECK", "1")
 
 
@@ -70,8 +70,8 @@ def test_layers_over_much_and_nothing(kind, isa, monkeypatch):
 def test_grids_without_their_zero_point(consumer, grid):
     graph = Qdq()
     x, y = (test_exact_grids.narrow(graph, graph.input(n, ["n", 8, 12, 12]), grid) for n in "xy")
-    made = graph.pair(test_exact_grids.CONSUMERS[consumer](graph, x, y), 0.05, 1)
-    Lowered(graph, [made], {"n": 1}).exact()
+    output = graph.pair(test_exact_grids.CONSUMERS[consumer](graph, x, y), 0.05, 1)
+    Lowered(graph, [output], {"n": 1}).exact()
 
 
 def test_a_network_over_images():
@@ -79,18 +79,18 @@ def test_a_network_over_images():
     x = graph.pair(graph.input("x", ["n", 3, 17, 19]), 0.05, -3)
     for channels, outputs, more in ((3, 40, {"strides": [2, 2]}), (40, 40, {"group": 40}), (40, 40, {})):
         x = graph.pair(graph.node("Relu", graph.conv(x, channels, outputs, **more)), 0.04, -128)
-    kept = x
+    skip = x
     for kernel, group in ((1, 1), (3, 4), (5, 1)):
         x = graph.pair(graph.conv(x, 40, 40, kernel, group=group), 0.06, 5)
-    x = graph.pair(graph.node("Add", x, kept), 0.07, 3)
+    x = graph.pair(graph.node("Add", x, skip), 0.07, 3)
     pooled = [graph.node("MaxPool", x, kernel_shape=[3, 3], pads=[1] * 4), x]
     x = graph.pair(graph.node("Concat", *(graph.pair(p, 0.07, 3) for p in pooled), axis=1), 0.08, 9)
     up = graph.node("ConvTranspose", x, graph.weight(80, 8, 3, 3, axis=1), strides=[2, 2], pads=[1] * 4)
     last = graph.node("GlobalAveragePool", graph.pair(up, 0.2, -7))
-    made = graph.pair(last, 0.05, 1)
-    found = Lowered(graph, [made], {"n": 2}).exact()
-    runs = [Engine(found.plan, threads=threads).run(found.feeds) for threads in (1, 3)]
-    np.testing.assert_array_equal(*(run[made] for run in runs))
+    output = graph.pair(last, 0.05, 1)
+    lowered = Lowered(graph, [output], {"n": 2}).exact()
+    runs = [Engine(lowered.plan, threads=threads).run(lowered.feeds) for threads in (1, 3)]
+    np.testing.assert_array_equal(*(run[output] for run in runs))
 
 
 def test_a_network_over_tokens():
@@ -103,5 +103,5 @@ def test_a_network_over_tokens():
     )
     mixed = graph.node("Add", graph.pair(graph.node("MatMul", scores, v), 0.05, 4), x)
     normed = graph.node("LayerNormalization", mixed, graph.floats(24), graph.floats(24))
-    made = graph.pair(graph.node("Gelu", graph.pair(normed, 0.04, 1), name="g"), 0.03, -100)
-    Lowered(graph, [made], {"n": 2}).exact()
+    output = graph.pair(graph.node("Gelu", graph.pair(normed, 0.04, 1), name="g"), 0.03, -100)
+    Lowered(graph, [output], {"n": 2}).exact()

@@ -14,8 +14,8 @@ def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> 
     x = np.array([[2, 7, 1, 7, 1]], dtype)
     ends = (2, 4) if smallest else (1, 3)
     for last in (False, True):
-        found = arg_max(x, 1, smallest, last)
-        assert found.dtype == np.int64 and found.tolist() == [[ends[last]]]
+        places = arg_max(x, 1, smallest, last)
+        assert places.dtype == np.int64 and places.tolist() == [[ends[last]]]
 
 
 @pytest.mark.parametrize("smallest", [False, True])

@@ -24,7 +24,7 @@ def _pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return a.reshape(-1), b.reshape(-1)
 
 
-def _wrapped(number: int, dtype: str) -> int:
+def _wrap(number: int, dtype: str) -> int:
     bits = np.iinfo(dtype).bits
     return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
@@ -45,7 +45,7 @@ EXACT = {
 @pytest.mark.parametrize("name", EXACT)
 def test_integers_wrap_around_and_quotients_by_zero_are_zero(name: str, dtype: str) -> None:
     a, b = _pairs(dtype)
-    want = [_wrapped(EXACT[name](int(m), int(n)), dtype) for m, n in zip(a, b, strict=True)]
+    want = [_wrap(EXACT[name](int(m), int(n)), dtype) for m, n in zip(a, b, strict=True)]
     got = elementwise(name, [a, b], dtype)
     assert got.dtype == dtype and got.tolist() == want
 
@@ -53,8 +53,8 @@ def test_integers_wrap_around_and_quotients_by_zero_are_zero(name: str, dtype: s
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_the_least_integer_has_no_magnitude(dtype: str) -> None:
     x = _ends(dtype)
-    assert elementwise("abs", [x], dtype).tolist() == [_wrapped(abs(int(n)), dtype) for n in x]
-    assert elementwise("neg", [x], dtype).tolist() == [_wrapped(-int(n), dtype) for n in x]
+    assert elementwise("abs", [x], dtype).tolist() == [_wrap(abs(int(n)), dtype) for n in x]
+    assert elementwise("neg", [x], dtype).tolist() == [_wrap(-int(n), dtype) for n in x]
 
 
 def _whole(x: float, dtype: str) -> int:
@@ -80,7 +80,7 @@ def test_floats_become_integers_towards_zero_and_within_their_ends(source: str, 
 def test_casts_of_integers_keep_the_lower_bits() -> None:
     x = np.array([0, 1, 127, 128, 255, 256, -1, 2**31, -(2**31) - 1, 2**63 - 1])
     assert elementwise("cast", [x], "uint8").tolist() == [int(n) % 256 for n in x]
-    assert elementwise("cast", [x], "int32").tolist() == [_wrapped(int(n), "int32") for n in x]
+    assert elementwise("cast", [x], "int32").tolist() == [_wrap(int(n), "int32") for n in x]
     assert elementwise("cast", [np.array([2**24 + 1, 2**24 + 3])], "float32").tolist() == [2**24, 2**24 + 4]
 
 
@@ -106,24 +106,24 @@ def test_floats_are_rounded_to_even_at_ties() -> None:
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_an_operation_has_its_operands_and_its_dtypes(name: str) -> None:
-    found = ELEMENTWISE[name]
-    dtype = min(found.types or {"float32"})
-    operands = [dtype] * found.operands
+    operation = ELEMENTWISE[name]
+    dtype = min(operation.types or {"float32"})
+    operands = [dtype] * operation.operands
     if name == "where":
         operands[0] = "bool"
-    made = found.makes or dtype
-    assert takes(name, operands, made)
-    assert not takes(name, [*operands, dtype], made)
+    output_dtype = operation.makes or dtype
+    assert takes(name, operands, output_dtype)
+    assert not takes(name, [*operands, dtype], output_dtype)
     assert not takes(name, operands, "uint16")
-    assert not takes(name, ["str"] * found.operands, made)
-    if found.operands == 2:
-        assert not takes(name, [dtype, "int64" if dtype == "float64" else "float64"], made)
+    assert not takes(name, ["str"] * operation.operands, output_dtype)
+    if operation.operands == 2:
+        assert not takes(name, [dtype, "int64" if dtype == "float64" else "float64"], output_dtype)
 
 
 def test_powers_of_e_in_64_bits() -> None:
     x = np.array([*np.linspace(-745, 709, 4001), *np.linspace(-2, 2, 999), 0.0, -0.0, 5e-324])
     got = exp64(x)
-    want = np.array([math.exp(one) for one in x])
+    want = np.array([math.exp(value) for value in x])
     assert (np.abs(got - want) <= 5e-16 * want + 5e-324).all()  # 2 in the last place
     assert exp64(np.array([0.0, 710.0, np.inf, -750.0, -np.inf])).tolist() == [1, np.inf, np.inf, 0, 0]
     assert np.isnan(exp64(np.array([np.nan]))).all()

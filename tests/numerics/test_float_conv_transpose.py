@@ -31,10 +31,10 @@ def test_an_output_takes_the_taps_that_reach_it(stride, kernel, dilation, pad):
 def test_groups_have_channels_of_their_own():
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype(np.float32) for s in ((1, 4, 3, 4), (6, 2, 3, 2)))
-    laid = {"stride": [2, 1], "padding": [(1, 0), (0, 1)], "dilation": [1, 1], "output_padding": [0, 0]}
-    got = numerics.float_conv_transpose(x, w, groups=2, **laid)
+    window = {"stride": [2, 1], "padding": [(1, 0), (0, 1)], "dilation": [1, 1], "output_padding": [0, 0]}
+    got = numerics.float_conv_transpose(x, w, groups=2, **window)
     halves = [
-        numerics.float_conv_transpose(x[:, 2 * i : 2 * i + 2], w[3 * i : 3 * i + 3], **laid) for i in (0, 1)
+        numerics.float_conv_transpose(x[:, 2 * i : 2 * i + 2], w[3 * i : 3 * i + 3], **window) for i in (0, 1)
     ]
     np.testing.assert_array_equal(got, np.concatenate(halves, 1))
 

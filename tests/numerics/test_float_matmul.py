@@ -26,8 +26,8 @@ def test_product_is_one_chain_from_its_start():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    one = np.ones((2, 3), np.float32)
-    for wrong in [(one, one), (one[0], one.T), (one, one.T, np.ones(3))]:
+    matrix = np.ones((2, 3), np.float32)
+    for wrong in [(matrix, matrix), (matrix[0], matrix.T), (matrix, matrix.T, np.ones(3))]:
         with pytest.raises(QuantValueError, match="shape"):
             numerics.float_product(*wrong)
     with pytest.raises(QuantValueError, match="shape"):

@@ -18,7 +18,7 @@ SIZES = (
 NASTY = np.float32([*(sign * size for sign in (1, -1) for size in SIZES), math.nan])
 
 
-def rounded(exact: Fraction) -> float:
+def round_float32(exact: Fraction) -> float:
     """To float32, ties to even, from a rational: by integers alone."""
     if exact == 0:
         return 0.0
@@ -30,14 +30,14 @@ def rounded(exact: Fraction) -> float:
     return sign * (math.inf if value >= 2**128 else float(value))
 
 
-def fused(a: float, b: float, c: float) -> float:
+def multiply_add(a: float, b: float, c: float) -> float:
     if not all(map(math.isfinite, (a, b, c))):
         return float(np.float64(a) * np.float64(b) + np.float64(c))
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:  # the sign of the sum of two zeros, or of x and -x
         signs = math.copysign(1, a) * math.copysign(1, b), math.copysign(1, c)
         return -0.0 if (a * b == 0 or c == 0) and a * c == 0 and signs == (-1, -1) else 0.0
-    result = rounded(exact)
+    result = round_float32(exact)
     return result if result else math.copysign(0.0, exact)
 
 
@@ -64,5 +64,5 @@ def test_fma_is_rounded_once():
     for case in cases:
         x, y, z = (np.float32(v) for v in case)
         some = slice(None) if len(x) <= 4000 else rng.permutation(len(x))[:4000]
-        want = [fused(*map(float, t)) for t in zip(x[some], y[some], z[some], strict=True)]
+        want = [multiply_add(*map(float, t)) for t in zip(x[some], y[some], z[some], strict=True)]
         same(numerics.fma(x[some], y[some], z[some]), np.float32(want))

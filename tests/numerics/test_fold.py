@@ -8,15 +8,17 @@ import pytest
 from intact.numerics.fold import FOLD_DTYPES, fold
 
 
-@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLD_DTYPES.items() for f in known])
+@pytest.mark.parametrize(
+    ("dtype", "function"), [(d, f) for d, functions in FOLD_DTYPES.items() for f in functions]
+)
 def test_folds_are_one_operation_after_the_other(dtype: str, function: str) -> None:
     x = np.random.default_rng(0).integers(-9, 9, 40).astype(dtype)
     x = np.where(x == 0, 1, x).astype(dtype) if dtype != "float32" else np.float32(1) + x / np.float32(7)
-    one = {"sum": np.add, "prod": np.multiply, "max": max, "min": min}[function]
+    combine = {"sum": np.add, "prod": np.multiply, "max": max, "min": min}[function]
     want = x[0]
     with np.errstate(all="ignore"):
         for number in x[1:]:
-            want = one(want, number)
+            want = combine(want, number)
     got = fold(x.reshape(1, 40, 1), 1, function)
     assert got.dtype == x.dtype and got.shape == (1, 1, 1) and got.item() == want
 

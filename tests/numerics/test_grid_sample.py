@@ -13,13 +13,13 @@ NAN, INF = math.nan, math.inf
 F = np.float32
 
 
-def _reflected(v, low, high):
+def _reflect(v, low, high):
     while not low <= v <= high:
         v = 2 * low - v if v < low else 2 * high - v
     return v
 
 
-def _sampled(image, gx, gy, nearest, padding, align):
+def _sample(image, gx, gy, nearest, padding, align):
     """One place of one plane, in float64, from the words of ONNX's GridSample."""
     h, w = image.shape
     place = []
@@ -30,7 +30,7 @@ def _sampled(image, gx, gy, nearest, padding, align):
         if padding == "border":
             v = min(max(v, 0), size - 1)
         elif padding == "reflection":
-            v = _reflected(v, low, high) if high > low else 0
+            v = _reflect(v, low, high) if high > low else 0
         place.append(v)
 
     def pixel(r, c):
@@ -60,7 +60,7 @@ def test_images_at_places(size, nearest, padding, align):
     y = grid_sample(x, grid, nearest, padding, align)
     assert y.shape == (2, 3, 6, 7) and y.dtype == F
     for n, c, i, j in np.ndindex(*y.shape):
-        want = _sampled(x[n, c], *grid[n, i, j].astype(float), nearest, padding, align)
+        want = _sample(x[n, c], *grid[n, i, j].astype(float), nearest, padding, align)
         assert y[n, c, i, j] == pytest.approx(want, abs=2e-6)
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from intact import numerics as nx
 
 
-def rounded(value: Fraction, digits: int, least: int) -> Fraction:
+def round_digits(value: Fraction, digits: int, least: int) -> Fraction:
     """`value` to a binary float of `digits` bits whose smallest step is 2**least, ties to even."""
     if value == 0:
         return value

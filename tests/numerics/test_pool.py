@@ -92,5 +92,5 @@ def test_max_pool_ceil_mode_drops_a_window_that_starts_in_the_padding_behind():
 
 
 def test_a_float_max_pool_of_no_images_has_none():
-    made = nx.float_max_pool(np.zeros((0, 3, 6, 5), np.float32), (2, 2), stride=(2, 2))
-    assert made.shape == (0, 3, 3, 2) and made.dtype == np.float32
+    output = nx.float_max_pool(np.zeros((0, 3, 6, 5), np.float32), (2, 2), stride=(2, 2))
+    assert output.shape == (0, 3, 3, 2) and output.dtype == np.float32

@@ -12,7 +12,7 @@ S8 = QuantSpec()
 REACH = 40_000  # every sum up to here is tried
 
 
-def found_and_formula(multiplier, bias, y_scale, zero_point, gain=None):
+def codes_of_both_forms(multiplier, bias, y_scale, zero_point, gain=None):
     """Codes of all sums by both forms, or None where there is no product form."""
     steps = S8.qmin - zero_point, S8.qmax - zero_point
     pair = nx.product_form(multiplier, bias, y_scale, steps, REACH, gain=gain)
@@ -34,7 +34,7 @@ def test_codes_are_equal_for_every_sum(rng, zero_point, gained):
         multiplier = np.float32([digits() * digits() * 2.0 ** rng.integers(-14, -8)])
         bias, y_scale = np.float32([rng.normal()]), np.float32(digits() * 2.0**-5)
         gain = nx.Gain(np.float32([rng.normal()]), np.float32([rng.normal()])) if gained else None
-        both = found_and_formula(multiplier, bias, y_scale, zero_point, gain)
+        both = codes_of_both_forms(multiplier, bias, y_scale, zero_point, gain)
         if both is not None:
             np.testing.assert_array_equal(*both)
             some += 1
@@ -48,7 +48,7 @@ def test_exact_ties_are_tried():
     nearest = nx.multipliers(multiplier, 1.0, y_scale)
     plain = nx.requantize_by_product(acc, nearest, 0.0, 0, S8)
     formula = nx.requantize(acc, multiplier, 0.0, y_scale, 0, S8)
-    both = found_and_formula(multiplier, 0.0, y_scale, 0)
+    both = codes_of_both_forms(multiplier, 0.0, y_scale, 0)
     if both is None:
         assert (plain != formula).any()
     else:
@@ -68,7 +68,7 @@ def test_only_sums_that_occur_count():
 
 
 def test_channels_without_products_have_the_code_of_their_bias():
-    both = found_and_formula(np.float32([0.0, 0.0371]), np.float32([0.7, 0.7321]), np.float32(0.1), 3)
+    both = codes_of_both_forms(np.float32([0.0, 0.0371]), np.float32([0.7, 0.7321]), np.float32(0.1), 3)
     assert both is not None
     np.testing.assert_array_equal(*both)
     assert (both[0][:, 0] == 10).all()

@@ -31,7 +31,7 @@ def _sum(row, h, start):
 
 def _step(cell, start, weights, h, c):
     """One step of one row, as the page says it."""
-    one, n = np.float32(1), HIDDEN
+    unit, n = np.float32(1), HIDDEN
     s, t = numerics.sigmoid, numerics.tanh
     gates = [_sum(weights.states[i], h, start[i]) for i in range(len(start))]
     if cell.startswith("rnn"):
@@ -45,7 +45,7 @@ def _step(cell, start, weights, h, c):
         g = [_sum(rows[j], r * h, start[2 * n + j]) for j in range(n)]
     else:
         g = [start[2 * n + j] + r[j] * _sum(rows[j], h, weights.bias[j]) for j in range(n)]
-    return np.array([(one - z[j]) * t(g[j]) + z[j] * h[j] for j in range(n)], np.float32), c
+    return np.array([(unit - z[j]) * t(g[j]) + z[j] * h[j] for j in range(n)], np.float32), c
 
 
 @pytest.mark.parametrize("cell", numerics.GATES)
@@ -68,9 +68,11 @@ def test_a_row_with_fewer_steps_is_a_shorter_sequence(cell, reverse):
     y, *last = numerics.recurrence(cell, start, weights, h, c, lengths, reverse=reverse)
     for row, length in enumerate(lengths):
         rows = slice(row, row + 1)
-        one = numerics.recurrence(cell, start[:length, rows], weights, h[rows], c[rows], reverse=reverse)
-        np.testing.assert_array_equal(y[:length, rows], one[0])
-        np.testing.assert_array_equal([v[rows] for v in last], one[1:])
+        single_row = numerics.recurrence(
+            cell, start[:length, rows], weights, h[rows], c[rows], reverse=reverse
+        )
+        np.testing.assert_array_equal(y[:length, rows], single_row[0])
+        np.testing.assert_array_equal([v[rows] for v in last], single_row[1:])
         assert not y[length:, row].any()
 
 

@@ -43,9 +43,9 @@ def test_sums_and_means_along_axes(axes):
     sums = np.array([_sum(list(row)) for row in rows.reshape(-1, rows.shape[-1])]).reshape(rows.shape[:-1])
     np.testing.assert_array_equal(numerics.sum_over(x, axes), sums)
     np.testing.assert_array_equal(numerics.mean_over(x, axes), sums / F32(rows.shape[-1]))
-    kept = numerics.mean_over(x, axes, keepdims=True)
-    assert kept.shape == tuple(1 if axis in inner else n for axis, n in enumerate(x.shape))
-    np.testing.assert_array_equal(kept.reshape(sums.shape), numerics.mean_over(x, axes))
+    with_axes = numerics.mean_over(x, axes, keepdims=True)
+    assert with_axes.shape == tuple(1 if axis in inner else n for axis, n in enumerate(x.shape))
+    np.testing.assert_array_equal(with_axes.reshape(sums.shape), numerics.mean_over(x, axes))
 
 
 @pytest.mark.parametrize("axes", [(-1,), (0,), (1, 2), (0, 1, 2), ()], ids=str)

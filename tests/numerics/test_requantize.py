@@ -49,12 +49,12 @@ factors = st.floats(-4, 4, width=32)
 def test_gain_and_quotient_stand_behind_the_bias(acc, s_x, s_w, s_y, bias, factor, offset):
     real = fl32(fl32(fl32(Fraction(acc)) * fl32(fl64(exact(s_x) * exact(s_w)))) + exact(bias))
     gained = fl32(fl32(real * exact(factor)) + exact(offset))
-    made, behind = (nx.multipliers(s_x, s_w), bias), nx.Gain(factor, offset)
-    assert exact(nx.to_real([[acc]], *made, gain=behind)[0, 0]) == gained
-    assert nx.requantize([[acc]], *made, s_y, 3, S8, gain=behind) == code(
+    parameters, behind = (nx.multipliers(s_x, s_w), bias), nx.Gain(factor, offset)
+    assert exact(nx.to_real([[acc]], *parameters, gain=behind)[0, 0]) == gained
+    assert nx.requantize([[acc]], *parameters, s_y, 3, S8, gain=behind) == code(
         fl32(gained / exact(s_y)), 3, -128, 127
     )
-    assert exact(nx.to_real([[acc]], *made, quotient=np.float32(3))[0, 0]) == fl32(real / 3)
+    assert exact(nx.to_real([[acc]], *parameters, quotient=np.float32(3))[0, 0]) == fl32(real / 3)
 
 
 def test_no_offset_keeps_the_sign_of_a_zero():

@@ -13,7 +13,7 @@ NAN, INF = math.nan, math.inf
 F = np.float32
 
 
-def _combined(reduction, there, update):
+def _combine(reduction, there, update):
     if reduction == "none":
         return update
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
@@ -33,7 +33,7 @@ def test_scattered_elements_one_after_the_other(dtype, reduction, axis):
     for place in np.ndindex(*shape):
         at = list(place)
         at[axis] = index[place]
-        want[tuple(at)] = _combined(reduction, want[tuple(at)], updates[place])
+        want[tuple(at)] = _combine(reduction, want[tuple(at)], updates[place])
     np.testing.assert_array_equal(scatter_elements(x, index, updates, axis, reduction), want, strict=True)
 
 

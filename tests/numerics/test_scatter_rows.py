@@ -9,7 +9,7 @@ from intact.numerics.scatter_elements import REDUCTIONS
 from intact.numerics.scatter_rows import row_numbers, scatter_rows
 
 
-def _combined(reduction, there, update):
+def _combine(reduction, there, update):
     if reduction == "none":
         return update
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
@@ -24,7 +24,7 @@ def test_scattered_rows_one_after_the_other(dtype, reduction):
     want = x.copy()
     for (i, j), update in zip(index, updates, strict=True):
         row = np.arange(12).reshape(3, 4)[i, j]
-        want[row] = _combined(reduction, want[row], update)
+        want[row] = _combine(reduction, want[row], update)
     np.testing.assert_array_equal(scatter_rows(x, index, updates, (3, 4), reduction), want, strict=True)
     assert (
         row_numbers(index, (3, 4)).tolist() == np.arange(12).reshape(3, 4)[index[:, 0], index[:, 1]].tolist()

@@ -20,12 +20,14 @@ vectors = hnp.arrays(np.float32, st.integers(0, 40), elements=values)
 @pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (0, 1, 2)], ids=str)
 def test_absmax_and_minmax_of_each_granule(axis, rng):
     x = rng.standard_normal((2, 3, 4)).astype(np.float32)
-    kept = () if axis is None else tuple(sorted(a % 3 for a in ((axis,) if isinstance(axis, int) else axis)))
+    kept_axes = (
+        () if axis is None else tuple(sorted(a % 3 for a in ((axis,) if isinstance(axis, int) else axis)))
+    )
     amax, (low, high) = nx.absmax(x, axis), nx.minmax(x, axis)
-    assert amax.shape == low.shape == high.shape == tuple(x.shape[a] for a in kept)
+    assert amax.shape == low.shape == high.shape == tuple(x.shape[a] for a in kept_axes)
     for granule in np.ndindex(amax.shape):
         picked = [slice(None)] * 3
-        for a, i in zip(kept, granule, strict=True):
+        for a, i in zip(kept_axes, granule, strict=True):
             picked[a] = i
         part = x[tuple(picked)]
         assert (amax[granule], low[granule], high[granule]) == (abs(part).max(), part.min(), part.max())

@@ -25,10 +25,10 @@ def test_top_k_is_sorting_and_of_equal_elements_the_first(dtype, largest, axis):
         y, places = top_k(x, k, axis, largest)
         assert y.dtype == x.dtype and places.dtype == np.int64
         lines = (np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis]) for a in (x, y, places))
-        for line, found, where in zip(*lines, strict=True):
+        for line, values, where in zip(*lines, strict=True):
             sign = -1 if largest else 1
             want = sorted(range(len(line)), key=lambda i, of=line, by=sign: (by * int(of[i]), i))[:k]
-            assert where.tolist() == want and found.tolist() == line[want].tolist()
+            assert where.tolist() == want and values.tolist() == line[want].tolist()
 
 
 def test_what_is_no_number_comes_first_and_zeros_are_equal():

@@ -96,7 +96,7 @@ class Net:
     def model(self, *outputs: str) -> ir.Model:
         return parse_model(self.proto(*outputs).SerializeToString(), "net")
 
-    def placed(self, *outputs: str, profile: str = "intact", **choice: Any) -> Seen:
+    def place(self, *outputs: str, profile: str = "intact", **choice: Any) -> Seen:
         """The network that ends in `outputs`, placed."""
         return Seen(**vars(place(load(self.proto(*outputs)), profile, **choice)))
 

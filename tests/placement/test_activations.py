@@ -96,7 +96,7 @@ def test_no_pair_stands_inside_one_that_stands_alone(form: str, moved: str, net:
     written = len(n.nodes)
     y = FORMS[form](n, x)
     inside = {node.name for node in n.nodes[written:]}
-    edges = n.placed(n.node("MatMul", y, n.random("w2", 32, 32), name="after")).edges()
+    edges = n.place(n.node("MatMul", y, n.random("w2", 32, 32), name="after")).edges()
     assert ("after", 0) in edges and not [node for node, _ in edges if node in inside]
 
 

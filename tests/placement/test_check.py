@@ -33,7 +33,7 @@ class Pairs:
         n._channels[y] = n._channels.get(x, 0)
         return y
 
-    def stored(self, codes: Any, name: str, scale: Any, **attributes: Any) -> str:
+    def add_stored(self, codes: Any, name: str, scale: Any, **attributes: Any) -> str:
         n = self.net
         s = n.weight(f"{name}.s", np.asarray(scale, np.float32))
         z = n.weight(f"{name}.z", np.zeros(np.shape(scale), np.asarray(codes).dtype))
@@ -41,7 +41,7 @@ class Pairs:
 
     def conv(self, x: str, name: str, channels: int = 16, **attributes: Any) -> str:
         n = self.net
-        w = self.stored(
+        w = self.add_stored(
             np.ones((channels, n._channels[x], 1, 1), INT8), f"{name}.w", np.ones(channels), axis=0
         )
         y: str = n.node("Conv", x, w, name=name, **attributes)
@@ -118,15 +118,15 @@ def half_scale(n: Any, p: Pairs) -> str:
 
 def block(shape: tuple[int, ...], scales: tuple[int, ...], size: int) -> Write:
     def write(n: Any, p: Pairs) -> str:
-        w = p.stored(np.ones(shape, INT8), "p", np.ones(scales), axis=0, block_size=size)
+        w = p.add_stored(np.ones(shape, INT8), "p", np.ones(scales), axis=0, block_size=size)
         return str(n.node("MatMul", rows(n, 4, shape[0]), w, name="mm"))
 
     return write
 
 
 def bias(n: Any, p: Pairs) -> str:
-    b = p.stored(np.ones(16, np.int32), "p", 1.0)
-    w = p.stored(np.ones((16, 16, 1, 1), INT8), "w", np.ones(16), axis=0)
+    b = p.add_stored(np.ones(16, np.int32), "p", 1.0)
+    w = p.add_stored(np.ones((16, 16, 1, 1), INT8), "w", np.ones(16), axis=0)
     return str(n.node("Conv", p.pair(image(n), "x.p"), w, b, name="conv"))
 
 
@@ -136,12 +136,12 @@ def no_type(n: Any, p: Pairs) -> str:
 
 
 def int4(n: Any, p: Pairs) -> str:
-    w = p.stored(np.ones((16, 3), ml_dtypes.int4), "p", 1.0)
+    w = p.add_stored(np.ones((16, 3), ml_dtypes.int4), "p", 1.0)
     return str(n.node("MatMul", rows(n), w, name="mm"))
 
 
-def stored(shape: tuple[int, ...], scale: Any, **attributes: Any) -> Write:
-    return lambda n, p: p.stored(np.ones(shape, INT8), "p", scale, **attributes)
+def stored_pair(shape: tuple[int, ...], scale: Any, **attributes: Any) -> Write:
+    return lambda n, p: p.add_stored(np.ones(shape, INT8), "p", scale, **attributes)
 
 
 POSITIVE = "Scale coefficients must all be positive"
@@ -150,29 +150,30 @@ TYPES = "TensorRT only allows FP8, INT8, and INT4 quantization"
 
 PARSER_CASES: dict[str, tuple[Write, str, str]] = {
     "scale of zero": (lambda n, p: p.pair(rows(n), "p", 0.0), "scale-positive", POSITIVE),
-    "negative scale": (stored((4, 4), [1.0, -1, 1, 1], axis=0), "scale-positive", POSITIVE),
+    "negative scale": (stored_pair((4, 4), [1.0, -1, 1, 1], axis=0), "scale-positive", POSITIVE),
     "zero point": (lambda n, p: p.pair(rows(n), "p", zero=np.array(3, INT8)), "zero-point-zero", ZERO),
     "volumes": (
         lambda n, p: p.pair(rows(n), "p", zero=np.zeros(2, INT8)), "zero-point-volume",
         "The scale and zero point must have the same volume",
     ),
     "no scale": (
-        stored((4, 4), np.zeros(0, np.float32)), "scale-count", "Cannot have scale with no coefficients.",
+        stored_pair((4, 4), np.zeros(0, np.float32)),
+        "scale-count", "Cannot have scale with no coefficients.",
     ),
     "dynamic scale": (dynamic_scale, "scale-shape", "Dynamic shape for scale tensor is not supported"),
     "channels": (
-        stored((4, 6), np.ones(6), axis=0), "channel-count",
+        stored_pair((4, 6), np.ones(6), axis=0), "channel-count",
         "The number of scales is not equal to the number of output channels",
     ),
     "channels without an axis": (
-        stored((4, 6), np.ones(6)), "channel-count",
+        stored_pair((4, 6), np.ones(6)), "channel-count",
         "The number of scales is not equal to the number of output channels",
     ),
     "two blocked axes": (
         block((64, 32), (2, 2), 32), "block-dimensions", "Only a single blocking dimension is allowed",
     ),
     "ragged blocks": (block((48, 16), (5, 16), 10), "block-size", "Inferred block size is not an integer"),
-    "rank": (stored((2, 4, 4), np.ones((4, 4))), "scale-rank", "Invalid rank for the scale tensor"),
+    "rank": (stored_pair((2, 4, 4), np.ones((4, 4))), "scale-rank", "Invalid rank for the scale tensor"),
     "odd int4": (
         int4, "int4-even", "Quantization to INT4 is not supported for tensors with an odd last dimension",
     ),
@@ -214,7 +215,8 @@ def test_the_parsers_message_is_given_as_an_error(case: str, net: Callable[..., 
 
 DIALECT_CASES: dict[str, tuple[Write, str, str]] = {
     "missing axis": (
-        stored((4, 4), np.ones(4)), "missing-axis", "The axis is missing: TensorRT takes 0, ONNX takes 1",
+        stored_pair((4, 4), np.ones(4)),
+        "missing-axis", "The axis is missing: TensorRT takes 0, ONNX takes 1",
     ),
     "missing type": (
         no_type, "missing-type", "The zero point is missing: TensorRT takes INT8, ONNX takes UINT8",
@@ -276,22 +278,22 @@ def computed_weight(n: Any, p: Pairs) -> str:
 
 
 def wrong_axis(n: Any, p: Pairs) -> str:
-    w = p.stored(np.ones((16, 16, 1, 1), INT8), "w", np.ones(16), axis=1)
+    w = p.add_stored(np.ones((16, 16, 1, 1), INT8), "w", np.ones(16), axis=1)
     return str(n.node("Conv", p.pair(image(n), "x.p"), w, name="conv"))
 
 
 def gemm_axis(n: Any, p: Pairs) -> str:
-    w = p.stored(np.ones((16, 16), INT8), "w", np.ones(16), axis=1)
+    w = p.add_stored(np.ones((16, 16), INT8), "w", np.ones(16), axis=1)
     return str(n.node("Gemm", p.pair(rows(n), "x.p"), w, name="gemm", transB=1))
 
 
 def grouped_transpose(n: Any, p: Pairs) -> str:
-    w = p.stored(np.ones((16, 4, 2, 2), INT8), "w", np.ones(4), axis=1)
+    w = p.add_stored(np.ones((16, 4, 2, 2), INT8), "w", np.ones(4), axis=1)
     return str(n.node("ConvTranspose", p.pair(image(n), "x.p"), w, name="up", group=4))
 
 
 def volume_transpose(n: Any, p: Pairs) -> str:
-    w = p.stored(np.ones((4, 4, 2, 2, 2), INT8), "w", np.ones(4), axis=1)
+    w = p.add_stored(np.ones((4, 4, 2, 2, 2), INT8), "w", np.ones(4), axis=1)
     x = p.pair(n.input("x", [1, 4, 4, 4, 4]), "x.p")
     return str(n.node("ConvTranspose", x, w, name="up"))
 

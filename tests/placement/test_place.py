@@ -31,7 +31,7 @@ def test_excluded_nodes_stay_in_float_with_the_pattern_as_reason(
 ) -> None:
     n = net()
     y = n.conv(n.conv(image(n), 16, name="first", act="Relu"), 16, name="b")
-    p = n.placed(y, exclude=[pattern])
+    p = n.place(y, exclude=[pattern])
     assert (
         p.edges() == {("first", 0)} and p.reason("b") == f"kept in float: it matches '{pattern}' of exclude"
     )
@@ -39,21 +39,21 @@ def test_excluded_nodes_stay_in_float_with_the_pattern_as_reason(
 
 def test_an_excluded_operator_type_leaves_its_neighbours(net: Callable[..., Any]) -> None:
     n = net()
-    p = n.placed(n.conv(block(n), 16, name="next"), exclude=["Add"])
+    p = n.place(n.conv(block(n), 16, name="next"), exclude=["Add"])
     assert p.layer("b") == ("int8", "Conv") and p.layer("add")[0] == "float"
     assert ("next", 0) in p.edges()
 
 
 def test_keep_float_names_operator_types(net: Callable[..., Any]) -> None:
     n = net()
-    p = n.placed(n.linear(n.conv(image(n), 16, name="conv"), 8, 16, name="fc"), keep_float=["Conv"])
+    p = n.place(n.linear(n.conv(image(n), 16, name="conv"), 8, 16, name="fc"), keep_float=["Conv"])
     assert p.reason("conv") == "kept in float: Conv is among the operators to keep"
 
 
 def test_include_leaves_all_other_nodes_in_float(net: Callable[..., Any]) -> None:
     n = net()
     x = n.node("MaxPool", n.conv(image(n), 16, name="a", act="Relu"), name="pool", kernel_shape=[2, 2])
-    p = n.placed(n.conv(x, 16, name="b"), include=["b"])
+    p = n.place(n.conv(x, 16, name="b"), include=["b"])
     assert p.edges() == {("pool", 0)}  # what only moves data follows its readers
     assert p.reason("a") == "kept in float: it matches nothing of include"
 
@@ -67,13 +67,13 @@ def test_a_graph_with_pairs_is_not_placed_again(net: Callable[..., Any]) -> None
     q = n.node("QuantizeLinear", image(n), s, z, name="q")
     message = "a graph that has Q/DQ pairs, want a float graph. Fix: run `intact strip` first"
     with pytest.raises(QuantValueError, match=message):
-        n.placed(n.node("DequantizeLinear", q, s, z, name="dq"))
+        n.place(n.node("DequantizeLinear", q, s, z, name="dq"))
 
 
 def test_a_profile_that_nobody_knows_is_refused(net: Callable[..., Any]) -> None:
     n = net()
     with pytest.raises(QuantValueError, match=r"profile: got 'abacus', want 'intact' or 'tensorrt'"):
-        n.placed(n.node("Relu", image(n), name="op"), profile="abacus")
+        n.place(n.node("Relu", image(n), name="op"), profile="abacus")
 
 
 def test_placing_does_not_change_the_graph(net: Callable[..., Any]) -> None:
@@ -86,7 +86,7 @@ def test_placing_does_not_change_the_graph(net: Callable[..., Any]) -> None:
 
 def test_explain_has_a_row_for_each_layer(net: Callable[..., Any]) -> None:
     n = net()
-    p = n.placed(n.conv(block(n), 16, name="next"))
+    p = n.place(n.conv(block(n), 16, name="next"))
     rows = explain(p)
     assert [row["layer"] for row in rows] == ["stem", "a", "b", "next"]
     assert rows[2] == {
@@ -106,5 +106,5 @@ def test_a_long_row_of_operators_is_no_deep_recursion(net: Callable[..., Any]) -
     x = n.conv(image(n), 16, name="a", act="Relu")
     for _ in range(1500):
         x = n.node("Identity", x)
-    p = n.placed(n.conv(x, 16, name="b"))
+    p = n.place(n.conv(x, 16, name="b"))
     assert {x.precision for x in p.layers} == {"int8"} and len(p.layers) == 1502

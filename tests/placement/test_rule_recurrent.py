@@ -13,27 +13,27 @@ def _layer(n, x, op_type="LSTM", inputs=32, *, name="layer", **output):
 @pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
 def test_the_input_and_its_weight_get_pairs(net, op_type):
     n = net()
-    placed = n.placed(_layer(n, n.input("x", ["t", 1, 32]), op_type))
+    placed = n.place(_layer(n, n.input("x", ["t", 1, 32]), op_type))
     assert (placed.edges(), placed.edges("weight")) == ({("layer", 0)}, {("layer", 1)})
     assert "its states" in placed.reason("layer")
 
 
 def test_gates_have_scales_of_their_own(net):
     n = net()
-    assert n.placed(_layer(n, n.input("x", ["t", 1, 32]))).axis("layer.w") == 1
+    assert n.place(_layer(n, n.input("x", ["t", 1, 32]))).axis("layer.w") == 1
 
 
 def test_pairs_between_two_layers_stand_behind_the_first(net):
     n = net()
     first = _layer(n, n.input("x", ["t", 1, 32]), name="first")
     flat = n.node("Squeeze", first, n.weight("one", np.array([1])), name="flat")
-    placed = n.placed(_layer(n, flat, inputs=16, name="second"))
+    placed = n.place(_layer(n, flat, inputs=16, name="second"))
     assert ("flat", 0) in placed.edges()
 
 
 def test_what_is_added_behind_it_is_no_part_of_its_layer(net):
     n = net()
-    placed = n.placed(n.node("Add", _layer(n, n.input("x", ["t", 1, 32])), n.random("b", 16), name="add"))
+    placed = n.place(n.node("Add", _layer(n, n.input("x", ["t", 1, 32])), n.random("b", 16), name="add"))
     assert {layer.name for layer in placed.layers} == {"layer", "add"}
 
 
@@ -43,11 +43,11 @@ def test_what_is_added_behind_it_is_no_part_of_its_layer(net):
 )
 def test_small_and_rare_ones_stay_in_float(net, inputs, output, why):
     n = net()
-    placed = n.placed(_layer(n, n.input("x", ["t", 1, inputs]), inputs=inputs, **output))
+    placed = n.place(_layer(n, n.input("x", ["t", 1, inputs]), inputs=inputs, **output))
     assert not placed.edges() and why in placed.reason("layer")
 
 
 def test_other_engines_run_them_in_float(net):
     n = net()
-    placed = n.placed(_layer(n, n.input("x", ["t", 1, 32])), profile="tensorrt")
+    placed = n.place(_layer(n, n.input("x", ["t", 1, 32])), profile="tensorrt")
     assert not placed.edges() and "in float" in placed.reason("layer")

@@ -70,14 +70,16 @@ def test_a_number_of_channels_that_changes_is_none() -> None:
 
 
 def test_what_matters_is_what_helps_when_left_in_float(noise) -> None:
-    def said(share: float, gain: float | None) -> list[str]:
+    def finding_texts(share: float, gain: float | None) -> list[str]:
         return [
             item.says
             for item in findings_of([TensorEvidence("t", observe_batches(noise), None, share, gain)])
         ]
 
-    assert said(0.1, 0.6) == ["brings 10% of the error of the outputs; left in float alone it takes off 60%"]
-    assert said(0.6, -0.2) == said(0.1, 0.1) == said(0.1, None) == []
+    assert finding_texts(0.1, 0.6) == [
+        "brings 10% of the error of the outputs; left in float alone it takes off 60%"
+    ]
+    assert finding_texts(0.6, -0.2) == finding_texts(0.1, 0.1) == finding_texts(0.1, None) == []
     looks = [
         TensorEvidence(n, observe_batches(noise), None, share, gain)
         for n, share, gain in (("a", 0.3, 0.1), ("b", 0.2, 0.9))

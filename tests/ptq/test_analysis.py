@@ -60,21 +60,25 @@ def test_a_single_product_is_what_numpy_says(build) -> None:
     model = build([("MatMul", "x w", "y")], {"x": ["N", 32]}, {"y": ["N", 16]}, w=w)
     analysis = analyze(model, x, activations="int8", scale_bits=None, **PLAIN)
 
-    def rounded(a: np.ndarray, axis: int | None) -> np.ndarray:
+    def round_to_int8(a: np.ndarray, axis: int | None) -> np.ndarray:
         spec = QuantSpec("int8", axis=axis)
         amax = np.abs(a).max(axis=None if axis is None else 0)
         return fake_quantize(a, scale_from_amax(amax, spec), np.zeros(amax.shape, np.int32), spec)
 
-    only_x, only_w = rounded(x, None) @ w, x @ rounded(w, 1)
+    only_x, only_w = round_to_int8(x, None) @ w, x @ round_to_int8(w, 1)
     want = {
         "x": (error(only_x, x @ w), error(only_w, x @ w)),
         "w": (error(only_w, x @ w), error(only_x, x @ w)),
     }
     for name, figures in by_name(analysis).items():
         assert figures == pytest.approx(want[name], rel=1e-4)
-    assert analysis.error == pytest.approx(error(rounded(x, None) @ rounded(w, 1), x @ w), rel=1e-4)
+    assert analysis.error == pytest.approx(
+        error(round_to_int8(x, None) @ round_to_int8(w, 1), x @ w), rel=1e-4
+    )
     local = {part.name: part.local for part in analysis.parts}
-    assert local == pytest.approx({"x": error(rounded(x, None), x), "w": error(rounded(w, 1), w)}, rel=1e-5)
+    assert local == pytest.approx(
+        {"x": error(round_to_int8(x, None), x), "w": error(round_to_int8(w, 1), w)}, rel=1e-5
+    )
     shares = [part.share for part in analysis.parts]
     assert sum(shares) == pytest.approx(1)
     assert shares[0] / shares[1] == pytest.approx(analysis.parts[0].alone / analysis.parts[1].alone)

@@ -233,7 +233,7 @@ def test_time_is_told_by_products_and_elements(poor_net: onnx.ModelProto, images
     predicted = PredictedTime(model, placed, shapes)
     nodes = {node.outputs[0].name: node.name or "" for node in model.graph}
 
-    def added(*result: str) -> float:
+    def time_with_floats(*result: str) -> float:
         return predicted.added_time([Unit((0, name, True), (name,), (nodes[name],)) for name in result])
 
     # Products alone: [outputs, inputs * taps] for each of 144 places.
@@ -241,9 +241,9 @@ def test_time_is_told_by_products_and_elements(poor_net: onnx.ModelProto, images
     elements = {"wide": 16 * 144, "even": 16 * 144, "a": 72 * 144, "y": 72 * 144}
     for name in ("even", "a", "y"):
         more = 17 * products[name] + 20 * elements[name]
-        assert added(name) * predicted.total == pytest.approx(more)
-    assert added("a", "y") == pytest.approx(added("a") + added("y"))
-    assert added("a", "a") == added("a"), "a layer is left in float once"
+        assert time_with_floats(name) * predicted.total == pytest.approx(more)
+    assert time_with_floats("a", "y") == pytest.approx(time_with_floats("a") + time_with_floats("y"))
+    assert time_with_floats("a", "a") == time_with_floats("a"), "a layer is left in float once"
 
 
 def test_a_saved_file_and_its_plan_say_that_the_budget_did_it(

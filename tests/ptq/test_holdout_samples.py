@@ -72,12 +72,12 @@ def test_means_of_biases_take_no_run_of_the_model(
     """One session counts; what is behind a tensor that is held is made of it, and of nothing in front."""
     state = collect_state(steps, sounds)
     assert len(sessions) == 1 and state.has_run
-    held = with_bias_errors(state.with_own_model())
+    with_errors = with_bias_errors(state.with_own_model())
     assert sessions[1:] == [["Unsqueeze"]]
     alone = with_bias_errors(replace(state.with_own_model(), traced_model=None))
     assert len(sessions) == 3 and "Conv" in sessions[2]
-    assert held is not None and alone is not None and len(held.bias_errors) == 2
-    for mine, other in zip(held.bias_errors, alone.bias_errors, strict=True):
+    assert with_errors is not None and alone is not None and len(with_errors.bias_errors) == 2
+    for mine, other in zip(with_errors.bias_errors, alone.bias_errors, strict=True):
         assert mine.node == other.node
         assert np.allclose(mine.error, other.error, rtol=1e-6, atol=1e-9)
 
@@ -91,9 +91,9 @@ def test_a_whole_quantization_makes_a_session_for_counting_and_one_for_ranges(
     before = sum("Conv" in operators for operators in sessions)
     monkeypatch.setattr(tensor_counter, "INNER_BYTES", holdout_samples.INNER_BYTES)
     sessions.clear()
-    held = quantize(cnn, data, progress=False)
+    result = quantize(cnn, data, progress=False)
     assert sum("Conv" in operators for operators in sessions) == before
-    assert graph.to_bytes(held.model) == graph.to_bytes(plain.model)
+    assert graph.to_bytes(result.model) == graph.to_bytes(plain.model)
 
 
 def test_moments_noted_while_runs_are_counted_round_weights_as_others_do(
@@ -155,10 +155,12 @@ def test_means_of_smoothed_tensors_are_those_of_the_smoothed_model(
 
 def test_large_tensors_are_let_go(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
     state = collect_state(steps, sounds)
-    (size,) = {sum(a.nbytes for a in held.inner.values()) for held in state.runs if held.inner is not None}
+    (size,) = {
+        sum(a.nbytes for a in sample.inner.values()) for sample in state.runs if sample.inner is not None
+    }
     counted = collect_with_room(steps, sounds, size - 1)
-    assert all(held.inner is None for held in counted.runs)
-    assert [held.digest for held in counted.runs] == [held.digest for held in state.runs]
+    assert all(sample.inner is None for sample in counted.runs)
+    assert [sample.digest for sample in counted.runs] == [sample.digest for sample in state.runs]
 
 
 def collect_with_room(model: onnx.ModelProto, data: Any, room: int) -> State:
@@ -183,10 +185,10 @@ def test_smoothed_tensors_are_those_of_the_smoothed_model(build: Any) -> None:
     assert got is not None and got.smoothed == ("n",) and got.has_run and state.model is not got.model
     names = [name for name in got.tensors_to_calibrate if name != "x"]
     session = graph.Session(got.model, extra=names, folded=True)
-    for held in got.runs:
-        assert held.inner is not None
-        for name, array in session.stream(held.feeds, names):
-            assert np.array_equal(held.inner[name], array), name
+    for sample in got.runs:
+        assert sample.inner is not None
+        for name, array in session.stream(sample.feeds, names):
+            assert np.array_equal(sample.inner[name], array), name
 
 
 @pytest.mark.parametrize(
@@ -251,9 +253,13 @@ def test_readers_look_at_every_tensor(steps: onnx.ModelProto, sounds: list[np.nd
 
     result = list(measure(state, {"r": {"a": look, "b": look}, "x": {"c": look}}))
     assert len(result) == len(state.runs) and len(recorded) == 3 * len(result)
-    for held, (item,) in zip(state.runs, result, strict=True):
-        assert held.inner is not None
-        assert item == {"a": held.inner["r"].sum(), "b": held.inner["r"].sum(), "c": held.feeds["x"].sum()}
+    for sample, (item,) in zip(state.runs, result, strict=True):
+        assert sample.inner is not None
+        assert item == {
+            "a": sample.inner["r"].sum(),
+            "b": sample.inner["r"].sum(),
+            "c": sample.feeds["x"].sum(),
+        }
     readers = mean_readers(state.model, weight_shapes(state.model, state.weights))
     convolutions = {n.name for n in state.model.graph if n.op_type == "Conv"}
     assert all(set(item) == convolutions for (item,) in measure(state, readers))

@@ -182,7 +182,7 @@ def test_small_tensors_of_several_runs_are_counted_together(
     expected = ["x", "y"]
     data = [images[i % len(images)][None] for i in range(24)]
 
-    def counted_in(order: list[np.ndarray]) -> Calibration:
+    def count_in(order: list[np.ndarray]) -> Calibration:
         requested = CountingRequest(expected, ["y"], "data")
         counter = Counter(model, session_of(model, requested, 1), requested, 1)
         buffer = np.empty_like(data[0])
@@ -192,7 +192,7 @@ def test_small_tensors_of_several_runs_are_counted_together(
         counter.finish()
         return counter.calibration
 
-    result, other = counted_in(data), counted_in(data[::-1])
+    result, other = count_in(data), count_in(data[::-1])
     assert dict(result) == dict(other) and len(calls) < 0.25 * 2 * 2 * len(data)
     alone = Calibration()
     for x in data:
@@ -201,4 +201,4 @@ def test_small_tensors_of_several_runs_are_counted_together(
     bad = data[7].copy()
     bad[0, 0, 0, 0] = np.nan
     with pytest.raises(CalibrationError, match=r"^batch 7 of data \(data\): tensor 'x'"):
-        counted_in([*data[:7], bad, *data[8:]])
+        count_in([*data[:7], bad, *data[8:]])

@@ -33,7 +33,7 @@ def codes() -> np.ndarray:
 
 def train(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onnx.ModelProto:
     """A convolution with pairs, as training left it, in front of two products without."""
-    held: dict[str, Any] = {
+    constants: dict[str, Any] = {
         "xs": np.float32(scale), "xz": np.array(zero, dtype), "wq": codes(),
         "ws": np.linspace(0.002, 0.0041, 16, dtype=np.float32), "rs": np.float32(0.0119),
         "rz": np.array(0, dtype), "w2": weight(16, 32), "w3": weight(32, 8),
@@ -49,7 +49,7 @@ def train(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onnx.
     graph = helper.make_graph(
         [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes], "g",
         [info("x", FLOAT, ["n", 4, 10, 10])], [info("y", FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -63,9 +63,11 @@ def floats() -> onnx.ModelProto:
 def grids(result: Any) -> dict[str, tuple[Any, Any, str]]:
     """Scale, zero point and dtype of each QuantizeLinear of a result, by what it reads."""
     model = onnx.load_from_string(intact.graph.to_bytes(result.model))
-    held = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
+    constants = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
     return {
-        node.input[0]: (held[node.input[1]], held[node.input[2]], held[node.input[2]].dtype.name)
+        node.input[0]: (
+            constants[node.input[1]], constants[node.input[2]], constants[node.input[2]].dtype.name
+        )
         for node in model.graph.node if node.op_type == "QuantizeLinear"
     }  # fmt: skip
 
@@ -86,10 +88,11 @@ def test_pairs_of_a_file_keep_their_scales_and_the_rest_is_quantized(scale, zero
 
 def test_weights_in_codes_keep_their_codes_and_scales():
     result = quantize(train(), images(), progress=False, float_budget=0, equalization="auto", rounding="auto")
-    held = {name: value.const_value.numpy() for name, value in result.model.graph.initializers.items()}
-    assert any(np.array_equal(array, codes()) for array in held.values() if array.dtype == np.int8)
+    constants = {name: value.const_value.numpy() for name, value in result.model.graph.initializers.items()}
+    assert any(np.array_equal(array, codes()) for array in constants.values() if array.dtype == np.int8)
     assert any(
-        np.array_equal(array, np.linspace(0.002, 0.0041, 16, dtype=np.float32)) for array in held.values()
+        np.array_equal(array, np.linspace(0.002, 0.0041, 16, dtype=np.float32))
+        for array in constants.values()
     )
 
 

@@ -161,16 +161,16 @@ def test_the_largest_score_of_a_row_is_compared_with_floats(build: Any) -> None:
     got = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, np.nan, 3]], np.float32)
     want = np.array([[0, 0, 1], [0, 1, 0], [5, 4, 5], [0, 0, np.inf], [0, 0, 1]], np.float32)
     outputs = {"y": want, "one": want[:, :1], "cube": want[:, None]}
-    held = [HoldoutSample(b"", {"x": got}, outputs), HoldoutSample(b"", {"x": got[:1]}, {"y": want[:1]})]
+    samples = [HoldoutSample(b"", {"x": got}, outputs), HoldoutSample(b"", {"x": got[:1]}, {"y": want[:1]})]
     model = graph.load(result)
 
-    def kept(*runs: HoldoutSample) -> dict[str, tuple[int, int]]:
+    def same_answers(*runs: HoldoutSample) -> dict[str, tuple[int, int]]:
         answers = Evaluator(model, runs).errors().answers
         return {name: (item.same, item.rows) for name, item in answers.items()}
 
-    assert kept(*held) == {"y": (3, 5)}
-    assert kept(HoldoutSample(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
-    assert kept(HoldoutSample(b"", {"x": got}, {"one": want[:, :1]})) == {}
+    assert same_answers(*samples) == {"y": (3, 5)}
+    assert same_answers(HoldoutSample(b"", {"x": got}, {"y": want[:4, :2]})) == {"y": (0, 4)}
+    assert same_answers(HoldoutSample(b"", {"x": got}, {"one": want[:, :1]})) == {}
 
 
 def test_statistics_serve_every_method_without_data(

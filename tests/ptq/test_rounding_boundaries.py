@@ -22,7 +22,7 @@ def constants(model: onnx.ModelProto, data: np.ndarray, **options: Any) -> dict[
     return {i.name: numpy_helper.to_array(i) for i in proto.graph.initializer}
 
 
-def moved_biases(
+def biases(
     model: onnx.ModelProto, data: np.ndarray, bias: str, *scales: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the bias became, and what it should be, from the one that it is without short scales."""
@@ -40,7 +40,7 @@ def moved_biases(
 def test_convolutions_get_midway_biases(
     cnn: onnx.ModelProto, images: np.ndarray, bias: str, scales: tuple[str, ...]
 ) -> None:
-    got, want = moved_biases(cnn, images, bias, *scales)
+    got, want = biases(cnn, images, bias, *scales)
     np.testing.assert_array_equal(got, want)
     assert not np.array_equal(got, constants(cnn, images, scale_bits=None)[bias])
 
@@ -74,9 +74,7 @@ def rows() -> np.ndarray:
 
 
 def test_the_constant_behind_a_product_is_its_bias(build: Any, rows: np.ndarray) -> None:
-    np.testing.assert_array_equal(
-        *moved_biases(products(build, ("Relu", "s", "m")), rows, "b", "x", "w", "m")
-    )
+    np.testing.assert_array_equal(*biases(products(build, ("Relu", "s", "m")), rows, "b", "x", "w", "m"))
 
 
 @pytest.mark.parametrize(
@@ -101,5 +99,5 @@ def test_gemm_and_convolutions_of_what_was_moved(build: Any, transposed: int, ro
     ]  # fmt: skip
     shape = np.array([-1, WIDTH, 1, 1])
     model = build(nodes, {"x": ["N", WIDTH]}, {"y": ["N", 4, 2, 2]}, shape=shape, **weights)
-    np.testing.assert_array_equal(*moved_biases(model, rows, "b", "x", "w", "g"))
-    np.testing.assert_array_equal(*moved_biases(model, rows, "c", "g", "v", "r"))
+    np.testing.assert_array_equal(*biases(model, rows, "b", "x", "w", "g"))
+    np.testing.assert_array_equal(*biases(model, rows, "c", "g", "v", "r"))

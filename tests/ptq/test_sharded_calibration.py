@@ -19,11 +19,11 @@ def runs(sizes: list[int]) -> list[dict[str, np.ndarray]]:
     return [{"x": rng.standard_normal(size).astype(np.float32)} for size in sizes]
 
 
-def kept(sample: HoldoutSet) -> list[bytes]:
-    return [held.digest for held in sample.runs]
+def digests(sample: HoldoutSet) -> list[bytes]:
+    return [run.digest for run in sample.runs]
 
 
-def offered(feeds: list[dict[str, np.ndarray]]) -> HoldoutSet:
+def holdout_set(feeds: list[dict[str, np.ndarray]]) -> HoldoutSet:
     sample = HoldoutSet()
     for feed in feeds:
         sample.offer(feed, {"y": feed["x"][:1]})
@@ -42,22 +42,22 @@ def offered(feeds: list[dict[str, np.ndarray]]) -> HoldoutSet:
 )
 def test_the_runs_that_are_kept_do_not_depend_on_who_saw_them_when(sizes: list[int]) -> None:
     feeds = runs(sizes)
-    want = kept(offered(feeds))
+    want = digests(holdout_set(feeds))
     assert want == sorted(want)
     rng = np.random.default_rng(1)
     for parts in (1, 2, 3, 7):
         order = rng.permutation(len(feeds))
         merged = HoldoutSet()
         for part in np.array_split(order, parts):
-            merged.merge(offered([feeds[i] for i in part]))
-        assert kept(merged) == want
+            merged.merge(holdout_set([feeds[i] for i in part]))
+        assert digests(merged) == want
 
 
 def test_equal_runs_are_kept_as_often_as_they_came() -> None:
     feeds = runs([4, 4, 4]) * 3
-    merged = offered(feeds[:4])
-    merged.merge(offered(feeds[4:]))
-    assert kept(merged) == kept(offered(feeds)) and len(merged.runs) == 9
+    merged = holdout_set(feeds[:4])
+    merged.merge(holdout_set(feeds[4:]))
+    assert digests(merged) == digests(holdout_set(feeds)) and len(merged.runs) == 9
 
 
 def test_parts_hold_so_many_runs_or_so_many_bytes() -> None:

@@ -160,8 +160,8 @@ def test_what_the_held_runs_did_not_reach_still_fits(build: Any) -> None:
     )  # fmt: skip
     data = normal(7, 400, 2, WIDTH)
     data[:, :, 9] = 0.01
-    held = b"".join(run.feeds["x"].tobytes() for run in collect_state(model, data).runs)
-    rare = next(sample for sample in data if sample.tobytes() not in held)
+    sample_bytes = b"".join(run.feeds["x"].tobytes() for run in collect_state(model, data).runs)
+    rare = next(sample for sample in data if sample.tobytes() not in sample_bytes)
     rare[:, 9] = 3
     got = smooth_products(collect_state(model, data))
     assert got is not None and got.smoothed == ("n",)

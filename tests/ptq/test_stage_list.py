@@ -97,11 +97,11 @@ def test_every_stage_shows_a_bar(
     titles: list[str] = []
     own = progress.Progress.__init__
 
-    def noted_bar(self: Any, title: str, total: int | None, shown: bool) -> None:
+    def note_bar(self: Any, title: str, total: int | None, shown: bool) -> None:
         titles.append(title)
         own(self, title, total, shown)
 
-    monkeypatch.setattr(progress.Progress, "__init__", noted_bar)
+    monkeypatch.setattr(progress.Progress, "__init__", note_bar)
     quantize(cnn, images)
     assert titles[0] == "read the model" and titles[-1] == "measure the result"
     assert "calibrating" in titles

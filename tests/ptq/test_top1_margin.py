@@ -25,11 +25,11 @@ def classifier(rng: np.random.Generator, rows: int, classes: int = 10) -> NDArra
     return logits.astype(np.float32)
 
 
-def foretold(want: NDArray, got: NDArray, held: int = 8) -> float | None:
+def foretold(want: NDArray, got: NDArray, holdout_rows: int = 8) -> float | None:
     margins = Top1Margins()
     for row in want:
         margins.add({NAME: row[None]})
-    return margins.predict_agreement(NAME, Top1Reference.of(want[:held]).compare(got[:held]))
+    return margins.predict_agreement(NAME, Top1Reference.of(want[:holdout_rows]).compare(got[:holdout_rows]))
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.1, 0.3, 0.5])

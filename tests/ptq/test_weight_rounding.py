@@ -181,9 +181,9 @@ def test_the_error_of_weights_is_that_of_the_file_with_activations_in_float(buil
     assert state.runs
     plain = quantize(model, data, activations="float", rounding=False, **PLAIN)
     square = lost = 0.0
-    for held in state.runs[:8]:
-        want = held.outputs["y"].astype(np.float64)
-        got = graph.Session(plain.model).run(held.feeds)["y"]
+    for sample in state.runs[:8]:
+        want = sample.outputs["y"].astype(np.float64)
+        got = graph.Session(plain.model).run(sample.feeds)["y"]
         square, lost = square + np.square(want).sum(), lost + np.square(got - want).sum()
     assert error_of_weights(state) == pytest.approx(lost / square, rel=1e-3)
     assert graph.to_bytes(state.model) == graph.to_bytes(graph.load(model))  # a trial changes no model

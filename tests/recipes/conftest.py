@@ -36,7 +36,7 @@ def read_recipes() -> dict[str, list[Block]]:
 RECIPES = read_recipes()
 
 
-def patched(text: str, diff: str, where: str) -> str:
+def apply_patch(text: str, diff: str, where: str) -> str:
     """`text` with every hunk applied at the one place that it fits."""
     for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE):
         lines = hunk.splitlines()
@@ -57,7 +57,8 @@ def apply(blocks: list[Block], tree: Path) -> None:
         assert path.exists() == block.is_diff, f"{block.path}: a new file that is there, or a diff of none"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            patched(path.read_text("utf-8"), block.text, block.path) if block.is_diff else block.text, "utf-8"
+            apply_patch(path.read_text("utf-8"), block.text, block.path) if block.is_diff else block.text,
+            "utf-8",
         )
 
 

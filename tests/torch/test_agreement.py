@@ -96,6 +96,6 @@ def test_the_codes_of_a_guarded_softmax_are_compared(tmp_path: Path) -> None:
     export(result.model, x, tmp_path / "m.onnx", verify=False)
     model, engine = load(tmp_path / "m.onnx"), intact.compile(tmp_path / "m.onnx", threads=1)
     feeds = {engine.inputs[0].name: x.numpy()}
-    found = compare(model, engine, [feeds], module=Runner(result.model, read_named_pairs(model)))
+    comparison = compare(model, engine, [feeds], module=Runner(result.model, read_named_pairs(model)))
     assert any(node.op_type == "IsNaN" for node in model.graph), "there is a guard"
-    assert found.unmatched == () and found.outputs["export"].compared == 2 * 2 * 16 * 16
+    assert comparison.unmatched == () and comparison.outputs["export"].compared == 2 * 2 * 16 * 16

@@ -55,8 +55,8 @@ class Pair(nn.Module):
 
 class Annotated(Pair):
     def forward(self, images: list[Tensor], targets: list[Tensor] | None = None) -> Tensor:
-        made: Tensor = super().forward(images)
-        return made if targets is None else made + targets[0]
+        output: Tensor = super().forward(images)
+        return output if targets is None else output + targets[0]
 
 
 def pair() -> list[Tensor]:
@@ -75,8 +75,8 @@ def test_a_list_of_tensors_is_the_argument_that_is_annotated_so() -> None:
     wanted = model(pair())
     for batch in (pair(), tuple(pair()), (pair(),), (pair(), [torch.ones(1)]), {"images": pair()}):
         assert torch.equal(forward_batch(model, batch), wanted)
-    given = ((pair(), [torch.ones(1)]), "labels")
-    assert torch.equal(forward_batch(model, given), wanted + 1)
+    labeled = ((pair(), [torch.ones(1)]), "labels")
+    assert torch.equal(forward_batch(model, labeled), wanted + 1)
 
 
 def test_two_tensors_in_a_list_are_two_arguments_of_a_model_that_takes_two() -> None:
@@ -94,9 +94,9 @@ def test_tuples_stay_tuples() -> None:
             assert isinstance(pair, tuple)
             return (pair[0] + pair[1]) * scale
 
-    one = torch.ones(2)
-    for given in ((one, one), Box(one, one)):
-        assert torch.equal(forward_batch(Adds(), {"pair": given, "scale": one}), one * 2)
+    tensor = torch.ones(2)
+    for batch in ((tensor, tensor), Box(tensor, tensor)):
+        assert torch.equal(forward_batch(Adds(), {"pair": batch, "scale": tensor}), tensor * 2)
 
 
 @pytest.mark.parametrize("model", [Pair, Annotated])

@@ -351,7 +351,7 @@ def test_a_disabled_quantizer_stays_disabled_and_without_range(net: Net) -> None
     assert not hasattr(net.head.input_quantizer, "_amax")
 
 
-def spoiled() -> Iterator[Tensor]:
+def nan_batches() -> Iterator[Tensor]:
     yield batches()[0]
     yield torch.full((1, 3, 8, 8), float("nan"))
 
@@ -362,7 +362,7 @@ def test_a_nan_names_the_quantizer_and_changes_nothing(net: Net) -> None:
     switches = [vars(m).copy() for m in net.modules() if isinstance(m, TensorQuantizer)]
     before = ranges(net)
     with pytest.raises(CalibrationError, match=r"conv\._input_quantizer: x: got 192 NaN and 0 infinities"):
-        calibrate(net, spoiled(), method="mse")
+        calibrate(net, nan_batches(), method="mse")
     after = [vars(m) for m in net.modules() if isinstance(m, TensorQuantizer)]
     for was, now in zip(switches, after, strict=True):
         for switch in ("_if_quant", "_if_calib", "_if_clip", "_disabled", "_calibrator"):
@@ -436,17 +436,17 @@ def test_a_tensor_of_zeros_is_warned_about_by_name(net: Net) -> None:
 
 
 def test_mergeable_calibrators_merge_to_what_one_would_have_seen() -> None:
-    one, left, right = MergeableCalibrator(), MergeableCalibrator(), MergeableCalibrator()
+    merged, left, right = MergeableCalibrator(), MergeableCalibrator(), MergeableCalibrator()
     data = batches()
     for x in data:
-        one.collect(x)
+        merged.collect(x)
     for x in data[:2]:
         left.collect(x)
     for x in reversed(data[2:]):
         right.collect(x)
     left.stats.merge(right.stats)
-    assert left.stats == one.stats
-    assert torch.equal(left.compute_amax("entropy"), one.compute_amax("entropy"))
+    assert left.stats == merged.stats
+    assert torch.equal(left.compute_amax("entropy"), merged.compute_amax("entropy"))
 
 
 @pytest.mark.parametrize(
@@ -456,9 +456,9 @@ def test_a_mergeable_calibrator_keeps_reduced_axes(axis: Any, shape: tuple[int, 
     calibrator, x = MergeableCalibrator(axis=axis), batches()[0]
     assert calibrator.compute_amax() is None
     calibrator.collect(x)
-    others = [a for a in range(4) if shape[a] == 1]
+    other_axes = [a for a in range(4) if shape[a] == 1]
     assert calibrator.compute_amax().shape == shape
-    assert torch.equal(calibrator.compute_amax(), x.abs().amax(others, keepdim=True))
+    assert torch.equal(calibrator.compute_amax(), x.abs().amax(other_axes, keepdim=True))
     calibrator.reset()
     assert calibrator.compute_amax() is None
 

@@ -30,7 +30,7 @@ class Net(nn.Module):
         return self.fc(x) + self.tied(x)
 
 
-def quantized() -> Net:
+def quantized_net() -> Net:
     """A model whose quantizers differ from the defaults in every way."""
     torch.manual_seed(3)
     model = Net()
@@ -60,7 +60,7 @@ def lines(model: nn.Module) -> dict[str, str]:
 
 @pytest.mark.parametrize("target", ["float model", "quantized model"])
 def test_round_trip(target: str, tmp_path: Path) -> None:
-    model, path = quantized(), tmp_path / "model.safetensors"
+    model, path = quantized_net(), tmp_path / "model.safetensors"
     save_checkpoint(model, path)
     other = Net().eval()
     if target == "quantized model":
@@ -81,7 +81,7 @@ def test_round_trip(target: str, tmp_path: Path) -> None:
 
 
 def test_saving_twice_gives_the_same_file(tmp_path: Path) -> None:
-    model = quantized()
+    model = quantized_net()
     for name in "ab":
         save_checkpoint(model, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -95,7 +95,7 @@ def test_plain_state_dict_keeps_the_old_keys() -> None:
 
 
 def test_a_missing_or_additional_quantizer_is_named(tmp_path: Path) -> None:
-    model, path = quantized(), tmp_path / "c"
+    model, path = quantized_net(), tmp_path / "c"
     save_checkpoint(model, path)
     lacking = Net()
     del lacking.residual_quantizer

@@ -49,7 +49,7 @@ def asynchronous(x: Tensor, sizes: Tensor) -> None:
     torch._assert_async(torch.isfinite(x).all(), "not finite")
 
 
-def asserted(x: Tensor, sizes: Tensor) -> None:
+def assert_sizes(x: Tensor, sizes: Tensor) -> None:
     torch._assert((sizes > 0).all(), "sizes")
     torch._assert(torch.isfinite(x).all(), "not finite")
 
@@ -63,7 +63,7 @@ def raises(x: Tensor, sizes: Tensor) -> None:
         raise ValueError("bad input")
 
 
-CHECKS = (all_of_tensor, all_with_error_type, number, asynchronous, asserted, statement, raises)
+CHECKS = (all_of_tensor, all_with_error_type, number, asynchronous, assert_sizes, statement, raises)
 
 
 def call() -> tuple[Tensor, Tensor]:

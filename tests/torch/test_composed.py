@@ -206,7 +206,7 @@ def test_what_waits_for_values_is_caught(ask: Callable[[Tensor], Any]) -> None:
         ask(torch.ones((), device="meta"))
 
 
-def _learned(x: Tensor, high: Tensor) -> Tensor:
+def _learn_range(x: Tensor, high: Tensor) -> Tensor:
     amax, amin = high.clone().requires_grad_(), (-high).requires_grad_()
     return learned_ranges.fake_quantize(x, amax, amin, kind="lsq+", format="uint8", axis=[1])
 
@@ -220,7 +220,7 @@ def _learned(x: Tensor, high: Tensor) -> Tensor:
         lambda x, high: ops.fake_quantize(x, 2.0, format="fp8e4m3"),
         lambda x, high: ops.fake_quantize(x, high, format="fp4e2m1", axis=1),
         lambda x, high: learned_ranges.fake_quantize(x, high.requires_grad_(), kind="pact", axis=[1]),
-        _learned,
+        _learn_range,
     ],
     ids=["symmetric", "asymmetric", "a number", "fp4", "pact", "lsq+"],
 )

@@ -19,9 +19,9 @@ from intact.torch import export
 
 class Solved(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
-        skew, one = weight.triu(1) - weight.triu(1).T, torch.eye(len(weight))
-        made: Tensor = torch.linalg.solve(one + skew, one - skew)
-        return made
+        skew, identity = weight.triu(1) - weight.triu(1).T, torch.eye(len(weight))
+        solution: Tensor = torch.linalg.solve(identity + skew, identity - skew)
+        return solution
 
 
 class Decomposed(nn.Module):
@@ -37,8 +37,8 @@ class Inverse(nn.Module):
 
 class Factor(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
-        made: Tensor = torch.linalg.cholesky(weight @ weight.T + torch.eye(len(weight)))
-        return made
+        factor: Tensor = torch.linalg.cholesky(weight @ weight.T + torch.eye(len(weight)))
+        return factor
 
 
 def with_weight(kind: type[nn.Module]) -> Callable[[nn.Module], nn.Module]:

@@ -84,17 +84,17 @@ def nodes(model: graph.Model) -> list[str]:
     ]
 
 
-def exported(model: nn.Module, monkeypatch, *, one_by_one: bool, sizes) -> list[str]:
-    taken = []
+def count_decompositions(model: nn.Module, monkeypatch, *, one_by_one: bool, sizes) -> list[str]:
+    calls = []
 
     def decompose(program, registry):
-        taken.append(decompose_calls(program, registry) if one_by_one else None)
-        return taken[-1]
+        calls.append(decompose_calls(program, registry) if one_by_one else None)
+        return calls[-1]
 
     monkeypatch.setattr(constant_folding, "decompose_calls", decompose)
-    made = translate(model.eval(), IMAGE, opset=18, dynamic_shapes=sizes)
-    assert (taken[-1] is not None) == one_by_one
-    return nodes(made.model)
+    translated = translate(model.eval(), IMAGE, opset=18, dynamic_shapes=sizes)
+    assert (calls[-1] is not None) == one_by_one
+    return nodes(translated.model)
 
 
 @pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim("batch")},)], ids=["fixed", "open"])
@@ -102,8 +102,8 @@ def exported(model: nn.Module, monkeypatch, *, one_by_one: bool, sizes) -> list[
 def test_decomposing_each_call_gives_the_file_of_a_second_trace(kind, sizes, monkeypatch):
     torch.manual_seed(0)
     model = kind()
-    want = exported(model, monkeypatch, one_by_one=False, sizes=sizes)
-    assert exported(model, monkeypatch, one_by_one=True, sizes=sizes) == want
+    want = count_decompositions(model, monkeypatch, one_by_one=False, sizes=sizes)
+    assert count_decompositions(model, monkeypatch, one_by_one=True, sizes=sizes) == want
 
 
 @pytest.mark.parametrize("kind", [WritesThroughView, WritesPart])

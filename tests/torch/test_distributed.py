@@ -144,7 +144,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def left_behind(folder: Path, name: str) -> tuple[dict[str, torch.Tensor], ...]:
+def saved_states(folder: Path, name: str) -> tuple[dict[str, torch.Tensor], ...]:
     """(of one process alone, of rank 0, of rank 1)."""
     alone, first, second = (load_file(folder / f"{name}.{rank}.safetensors") for rank in (None, 0, 1))
     return alone, first, second
@@ -153,7 +153,7 @@ def left_behind(folder: Path, name: str) -> tuple[dict[str, torch.Tensor], ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
 def test_two_and_four_processes_find_the_scales_of_one_bit_for_bit(name: str, outcome: Path) -> None:
-    alone, *together = left_behind(outcome, name)
+    alone, *together = saved_states(outcome, name)
     together += [load_file(outcome / "four" / f"{name}.{rank}.safetensors") for rank in range(4)]
     assert sum(key.endswith("_amax") for key in alone) == 4
     for state in together:
@@ -164,8 +164,8 @@ def test_two_and_four_processes_find_the_scales_of_one_bit_for_bit(name: str, ou
 
 @pytest.mark.slow
 def test_finetuning_keeps_the_processes_equal_and_trains(outcome: Path) -> None:
-    _, first, second = left_behind(outcome, "finetune")
-    calibrated, _, _ = left_behind(outcome, "auto")
+    _, first, second = saved_states(outcome, "finetune")
+    calibrated, _, _ = saved_states(outcome, "auto")
     for key, value in first.items():
         assert torch.equal(second[key], value), key
     assert not torch.equal(first["0.weight"], calibrated["0.weight"])
@@ -176,8 +176,8 @@ def test_finetuning_keeps_the_processes_equal_and_trains(outcome: Path) -> None:
 
 @pytest.mark.slow
 def test_learned_ranges_stay_equal_in_all_processes(outcome: Path) -> None:
-    _, first, second = left_behind(outcome, "learned")
-    calibrated, _, _ = left_behind(outcome, "plain")
+    _, first, second = saved_states(outcome, "learned")
+    calibrated, _, _ = saved_states(outcome, "plain")
     assert all(torch.equal(second[key], value) for key, value in first.items())
     moved = [key for key in first if key.endswith("_amax") and not torch.equal(first[key], calibrated[key])]
     assert len(moved) == 4
@@ -185,14 +185,14 @@ def test_learned_ranges_stay_equal_in_all_processes(outcome: Path) -> None:
 
 @pytest.mark.slow
 def test_parts_that_are_learned_apart_are_those_of_one_process(outcome: Path) -> None:
-    alone, *together = left_behind(outcome, "apart")
+    alone, *together = saved_states(outcome, "apart")
     together += [load_file(outcome / "four" / f"apart.{rank}.safetensors") for rank in range(4)]
     for state in together:
         assert all(torch.equal(state[key], value) for key, value in alone.items())
     learned = load_file(outcome / "apart.alone")
     assert learned.keys() > {"0.weight", "4.weight"}
     assert all(torch.equal(load_file(outcome / "apart.ranks")[key], x) for key, x in learned.items())
-    calibrated, _, _ = left_behind(outcome, "entropy")
+    calibrated, _, _ = saved_states(outcome, "entropy")
     assert not torch.equal(alone["0.weight"], calibrated["0.weight"])
 
 
@@ -201,7 +201,7 @@ def test_parts_that_are_learned_apart_are_those_of_one_process(outcome: Path) ->
     ("sharded", "plain"), [("sharded", "plain"), ("sharded again", "plain"), ("sharded learned", "learned")]
 )
 def test_a_sharded_model_trains_as_a_whole_one_bit_for_bit(sharded: str, plain: str, outcome: Path) -> None:
-    _, *wanted = left_behind(outcome, plain)
+    _, *wanted = saved_states(outcome, plain)
     for rank, want in enumerate(wanted):  # statistics of BatchNorm are those of each one's last batch
         state = load_file(outcome / f"{sharded}.{rank}.safetensors")
         assert state.keys() == want.keys()
@@ -214,7 +214,7 @@ def test_processes_with_unequal_shares_run_a_sharded_model_equally_often(outcome
     first, second = (load_file(outcome / f"sharded reestimated.{rank}.safetensors") for rank in range(2))
     assert all(torch.equal(second[key], value) for key, value in first.items())
     assert first["1.num_batches_tracked"] == 4  # of five
-    calibrated, _, _ = left_behind(outcome, "plain")
+    calibrated, _, _ = saved_states(outcome, "plain")
     weight_range = "0._weight_quantizer._amax"
     assert not torch.equal(first[weight_range], calibrated[weight_range])  # it follows the weight
 

@@ -29,10 +29,10 @@ def _afresh() -> Iterator[None]:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """The engine of every run."""
-    made: list[Engine] = []
+    engines: list[Engine] = []
     run = Engine.run
-    monkeypatch.setattr(Engine, "run", lambda self, *args: made.append(self) or run(self, *args))
-    return made
+    monkeypatch.setattr(Engine, "run", lambda self, *args: engines.append(self) or run(self, *args))
+    return engines
 
 
 class Small(nn.Module):
@@ -112,9 +112,9 @@ def test_attention_with_a_break_behind_it(runs: list[Engine]) -> None:
     calibrate(model, [((ids, mask),)], method="max")
     compiled = torch.compile(model, backend="intact", options={"threads": 1})
     with torch.inference_mode():
-        made = compiled(ids, mask)
+        outputs = compiled(ids, mask)
         assert runs and {engine.threads for engine in runs} == {1}
-        torch.testing.assert_close(made, model(ids, mask), rtol=0, atol=1e-5)
+        torch.testing.assert_close(outputs, model(ids, mask), rtol=0, atol=1e-5)
 
 
 def test_a_number_that_dynamo_leaves_open_is_not_the_one_of_the_first_call() -> None:

@@ -21,7 +21,7 @@ def test_an_edge_changes_nothing() -> None:
 
 def test_each_edge_is_one_node_with_its_number() -> None:
     program = torch.export.export(Crossed(), (torch.zeros(2, 3),), strict=False)
-    made = translate(program, (), opset=18, custom_translation_table=marker_translation()).model
-    edges = [node for node in made.graph if node.op_type == "Edge"]
+    translated = translate(program, (), opset=18, custom_translation_table=marker_translation()).model
+    edges = [node for node in translated.graph if node.op_type == "Edge"]
     assert [(node.domain, node.attributes["id"].as_int()) for node in edges] == [("intact", 7), ("intact", 8)]
     assert list(edges[0].outputs[0].shape) == [3, 2]

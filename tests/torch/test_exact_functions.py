@@ -24,9 +24,9 @@ def floats(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=generator) * 2.0 ** torch.randint(-4, 4, shape, generator=generator)
 
 
-def same_bits(made: Tensor, want: np.ndarray) -> None:
-    assert made.shape == want.shape
-    assert made.detach().numpy().tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
+def same_bits(output: Tensor, want: np.ndarray) -> None:
+    assert output.shape == want.shape
+    assert output.detach().numpy().tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,8 +41,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_functions_of_one_real_are_those_of_numerics(name: str) -> None:
     x = floats(5, 300)
     with exact_functions(EVALUATED):
-        made = FUNCTIONS[name](x)
-    same_bits(made, numerics.FUNCTIONS[name](x.numpy()))
+        output = FUNCTIONS[name](x)
+    same_bits(output, numerics.FUNCTIONS[name](x.numpy()))
 
 
 @pytest.mark.parametrize("root", [torch.sqrt, lambda x: x**0.5, lambda x: x.clone().sqrt_()])
@@ -50,8 +50,8 @@ def test_roots_are_rounded_once(root: Callable[[Tensor], Tensor]) -> None:
     """MKL's are off by a last bit in one of 140."""
     x = floats(100, 300).abs()
     with exact_functions(EVALUATED):
-        made = root(x)
-    same_bits(made, np.sqrt(x.numpy()))
+        output = root(x)
+    same_bits(output, np.sqrt(x.numpy()))
 
 
 @pytest.mark.parametrize("form", ["number", "operator", "tensors"])
@@ -60,10 +60,10 @@ def test_powers_by_tensors_are_what_folded_constants_are(form: str) -> None:
     exponent = torch.arange(4096, dtype=torch.float32) / 4096
     base = torch.full((4096,), 10000.0) if form == "tensors" else 10000
     with exact_functions(EVALUATED):
-        made = base**exponent if form == "operator" else torch.pow(base, exponent)
+        output = base**exponent if form == "operator" else torch.pow(base, exponent)
     folded = graph.float_value("Pow", {}, [np.array(10000, np.float32), exponent.numpy()])
     assert folded is not None
-    same_bits(made, folded)
+    same_bits(output, folded)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "exp", "tanh"])
@@ -71,8 +71,8 @@ def test_functions_in_place_write_what_others_return(name: str) -> None:
     x = floats(3, 50)
     want = numerics.FUNCTIONS[name](x.numpy())
     with exact_functions(EVALUATED):
-        made = getattr(x, f"{name}_")()
-    assert made is x
+        output = getattr(x, f"{name}_")()
+    assert output is x
     same_bits(x, want)
 
 
@@ -110,8 +110,8 @@ CALLS: dict[str, tuple[Callable[[], Tensor], Callable[[], Any]]] = {
 def test_sums_products_and_norms_have_one_order(name: str) -> None:
     call, want = CALLS[name]
     with exact_functions(EVALUATED):
-        made = call()
-    same_bits(made, want())
+        output = call()
+    same_bits(output, want())
 
 
 def test_a_batch_norm_is_a_product_and_a_sum_rounded_by_themselves() -> None:
@@ -119,14 +119,14 @@ def test_a_batch_norm_is_a_product_and_a_sum_rounded_by_themselves() -> None:
     norm.running_mean.copy_(floats(6, seed=5))
     norm.running_var.copy_(floats(6, seed=6).abs() + 0.1)
     with exact_functions(norm):
-        made = norm(IMAGE)
+        output = norm(IMAGE)
     parameters = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
     gain, shift = numerics.fold_batchnorm(*(p.detach().numpy() for p in parameters), norm.eps)
     want = IMAGE.numpy() * gain[:, None, None] + shift[:, None, None]
-    same_bits(made, want)
+    same_bits(output, want)
 
 
-def quantized(x: Tensor, amax: float, **grid: Any) -> Tensor:
+def quantize_tensor(x: Tensor, amax: float, **grid: Any) -> Tensor:
     return fake_quantize(x, amax, **grid)
 
 
@@ -134,11 +134,11 @@ def quantized(x: Tensor, amax: float, **grid: Any) -> Tensor:
 def test_products_of_quantized_tensors_are_exact_sums_times_one_scale(width: int) -> None:
     x, w, bias = floats(7, width), floats(5, width, seed=1), floats(5, seed=2)
     with exact_functions(EVALUATED):
-        made = F.linear(quantized(x, 3.3), quantized(w, 2.7), bias)
+        output = F.linear(quantize_tensor(x, 3.3), quantize_tensor(w, 2.7), bias)
     steps = [np.float32(3.3) / np.float32(127), np.float32(2.7) / np.float32(127)]
     codes = [np.clip(np.rint(t.numpy() / s), -128, 127) for t, s in zip((x, w), steps, strict=True)]
     total = (codes[0].astype(np.int64) @ codes[1].astype(np.int64).T).astype(np.float32)
-    same_bits(made, total * np.float32(np.float64(steps[0]) * steps[1]) + bias.numpy())
+    same_bits(output, total * np.float32(np.float64(steps[0]) * steps[1]) + bias.numpy())
 
 
 @pytest.mark.parametrize("width", [64, 3000])
@@ -147,12 +147,14 @@ def test_codes_of_16_bits_have_sums_that_are_rounded_to_32(width: int, form: str
     """Layers with weights of 8 bits multiply them as integers (N62), as long as nothing lies between."""
     x, w = floats(7, width), floats(5, width, seed=1)
     with exact_functions(EVALUATED):
-        a, b = quantized(x, 9.0, format="int16"), quantized(w, 2.7)
+        a, b = quantize_tensor(x, 9.0, format="int16"), quantize_tensor(w, 2.7)
         if form == "conv":
             images, filters = x[..., None, None], w[..., None, None]
-            made = F.conv2d(quantized(images, 9.0, format="int16"), quantized(filters, 2.7))[..., 0, 0]
+            output = F.conv2d(quantize_tensor(images, 9.0, format="int16"), quantize_tensor(filters, 2.7))[
+                ..., 0, 0
+            ]
         else:
-            made = F.linear(a, b) if form == "linear" else torch.matmul(a, b.t())
+            output = F.linear(a, b) if form == "linear" else torch.matmul(a, b.t())
         moved = F.linear(a.reshape(7, 1, width), b)
     steps = [np.float32(9) / np.float32(32767), np.float32(2.7) / np.float32(127)]
     codes = [
@@ -162,30 +164,30 @@ def test_codes_of_16_bits_have_sums_that_are_rounded_to_32(width: int, form: str
     shift = numerics.shift_of_sums(32768 * np.abs(codes[1]).sum(1))
     assert (shift > 0) == (width == 3000)
     total = np.floor((codes[0] @ codes[1].T) / 2.0**shift + 0.5).astype(np.float32)
-    same_bits(made, total * np.float32(np.float64(steps[0]) * steps[1] * 2**shift))
-    held = [(c * s).astype(np.float32) for c, s in zip(codes, steps, strict=True)]
-    same_bits(moved[:, 0], numerics.float_product(held[0], held[1].T))
+    same_bits(output, total * np.float32(np.float64(steps[0]) * steps[1] * 2**shift))
+    reals = [(c * s).astype(np.float32) for c, s in zip(codes, steps, strict=True)]
+    same_bits(moved[:, 0], numerics.float_product(reals[0], reals[1].T))
 
 
 def test_grids_go_through_what_only_moves_data() -> None:
     x, w = floats(4, 6, 8), floats(5, 48, seed=1)
     with exact_functions(EVALUATED):
-        weight = quantized(w, 2.7)
-        straight = F.linear(quantized(x, 3.3).flatten(1), weight)
-        moved = F.linear(quantized(x.transpose(1, 2), 3.3).transpose(1, 2).reshape(4, 48), weight)
-        lost = F.linear((quantized(x, 3.3) + 0.1).flatten(1), weight)
+        weight = quantize_tensor(w, 2.7)
+        straight = F.linear(quantize_tensor(x, 3.3).flatten(1), weight)
+        moved = F.linear(quantize_tensor(x.transpose(1, 2), 3.3).transpose(1, 2).reshape(4, 48), weight)
+        lost = F.linear((quantize_tensor(x, 3.3) + 0.1).flatten(1), weight)
     assert torch.equal(straight, moved)
-    want = numerics.float_product((quantized(x, 3.3) + 0.1).flatten(1), quantized(w, 2.7).T)
+    want = numerics.float_product((quantize_tensor(x, 3.3) + 0.1).flatten(1), quantize_tensor(w, 2.7).T)
     same_bits(lost, want)
 
 
 def test_a_tensor_that_is_written_to_has_no_grid() -> None:
     x, w = floats(4, 48), floats(5, 48, seed=1)
     with exact_functions(EVALUATED):
-        written = quantized(x, 3.3)
+        written = quantize_tensor(x, 3.3)
         written.add_(0.1)
-        made = F.linear(written, quantized(w, 2.7))
-    same_bits(made, numerics.float_product(quantized(x, 3.3) + 0.1, quantized(w, 2.7).T))
+        output = F.linear(written, quantize_tensor(w, 2.7))
+    same_bits(output, numerics.float_product(quantize_tensor(x, 3.3) + 0.1, quantize_tensor(w, 2.7).T))
 
 
 @pytest.mark.parametrize(
@@ -196,13 +198,13 @@ def test_a_tensor_that_is_written_to_has_no_grid() -> None:
     ],
 )  # fmt: skip
 def test_gradients_are_those_of_torch(call: Callable[[Tensor], Tensor]) -> None:
-    found = []
+    calls = []
     for way in (exact_functions(EVALUATED), torch_functions()):
         x = X.clone().requires_grad_()
         with way:
             call(x).square().sum().backward()
-        found.append(x.grad)
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+        calls.append(x.grad)
+    torch.testing.assert_close(calls[0], calls[1], rtol=1e-4, atol=1e-5)
 
 
 def test_training_and_exports_have_torchs_own_functions() -> None:
@@ -210,22 +212,22 @@ def test_training_and_exports_have_torchs_own_functions() -> None:
     with exact_functions(nn.Identity().train()):
         assert torch.equal(x.softmax(-1), torch.softmax(x, -1))
     with torch_functions(), exact_functions(EVALUATED):
-        made = x.exp()
-    assert torch.equal(made, torch.exp(x))
+        output = x.exp()
+    assert torch.equal(output, torch.exp(x))
 
 
 def test_other_dtypes_stay_with_torch() -> None:
     x = floats(3, 64).double()
     with exact_functions(EVALUATED):
-        made = x.exp(), x.bfloat16().softmax(-1)
-    assert torch.equal(made[0], torch.exp(x))
-    assert torch.equal(made[1], torch.softmax(x.bfloat16(), -1))
+        outputs = x.exp(), x.bfloat16().softmax(-1)
+    assert torch.equal(outputs[0], torch.exp(x))
+    assert torch.equal(outputs[1], torch.softmax(x.bfloat16(), -1))
 
 
 def test_export_and_compile_see_one_operator() -> None:
     x = floats(3, 8)
-    made = torch.ops.intact.exact.default([x], "softmax", '{"axis": 1}')
-    same_bits(made, numerics.softmax(x.numpy(), 1))
+    output = torch.ops.intact.exact.default([x], "softmax", '{"axis": 1}')
+    same_bits(output, numerics.softmax(x.numpy(), 1))
     torch.library.opcheck(
         torch.ops.intact.exact.default, ([x.requires_grad_()], "softmax", '{"axis": 1}'),
         test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),

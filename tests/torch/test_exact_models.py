@@ -24,9 +24,9 @@ class RMSNorm(nn.Module):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    one, two = x.chunk(2, -1)
-    return x * cos + torch.cat((-two, one), -1) * sin
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    left, two = x.chunk(2, -1)
+    return x * cos + torch.cat((-two, left), -1) * sin
 
 
 class LlamaBlock(nn.Module):
@@ -47,8 +47,8 @@ class LlamaBlock(nn.Module):
         cos, sin = (torch.cat([f(turns)] * 2, -1) for f in (torch.cos, torch.sin))
         parts = self.qkv(self.norms[0](x)).reshape(n, length, 3, self.heads, self.size)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        made = F.scaled_dot_product_attention(rotated(q, cos, sin), rotated(k, cos, sin), v, is_causal=True)
-        x = x + self.out(made.transpose(1, 2).reshape(n, length, width))
+        output = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True)
+        x = x + self.out(output.transpose(1, 2).reshape(n, length, width))
         h = self.norms[1](x)
         return x + self.down(F.silu(self.gate(h)) * self.up(h))
 
@@ -92,10 +92,10 @@ class MobileBlock(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: str, **given: Any) -> None:
+    def __init__(self, kind: str, **options: Any) -> None:
         super().__init__()
-        self.layers = getattr(nn, kind)(12, 16, 2, batch_first=True, **given)
-        self.head = nn.Linear(32 if given else 16, 5)
+        self.layers = getattr(nn, kind)(12, 16, 2, batch_first=True, **options)
+        self.head = nn.Linear(32 if options else 16, 5)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.layers(x)[0])
@@ -140,6 +140,6 @@ def test_module_and_engine_are_equal(name: str) -> None:
     engine = intact.compile(quantized, data[0], threads=1)
     for x in data:
         with torch.no_grad():
-            made = quantized(x)
-        assert np.array_equal(made.numpy(), engine(x.numpy()))
-        assert torch.equal(made, quantized(x).detach()), "with gradients the answers are the same"
+            output = quantized(x)
+        assert np.array_equal(output.numpy(), engine(x.numpy()))
+        assert torch.equal(output, quantized(x).detach()), "with gradients the answers are the same"

@@ -25,7 +25,7 @@ class Net(nn.Module):
         return self.tail(self.block(x) + self.right(x))
 
 
-def quantized(**chosen):
+def quantize_net(**chosen):
     torch.manual_seed(0)
     data = [torch.randn(2, 4, 8, 8) for _ in range(2)]
     return intact.quantize(Net().eval(), data, progress=False, float_budget=0, **chosen).report
@@ -43,8 +43,8 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_what_is_between_two_names_stays_in_float_or_is_quantized_alone(path):
-    assert set(quantized(exclude=[path]).modules) == LAYERS - PATHS[path]
-    assert set(quantized(include=[path]).modules) == PATHS[path]
+    assert set(quantize_net(exclude=[path]).modules) == LAYERS - PATHS[path]
+    assert set(quantize_net(include=[path]).modules) == PATHS[path]
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_what_is_between_two_names_stays_in_float_or_is_quantized_alone(path):
 )  # fmt: skip
 def test_paths_that_are_none_are_refused(path, words):
     with pytest.raises(QuantValueError, match=words):
-        quantized(exclude=[path])
+        quantize_net(exclude=[path])

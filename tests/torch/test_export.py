@@ -50,7 +50,7 @@ class SmallResNet(nn.Module):
         return self.fc(torch.flatten(self.pool(both), 1))
 
 
-def calibrated(model: nn.Module, *batch: Tensor) -> nn.Module:
+def calibrate_model(model: nn.Module, *batch: Tensor) -> nn.Module:
     """`model`, its BatchNorm statistics and its ranges taken from `batch`."""
     quantizers = [m for m in model.modules() if isinstance(m, TensorQuantizer)]
     for q in quantizers:
@@ -77,7 +77,7 @@ def resnet() -> nn.Module:
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 3)
             nn.init.uniform_(module.bias, -1, 1)
-    return calibrated(model, torch.randn(32, 3, 16, 16))
+    return calibrate_model(model, torch.randn(32, 3, 16, 16))
 
 
 def load(path: Path) -> onnx.ModelProto:
@@ -192,7 +192,7 @@ def test_the_batch_is_open(batch: int, files: dict[str, Path], resnet: nn.Module
 
 
 def test_an_example_of_one_sample_leaves_the_batch_open(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
     path = tmp_path / "m.onnx"
     assert_agrees(export(model, torch.randn(1, 4), path))
     assert Session(path.read_bytes()).run({"input": np.zeros((6, 4), np.float32)}).popitem()[1].shape == (
@@ -202,7 +202,7 @@ def test_an_example_of_one_sample_leaves_the_batch_open(tmp_path: Path) -> None:
 
 
 def test_a_fixed_batch_and_names(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
     path = tmp_path / "m.onnx"
     export(
         model, torch.randn(2, 4), path, dynamic_batch=False, input_names=["image"], output_names=["logits"]
@@ -221,7 +221,7 @@ def test_code_for_one_sample_is_told_from_what_cannot_be_written(tmp_path: Path)
         def forward(self, x: Tensor) -> Tensor:
             return torch.relu(self.layer(x.view(1, -1)))
 
-    model = calibrated(One(), torch.randn(1, 4))
+    model = calibrate_model(One(), torch.randn(1, 4))
     with pytest.raises(UnsupportedError, match=r"fixes the first size .* to 1, .*\n?.*dynamic_batch=False"):
         export(model, torch.randn(1, 4), tmp_path / "m.onnx")
     assert_agrees(export(model, torch.randn(1, 4), tmp_path / "m.onnx", dynamic_batch=False))
@@ -238,14 +238,14 @@ def test_an_output_may_be_called_as_an_inner_tensor_is(name: str, tmp_path: Path
             return torch.relu(self.layer(self.embedding(x)))
 
     tokens = torch.tensor([[0, 1], [2, 4]])
-    model = calibrated(Embedded(), tokens)
+    model = calibrate_model(Embedded(), tokens)
     assert_agrees(export(model, tokens, tmp_path / "m.onnx", output_names=[name]))
     (output,) = load(tmp_path / "m.onnx").graph.output
     assert output.name == name
 
 
 def test_inputs_and_outputs_of_one_name_are_refused(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
     with pytest.raises(QuantValueError, match=r"name 'x': got two inputs or outputs .* change input_names"):
         export(model, torch.randn(2, 4), tmp_path / "m.onnx", input_names=["x"], output_names=["x"])
 
@@ -266,7 +266,7 @@ class Tokens(nn.Module):
 
 @pytest.mark.parametrize("fold", [True, False], ids=["folded", "float"])
 def test_a_linear_on_3d_input_keeps_its_channels(fold: bool, tmp_path: Path) -> None:
-    model = calibrated(Tokens(), torch.randn(8, 5, 6))
+    model = calibrate_model(Tokens(), torch.randn(8, 5, 6))
     path = tmp_path / "m.onnx"
     assert_agrees(export(model, torch.randn(3, 5, 6), path, fold_weights=fold))
     file = load(path)
@@ -290,7 +290,7 @@ def test_a_recurrent_layer_exports(kind: str, opset: int, tmp_path: Path) -> Non
         def forward(self, x: Tensor) -> Tensor:
             return self.rnn(x)[0][:, -1]
 
-    model = calibrated(Net(), torch.randn(16, 3, 5))
+    model = calibrate_model(Net(), torch.randn(16, 3, 5))
     path = tmp_path / "m.onnx"
     report = export(model, torch.randn(4, 3, 5), path, opset=opset)
     assert_agrees(report)
@@ -307,7 +307,7 @@ def one_layer(**descriptor: Any) -> nn.Module:
 
 def test_an_unsigned_input_is_uint8_with_zero_point_0(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(one_layer(num_bits=8, unsigned=True), torch.randn(8, 3, 6, 6))
+    model = calibrate_model(one_layer(num_bits=8, unsigned=True), torch.randn(8, 3, 6, 6))
     assert_agrees(export(model, torch.randn(4, 3, 6, 6), path))
     zero_point = constants(load(path))["1._input_quantizer.zero_point"]
     assert (zero_point.dtype, zero_point) == (np.uint8, 0)
@@ -316,7 +316,7 @@ def test_an_unsigned_input_is_uint8_with_zero_point_0(tmp_path: Path) -> None:
 def test_an_asymmetric_input_has_a_zero_point(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     desc = QuantDescriptor(num_bits=8, symmetric=False)
-    model = calibrated(quant_nn.QuantLinear(6, 4, quant_desc_input=desc), torch.rand(16, 6) * 3 - 1)
+    model = calibrate_model(quant_nn.QuantLinear(6, 4, quant_desc_input=desc), torch.rand(16, 6) * 3 - 1)
     assert_agrees(export(model, torch.rand(8, 6) * 3 - 1, path))
     stored = constants(load(path))
     q = model.input_quantizer
@@ -328,7 +328,9 @@ def test_an_asymmetric_input_has_a_zero_point(tmp_path: Path) -> None:
 
 def test_a_narrow_input_is_clipped_and_never_uses_the_dropped_code(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(nn.Sequential(TensorQuantizer(QuantDescriptor(narrow_range=True))), torch.randn(8, 5))
+    model = calibrate_model(
+        nn.Sequential(TensorQuantizer(QuantDescriptor(narrow_range=True))), torch.randn(8, 5)
+    )
     assert_agrees(export(model, 100 * torch.randn(4, 5), path))
     assert ops(load(path)) == ["Clip", "QuantizeLinear", "DequantizeLinear"]
     x = np.float32([[-1e9, -3, 0, 3, 1e9]])
@@ -341,7 +343,7 @@ def test_pre_quant_scale_is_a_mul(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     model = nn.Sequential(quant_nn.QuantLinear(4, 3))
     model[0].input_quantizer.pre_quant_scale = torch.tensor([0.5, 1.0, 2.0, 4.0])
-    model = calibrated(model, torch.randn(8, 4))
+    model = calibrate_model(model, torch.randn(8, 4))
     assert_agrees(export(model, torch.randn(4, 4), path))
     assert ops(load(path))[:3] == ["Mul", "QuantizeLinear", "DequantizeLinear"]
 
@@ -351,7 +353,7 @@ def test_a_learned_range_is_a_clip(tmp_path: Path) -> None:
     model = nn.Sequential(
         quant_nn.QuantLinear(4, 3, quant_desc_input=QuantDescriptor(learn_amax=True, amax=1.5))
     )
-    model = calibrated(model, torch.randn(8, 4))
+    model = calibrate_model(model, torch.randn(8, 4))
     assert_agrees(export(model, 2 * torch.randn(4, 4), path))
     stored = constants(load(path))
     assert stored["0._input_quantizer.scale"] == numerics.scale_from_amax(1.5, QuantSpec("int8"))
@@ -372,7 +374,7 @@ def test_other_formats_export_where_they_exist_and_are_refused_below(
     descriptor: dict[str, Any], opset: int, dtype: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(one_layer(**descriptor), torch.randn(8, 3, 6, 6))
+    model = calibrate_model(one_layer(**descriptor), torch.randn(8, 3, 6, 6))
     assert_agrees(export(model, torch.randn(4, 3, 6, 6), path, opset=opset))
     zero_points = {t.name: t.data_type for t in load(path).graph.initializer}
     assert zero_points["1._input_quantizer.zero_point"] == dtype
@@ -385,7 +387,7 @@ def test_other_formats_export_where_they_exist_and_are_refused_below(
 
 def test_an_operator_newer_than_the_default_chooses_the_opset(tmp_path: Path) -> None:
     x = torch.randn(2, 8, 9)  # 2 channels of 2x2 patches, at 3x3 places of 4x4 pixels
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(9, 9), nn.Fold(4, 2)), x)
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(9, 9), nn.Fold(4, 2)), x)
     with pytest.raises(UnsupportedError, match="Col2Im as it is since opset 18"):
         export(model, x, tmp_path / "m.onnx", opset=17)
     report = export(model, x, tmp_path / "m.onnx")
@@ -397,7 +399,7 @@ def test_an_operator_newer_than_the_default_chooses_the_opset(tmp_path: Path) ->
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=["float16", "float64"])
 def test_other_dtypes_agree(dtype: torch.dtype, opset: int, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(8, 3)), torch.randn(16, 8)).to(dtype)
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(8, 3)), torch.randn(16, 8)).to(dtype)
     report = export(model, torch.randn(8, 8, dtype=dtype), path, opset=opset)
     assert all(c.differing == 0 for c in report.quantizers)
     assert "Cast" in ops(load(path))
@@ -405,7 +407,7 @@ def test_other_dtypes_agree(dtype: torch.dtype, opset: int, tmp_path: Path) -> N
 
 def test_bfloat16_exports_and_says_that_it_is_not_verified(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(8, 3)), torch.randn(16, 8)).to(torch.bfloat16)
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(8, 3)), torch.randn(16, 8)).to(torch.bfloat16)
     report = export(model, torch.randn(8, 8, dtype=torch.bfloat16), path)
     assert "not verified: ONNX Runtime takes no bfloat16" in str(report)
     load(path)
@@ -413,7 +415,7 @@ def test_bfloat16_exports_and_says_that_it_is_not_verified(tmp_path: Path) -> No
 
 def test_a_disabled_quantizer_leaves_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
+    model = calibrate_model(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
     model[0].input_quantizer.disable()
     report = export(model, torch.randn(4, 4), path)
     assert (report.pairs, report.folded) == (1, 1)
@@ -428,7 +430,7 @@ def test_named_arguments_and_several_inputs(tmp_path: Path) -> None:
         def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
             return self.a(left) + self.b(right), torch.relu(left)
 
-    model = calibrated(Two(), torch.randn(8, 4), torch.randn(8, 2))
+    model = calibrate_model(Two(), torch.randn(8, 4), torch.randn(8, 2))
     path = tmp_path / "m.onnx"
     left, right = torch.randn(4, 4), torch.randn(4, 2)
     for example in ((left, right), {"left": left, "right": right}):

@@ -37,16 +37,16 @@ class Branches(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         assert int(x.shape[2]) >= 8
-        made: Tensor = self.last(torch.relu(self.first(x)))
-        return made
+        output: Tensor = self.last(torch.relu(self.first(x)))
+        return output
 
 
 @pytest.fixture(scope="module")
 def model() -> nn.Module:
     torch.manual_seed(0)
-    made = Branches().eval()
-    intact.torch.calibrate(made, [torch.randn(1, 3, 16, 16)], method="max", progress=False)
-    return made
+    branches = Branches().eval()
+    intact.torch.calibrate(branches, [torch.randn(1, 3, 16, 16)], method="max", progress=False)
+    return branches
 
 
 def write(model: nn.Module, path: Path, **options: Any) -> None:

@@ -39,7 +39,7 @@ class Net(nn.Module):
         return self.fc(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
 
 
-def calibrated() -> Net:
+def calibrated_net() -> Net:
     model = Net().eval()
     for name, amax in {"conv": 3.0, "fc": 1.0}.items():
         layer = model.get_submodule(name)
@@ -66,7 +66,7 @@ def check(data: bytes, model: nn.Module, x: Tensor, *, opset: int) -> onnx.Model
 @pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
 @pytest.mark.parametrize("opset", [13, 17])
 def test_the_context_writes_pairs(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    model, x, path = calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    model, x, path = calibrated_net(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
     with quant_modules.enable_onnx_export():
         torch.onnx.export(
             model, x, path, opset_version=opset, dynamo=dynamo, input_names=["actual_input_1"],
@@ -81,7 +81,7 @@ def test_the_context_writes_pairs(opset: int, dynamo: bool, tmp_path: Path) -> N
 
 
 def test_the_class_attribute_writes_pairs(tmp_path: Path) -> None:
-    model, x, path = calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    model, x, path = calibrated_net(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
     TensorQuantizer.use_fb_fake_quant = True
     program = torch.onnx.export(model, (x,), str(path), opset_version=13)
     check(path.read_bytes(), model, x, opset=13)
@@ -89,7 +89,7 @@ def test_the_class_attribute_writes_pairs(tmp_path: Path) -> None:
 
 
 def test_a_buffer_can_be_written_and_no_opset_asked() -> None:
-    model, x, buffer = calibrated(), torch.randn(2, 3, 8, 8), io.BytesIO()
+    model, x, buffer = calibrated_net(), torch.randn(2, 3, 8, 8), io.BytesIO()
     with quant_modules.enable_onnx_export():
         torch.onnx.export(model, x, buffer)
     check(buffer.getvalue(), model, x, opset=18)
@@ -116,7 +116,7 @@ def test_missing_ranges_come_from_the_example_with_a_warning(dynamo: bool, tmp_p
 
 
 def test_a_disabled_quantizer_takes_no_range(tmp_path: Path) -> None:
-    model = calibrated()
+    model = calibrated_net()
     model.fc = quant_nn.QuantLinear(4, 2)
     model.fc.input_quantizer.disable()
     model.fc.weight_quantizer.disable()
@@ -127,7 +127,7 @@ def test_a_disabled_quantizer_takes_no_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dynamo", [True, False])
 def test_scales_per_channel_below_opset_13_are_written_for_13(tmp_path: Path, dynamo: bool) -> None:
-    model, x, path = calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    model, x, path = calibrated_net(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
     with pytest.warns(UserWarning, match="opset_version=10 is too old.*so the file has opset 13"):
         torch.onnx.export(model, x, path, opset_version=10, dynamo=dynamo)
     check(path.read_bytes(), model, x, opset=13)
@@ -158,7 +158,7 @@ def test_each_quantizer_has_a_pair_of_its_own_and_no_switch_is_needed(tmp_path: 
 
 
 def test_an_error_leaves_the_switch_off_and_no_file(tmp_path: Path) -> None:
-    model = calibrated()
+    model = calibrated_net()
     model.fc.input_quantizer._amax.fill_(float("nan"))
     with pytest.raises(ValueError, match=r"fc\._input_quantizer: amax"), quant_modules.enable_onnx_export():
         torch.onnx.export(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=13)

@@ -46,7 +46,7 @@ class Net(nn.Module):
         return answers[self.kind]
 
 
-def written(kind: str, path: Path, **options: Any) -> onnx.ModelProto:
+def export_net(kind: str, path: Path, **options: Any) -> onnx.ModelProto:
     torch.manual_seed(0)
     x = torch.randn(2, 5, 16)
     result = intact.quantize(Net(kind).eval(), [x], method="max", progress=False)
@@ -63,24 +63,24 @@ def written(kind: str, path: Path, **options: Any) -> onnx.ModelProto:
     ],
 )
 def test_outputs_are_called_as_the_model_calls_them(kind: str, names: list[str], tmp_path: Path) -> None:
-    graph = written(kind, tmp_path / "net.onnx").graph
+    graph = export_net(kind, tmp_path / "net.onnx").graph
     assert [output.name for output in graph.output] == names
     onnx.checker.check_model(str(tmp_path / "net.onnx"), full_check=True)
 
 
 def test_names_that_are_asked_for_are_taken(tmp_path: Path) -> None:
-    graph = written("dict", tmp_path / "net.onnx", output_names=["a", "b"]).graph
+    graph = export_net("dict", tmp_path / "net.onnx", output_names=["a", "b"]).graph
     assert [output.name for output in graph.output] == ["a", "b"]
 
 
 def test_a_length_may_stay_open(tmp_path: Path) -> None:
     open_sizes = {"x": {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}}
-    graph = written("tensor", tmp_path / "net.onnx", dynamic_shapes=open_sizes).graph
+    graph = export_net("tensor", tmp_path / "net.onnx", dynamic_shapes=open_sizes).graph
     for value in (graph.input[0], graph.output[0]):
         assert [d.dim_param for d in value.type.tensor_type.shape.dim[:2]] == ["batch", "length"]
 
 
 def test_what_is_left_out_of_the_file_is_said(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Net answers 'cache' \(Cache\), which are no tensors"):
-        graph = written("cache", tmp_path / "net.onnx").graph
+        graph = export_net("cache", tmp_path / "net.onnx").graph
     assert [output.name for output in graph.output] == ["logits"]

@@ -37,9 +37,13 @@ def load_example() -> ModuleType:
 
 @pytest.mark.slow
 @pytest.mark.shared
-def test_a_trained_resnet_agrees_layer_by_layer(shared: Path, tmp_path: Path) -> None:
-    x = images(shared, 128)
-    model = load_example().resnet20(shared / "models" / "cifar10_resnet20.safetensors", quantize=True).eval()
+def test_a_trained_resnet_agrees_layer_by_layer(shared_folder: Path, tmp_path: Path) -> None:
+    x = images(shared_folder, 128)
+    model = (
+        load_example()
+        .resnet20(shared_folder / "models" / "cifar10_resnet20.safetensors", quantize=True)
+        .eval()
+    )
     calibrate(model, [x], method="max", progress=False)
     report = export(model, x, tmp_path / "resnet20.onnx", opset=13)
     assert not report.not_compared

@@ -16,7 +16,7 @@ from intact.torch.nn import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
 
 
-def ranged(model: nn.Module) -> nn.Module:
+def set_unit_ranges(model: nn.Module) -> nn.Module:
     """`model`, every quantizer with a range of ones."""
     for module in model.modules():
         if isinstance(module, TensorQuantizer):
@@ -25,7 +25,9 @@ def ranged(model: nn.Module) -> nn.Module:
     return model
 
 
-def refused(model: nn.Module, error: type[IntactError], match: str, tmp_path: Path, **options: Any) -> None:
+def assert_refused(
+    model: nn.Module, error: type[IntactError], match: str, tmp_path: Path, **options: Any
+) -> None:
     with pytest.raises(error, match=match):
         export(model, torch.randn(2, 4), tmp_path / "m.onnx", **options)
     assert list(tmp_path.iterdir()) == []
@@ -33,19 +35,19 @@ def refused(model: nn.Module, error: type[IntactError], match: str, tmp_path: Pa
 
 def test_a_quantizer_without_a_range_is_named(tmp_path: Path) -> None:
     model = nn.Sequential(quant_nn.QuantLinear(4, 3))
-    refused(model, CalibrationError, r"^0\._input_quantizer: got no amax", tmp_path)
+    assert_refused(model, CalibrationError, r"^0\._input_quantizer: got no amax", tmp_path)
 
 
 def test_a_quantizer_that_still_collects_is_named(tmp_path: Path) -> None:
-    model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3)))
+    model = set_unit_ranges(nn.Sequential(quant_nn.QuantLinear(4, 3)))
     model[0].weight_quantizer.enable_calib()
-    refused(model, CalibrationError, r"^0\._weight_quantizer: got a quantizer that is still", tmp_path)
+    assert_refused(model, CalibrationError, r"^0\._weight_quantizer: got a quantizer that is still", tmp_path)
 
 
 def test_a_width_that_needs_a_newer_opset_is_named(tmp_path: Path) -> None:
     desc = QuantDescriptor(num_bits=12)
-    model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_input=desc)))
-    refused(
+    model = set_unit_ranges(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_input=desc)))
+    assert_refused(
         model,
         UnsupportedError,
         r"^0\._input_quantizer: format: got int12 at opset 17, want opset 21",
@@ -55,18 +57,20 @@ def test_a_width_that_needs_a_newer_opset_is_named(tmp_path: Path) -> None:
 
 def test_several_axes_are_named(tmp_path: Path) -> None:
     desc = QuantDescriptor(axis=(0, 1))
-    model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_weight=desc)))
-    refused(model, UnsupportedError, r"^0\._weight_quantizer: axis: got \(0, 1\)", tmp_path)
+    model = set_unit_ranges(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_weight=desc)))
+    assert_refused(model, UnsupportedError, r"^0\._weight_quantizer: axis: got \(0, 1\)", tmp_path)
 
 
 def test_codes_as_output_are_refused(tmp_path: Path) -> None:
-    model = ranged(nn.Sequential(TensorQuantizer(QuantDescriptor(fake_quant=False))))
-    refused(model, QuantValueError, "^0: got fake_quant=False", tmp_path)
+    model = set_unit_ranges(nn.Sequential(TensorQuantizer(QuantDescriptor(fake_quant=False))))
+    assert_refused(model, QuantValueError, "^0: got fake_quant=False", tmp_path)
 
 
 @pytest.mark.parametrize("opset", [12, 26])
 def test_an_opset_outside_the_range_is_refused(opset: int, tmp_path: Path) -> None:
-    refused(nn.Linear(4, 3), UnsupportedError, rf"opset: got {opset}, want 13\.\.25", tmp_path, opset=opset)
+    assert_refused(
+        nn.Linear(4, 3), UnsupportedError, rf"opset: got {opset}, want 13\.\.25", tmp_path, opset=opset
+    )
 
 
 def test_a_model_that_cannot_be_traced_is_explained(tmp_path: Path) -> None:
@@ -75,11 +79,11 @@ def test_a_model_that_cannot_be_traced_is_explained(tmp_path: Path) -> None:
             return x if x.sum() > 0 else -x
 
     got = "model: got code that depends on values of its input: '.*' from torch's exporter"
-    refused(Branches(), UnsupportedError, f"{got}, want .* without conditions", tmp_path)
+    assert_refused(Branches(), UnsupportedError, f"{got}, want .* without conditions", tmp_path)
 
 
 def test_an_unwritable_place_leaves_nothing(tmp_path: Path) -> None:
-    model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3)))
+    model = set_unit_ranges(nn.Sequential(quant_nn.QuantLinear(4, 3)))
     path = tmp_path / "missing" / "m.onnx"
     with pytest.raises(FileAccessError, match=r"missing/m\.onnx': got 'No such file or directory'"):
         export(model, torch.randn(2, 4), path)
@@ -99,7 +103,7 @@ class Guarded(nn.Module):
 
 
 def test_a_size_that_torch_fixes_by_itself_is_named(tmp_path: Path) -> None:
-    x, model = torch.randn(1, 4), ranged(Guarded())
+    x, model = torch.randn(1, 4), set_unit_ranges(Guarded())
     with pytest.raises(UnsupportedError, match=r"fixes the first size .*\n?.*dynamic_batch=False"):
         export(model, x, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []

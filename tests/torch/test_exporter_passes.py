@@ -62,11 +62,11 @@ def test_the_file_is_the_one_of_the_whole_passes(monkeypatch, net, dynamic):
 
 
 def test_rules_are_tried_where_their_last_operator_is(monkeypatch, net):
-    known, tried = rewriter.SimplePatternMatcher.match, []
+    original, tried = rewriter.SimplePatternMatcher.match, []
 
     def match(matcher, model, graph, node, **options):
         tried.append((matcher.pattern.output_nodes[0], node))
-        return known(matcher, model, graph, node, **options)
+        return original(matcher, model, graph, node, **options)
 
     monkeypatch.setattr(rewriter.SimplePatternMatcher, "match", match)
     translate(net, CALL, opset=18)
@@ -75,12 +75,12 @@ def test_rules_are_tried_where_their_last_operator_is(monkeypatch, net):
 
 
 def test_only_calls_whose_types_change_run_again(monkeypatch, net):
-    known, run = fx.Interpreter.run_node, []
+    original, run = fx.Interpreter.run_node, []
 
     def run_node(interpreter, node):
         if isinstance(interpreter, type_promotion._TypePromotionInterpreter):
             run.append(node)
-        return known(interpreter, node)
+        return original(interpreter, node)
 
     monkeypatch.setattr(fx.Interpreter, "run_node", run_node)
     translate(net, CALL, opset=18)
@@ -94,10 +94,10 @@ def test_no_pass_over_the_program_is_watched(monkeypatch, net):
 
     def find(program, registry):
         seen.extend(type(mode).__module__ for mode in _get_current_function_mode_stack())
-        return known(program, registry)
+        return original(program, registry)
 
     passes = run_exporter._fx_passes
-    known = passes.decompose_with_registry
+    original = passes.decompose_with_registry
     monkeypatch.setattr(passes, "decompose_with_registry", find)
     monkeypatch.setattr(run_exporter, "constants_folded", nullcontext)
     translate(net, CALL, opset=18)

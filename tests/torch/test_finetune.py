@@ -50,7 +50,7 @@ def data(steps: int = STEPS, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def calibrated(model: nn.Module | None = None) -> nn.Module:
+def calibrated_net(model: nn.Module | None = None) -> nn.Module:
     model = float_net() if model is None else model
     intact.torch.replace_modules(model)
     intact.torch.calibrate(model, data(), method="max", progress=False)
@@ -62,8 +62,8 @@ def finetune(model: nn.Module, batches: Any = None, **options: Any) -> intact.to
     return intact.torch.finetune(model, data() if batches is None else batches, **options)
 
 
-def same(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
+def same(first: nn.Module, other: nn.Module) -> bool:
+    a, b = first.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
@@ -71,7 +71,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 
 def test_the_loss_falls_and_the_history_says_so() -> None:
-    result = finetune(calibrated(), epochs=5)
+    result = finetune(calibrated_net(), epochs=5)
     assert result.steps == 5 * STEPS
     assert [record["epoch"] for record in result.history] == [1, 2, 3, 4, 5]
     assert result.history[-1]["loss"] < result.history[0]["loss"]
@@ -85,7 +85,7 @@ def test_the_learning_rate_goes_from_1_percent_to_1_percent_of_that() -> None:
             rates.append(self.param_groups[0]["lr"])
             super().step(closure)
 
-    finetune(calibrated(), lr=None, base_lr=0.2, optimizer=Watched)
+    finetune(calibrated_net(), lr=None, base_lr=0.2, optimizer=Watched)
     assert len(rates) == 2 * STEPS
     assert rates[0] == 0.01 * 0.2
     assert rates[-1] == pytest.approx(0.0001 * 0.2)
@@ -99,7 +99,7 @@ def test_one_step_is_taken_at_the_start() -> None:
 
 
 def test_scales_are_frozen_and_weights_move() -> None:
-    model = calibrated()
+    model = calibrated_net()
     before = copy.deepcopy(model.state_dict())
     finetune(model)
     after = model.state_dict()
@@ -107,14 +107,14 @@ def test_scales_are_frozen_and_weights_move() -> None:
         assert torch.equal(after[name], value) == (name not in dict(model.named_parameters())), name
 
 
-def learned() -> nn.Module:
+def learned_range_net() -> nn.Module:
     model = float_net()
     model.insert(0, TensorQuantizer(QuantDescriptor(learn_amax=True)))
-    return calibrated(model)
+    return calibrated_net(model)
 
 
 def test_a_learned_range_is_frozen_too() -> None:
-    model = learned()
+    model = learned_range_net()
     before = model[0].clip.clip_value_max.item()
     finetune(model, lr=0.5)
     assert model[0].clip.clip_value_max.item() == before
@@ -122,7 +122,7 @@ def test_a_learned_range_is_frozen_too() -> None:
 
 
 def test_without_freezing_learned_ranges_train_and_weight_ranges_follow() -> None:
-    model = learned()
+    model = learned_range_net()
     with torch.no_grad():
         model[0].clip.clip_value_max /= 2  # only values that are clipped have a gradient for it
     before = model[0].clip.clip_value_max.item()
@@ -135,7 +135,7 @@ def test_without_freezing_learned_ranges_train_and_weight_ranges_follow() -> Non
 
 @pytest.mark.parametrize(("batchnorm", "moves"), [("frozen", False), ("train", True), ("reestimate", True)])
 def test_batchnorm_statistics(batchnorm: str, moves: bool) -> None:
-    model = calibrated()
+    model = calibrated_net()
     before = model[1].running_mean.clone()
     finetune(model, batchnorm=batchnorm)
     assert torch.equal(model[1].running_mean, before) != moves
@@ -143,7 +143,7 @@ def test_batchnorm_statistics(batchnorm: str, moves: bool) -> None:
 
 
 def test_reestimated_statistics_are_the_mean_over_the_batches() -> None:
-    model = calibrated()
+    model = calibrated_net()
     finetune(model, batchnorm="reestimate", lr=1e-9)
     with torch.no_grad():
         outputs = [model[0](x) for x, _ in data()]
@@ -152,7 +152,7 @@ def test_reestimated_statistics_are_the_mean_over_the_batches() -> None:
 
 
 def test_modes_and_gradients_are_as_before() -> None:
-    model = calibrated()
+    model = calibrated_net()
     model.eval()
     model[0].train()
     model[5].bias.requires_grad_(False)
@@ -164,15 +164,15 @@ def test_modes_and_gradients_are_as_before() -> None:
 
 
 def test_validate_is_asked_after_every_epoch_in_eval_mode() -> None:
-    asked = []
-    result = finetune(calibrated(), validate=lambda m: asked.append(m.training) or len(asked))
-    assert asked == [False, False]
+    requests = []
+    result = finetune(calibrated_net(), validate=lambda m: requests.append(m.training) or len(requests))
+    assert requests == [False, False]
     assert [record["metric"] for record in result.history] == [1.0, 2.0]
 
 
 def test_a_teacher_needs_no_targets() -> None:
     teacher = float_net().eval()
-    model = calibrated(copy.deepcopy(teacher))
+    model = calibrated_net(copy.deepcopy(teacher))
     result = finetune(model, [x for x, _ in data()], teacher=teacher, epochs=6)
     assert result.history[-1]["loss"] < result.history[0]["loss"]
 
@@ -220,12 +220,12 @@ def fresh_momentum(parameters: list[nn.Parameter], lr: float) -> torch.optim.Opt
 @pytest.mark.parametrize("batchnorm", ["frozen", "train"])
 def test_a_resumed_run_equals_an_uninterrupted_one(fatal: int, batchnorm: str, tmp_path: Path) -> None:
     options = {"epochs": 3, "batchnorm": batchnorm, "optimizer": fresh_momentum, "checkpoint_steps": 2}
-    whole = calibrated()
+    whole = calibrated_net()
     want = finetune(whole, Fails(), **options)
-    path, broken = tmp_path / "run.pt", calibrated()
+    path, broken = tmp_path / "run.pt", calibrated_net()
     with pytest.raises(Interrupted):
         finetune(broken, Fails(fatal), checkpoint=path, **options)
-    resumed = calibrated()
+    resumed = calibrated_net()
     torch.rand(7)  # the generator may be anywhere
     got = finetune(resumed, Fails(), checkpoint=path, **options)
     assert got.resumed_at == fatal - fatal % STEPS % 2
@@ -234,47 +234,47 @@ def test_a_resumed_run_equals_an_uninterrupted_one(fatal: int, batchnorm: str, t
 
 
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
-    model = calibrated()
+    model = calibrated_net()
     first = finetune(model, checkpoint=tmp_path / "run.pt")
     want = copy.deepcopy(model)
-    again = finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+    again = finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
     assert again.resumed_at == again.steps == 2 * STEPS
     assert again.history == first.history
     assert same(again.model, want)
 
 
 def test_resume_false_starts_over(tmp_path: Path) -> None:
-    finetune(calibrated(), checkpoint=tmp_path / "run.pt")
-    assert finetune(calibrated(), checkpoint=tmp_path / "run.pt", resume=False).resumed_at == 0
+    finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
+    assert finetune(calibrated_net(), checkpoint=tmp_path / "run.pt", resume=False).resumed_at == 0
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
-    finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+    finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
     with pytest.raises(FileFormatError, match=r"checkpoint 'run.pt': got a run with lr 0.05 \(now 0.1\)"):
-        finetune(calibrated(), checkpoint=tmp_path / "run.pt", lr=0.1)
+        finetune(calibrated_net(), checkpoint=tmp_path / "run.pt", lr=0.1)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 torn"], ids=["empty", "text", "torn"])
 def test_a_damaged_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "run.pt").write_bytes(content)
     with pytest.raises(FileFormatError, match=r"checkpoint 'run.pt': got no readable checkpoint"):
-        finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+        finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
 
 
 def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     torch.save({"kind": "intact.finetune", "model": print}, tmp_path / "run.pt")
     with pytest.raises(FileFormatError, match="no readable checkpoint"):
-        finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+        finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     torch.save({"weights": torch.zeros(1)}, tmp_path / "run.pt")
     with pytest.raises(FileFormatError, match="a file of another kind or version"):
-        finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+        finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
 
 
 def test_no_temporary_file_is_left(tmp_path: Path) -> None:
-    finetune(calibrated(), checkpoint=tmp_path / "run.pt")
+    finetune(calibrated_net(), checkpoint=tmp_path / "run.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
 
 
@@ -298,7 +298,7 @@ def test_no_temporary_file_is_left(tmp_path: Path) -> None:
 )
 def test_bad_arguments_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(QuantValueError, match=text):
-        finetune(calibrated(), **options)
+        finetune(calibrated_net(), **options)
 
 
 def test_a_model_without_ranges_is_refused_by_name() -> None:

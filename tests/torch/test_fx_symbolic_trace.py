@@ -43,7 +43,7 @@ class Branches(nn.Module):
 DATA = [torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
 
 
-def replaced():
+def quantized_net():
     model = intact.torch.replace_modules(Net().eval()).model
     intact.torch.calibrate(model, DATA, progress=False)
     return model
@@ -51,7 +51,7 @@ def replaced():
 
 MODELS = {
     "graph mode": lambda: intact.quantize(Net().eval(), DATA, progress=False, float_budget=0).model,
-    "replaced modules": replaced,
+    "replaced modules": quantized_net,
 }
 
 
@@ -61,7 +61,7 @@ def test_the_graph_calls_the_quantizers_and_answers_the_same(name):
     model = MODELS[name]()
     traced = fx.symbolic_trace(model)
     called = [node.target for node in traced.graph.nodes if node.op == "call_module"]
-    quantizers = [path for path, one in model.named_modules() if isinstance(one, TensorQuantizer)]
+    quantizers = [path for path, module in model.named_modules() if isinstance(module, TensorQuantizer)]
     active = [path for path in quantizers if not model.get_submodule(path)._disabled]
     assert sorted(path for path in called if path in quantizers) == sorted(active)
     with torch.inference_mode():
@@ -98,19 +98,22 @@ class Rest(Named):
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"),
+    ("kind", "concrete_arguments"),
     [(Named, None), (Named, {"mask": None}), (Named, {"mask": None, "scale": 3.0}), (Rest, None)],
 )
-def test_arguments_by_name_and_any_arguments_are_recorded_as_in_float(kind, known):
+def test_arguments_by_name_and_any_arguments_are_recorded_as_in_float(kind, concrete_arguments):
     torch.manual_seed(0)
     x = torch.randn(4, 32)
     model = intact.quantize(kind().eval(), [x], progress=False, float_budget=0).model
-    graphs = [fx.symbolic_trace(one, concrete_args=known).graph for one in (kind().eval(), model)]
+    graphs = [
+        fx.symbolic_trace(network, concrete_args=concrete_arguments).graph
+        for network in (kind().eval(), model)
+    ]
     ours, theirs = ([node.name for node in graph.nodes if node.op == "placeholder"] for graph in graphs)
     assert ours == theirs
     called = [node.target for node in graphs[1].nodes if node.op == "call_module"]
     assert "a._input_quantizer" in called
-    if known == {"mask": None, "scale": 3.0}:
+    if concrete_arguments == {"mask": None, "scale": 3.0}:
         with torch.inference_mode():
             got = fx.GraphModule(model, graphs[1])(x, None, 3.0)
             torch.testing.assert_close(got, model(x, scale=3.0))

@@ -142,21 +142,21 @@ def active(model: nn.Module) -> dict[str, quant_nn.TensorQuantizer]:
     }
 
 
-def made(net: str) -> tuple[nn.Module, Tensor]:
+def make_net(net: str) -> tuple[nn.Module, Tensor]:
     kind, shape = NETS[net]
     return kind().eval(), torch.randn(shape)
 
 
 @functools.cache
-def _quantized(net: str, **options: Any) -> tuple[Any, Tensor]:
+def _quantize_once(net: str, **options: Any) -> tuple[Any, Tensor]:
     torch.manual_seed(0)
-    model, x = made(net)
+    model, x = make_net(net)
     return quantize(model, [x], method="max", progress=False, **options), x
 
 
-def quantized(net: str, **options: Any) -> tuple[Any, Tensor]:
+def quantize_net(net: str, **options: Any) -> tuple[Any, Tensor]:
     """A result of its own for every test; an export takes a second, so each is made once."""
-    result, x = _quantized(net, **options)
+    result, x = _quantize_once(net, **options)
     return replace(result, model=copy.deepcopy(result.model)), x
 
 
@@ -166,7 +166,7 @@ def weights(model: nn.Module) -> Iterator[str]:
 
 class TestPlacement:
     def test_one_quantizer_serves_the_identity_branch_and_the_convolution_beside_it(self) -> None:
-        result, _ = quantized("residual")
+        result, _ = quantize_net("residual")
         assert {n for n in active(result.model) if not n.endswith("_weight_quantizer")} == {
             "stem._input_quantizer",
             "blocks.0.add_quantizer",
@@ -179,7 +179,7 @@ class TestPlacement:
         assert "identity branch of Add 'blocks.1.add'" in result.report.quantizers["blocks.1.add_quantizer"]
 
     def test_inputs_of_a_concatenation_share_one_quantizer(self) -> None:
-        result, x = quantized("unet", profile="openvino")
+        result, x = quantize_net("unet", profile="openvino")
         assert result.model.out._input_quantizer._disabled
         calls = []
         result.model.cat_quantizer.register_forward_hook(lambda *_: calls.append(1))
@@ -188,7 +188,7 @@ class TestPlacement:
 
     def test_an_input_that_others_read_too_has_a_quantizer_of_its_own(self) -> None:
         """`cat_quantizer_0` is for what the pooling reads too; the other input shares that of the whole."""
-        result, x = quantized("unet")
+        result, x = quantize_net("unet")
         seen: dict[int, list[float]] = {0: [], 1: []}
         for number, amounts in seen.items():
             quantizer = getattr(result.model, f"cat_quantizer_{number}")
@@ -199,7 +199,7 @@ class TestPlacement:
         assert result.model.out._input_quantizer._disabled
 
     def test_functions_get_quantizers_on_data_and_weights(self) -> None:
-        result, _ = quantized("functional")
+        result, _ = quantize_net("functional")
         assert set(active(result.model)) == {
             "conv2d_quantizer", "filters_quantizer", "mean_quantizer", "linear_quantizer", "weight_quantizer",
         }  # fmt: skip
@@ -208,23 +208,23 @@ class TestPlacement:
         assert not {"filters_quantizer", "weight_quantizer"} & set(result.calibration.calibration)
 
     def test_products_of_activations_are_quantized_on_both_sides(self) -> None:
-        result, _ = quantized("attention")
+        result, _ = quantize_net("attention")
         assert {n for n in active(result.model) if not n.endswith("_weight_quantizer")} == {
             "q_input_quantizer", "matmul_quantizer", "transpose_quantizer",
             "matmul_1_quantizer_0", "matmul_1_quantizer_1", "o._input_quantizer",
         }  # fmt: skip
 
     def test_patterns_keep_modules_and_functions_in_float(self) -> None:
-        result, _ = quantized("residual", exclude=("blocks.0", "head"))
+        result, _ = quantize_net("residual", exclude=("blocks.0", "head"))
         assert list(weights(result.model)) == [
             "stem._weight_quantizer", "blocks.1.conv1._weight_quantizer", "blocks.1.conv2._weight_quantizer",
         ]  # fmt: skip
         assert result.report.left["head"] == "kept in float: it matches 'head' of exclude"
-        only, _ = quantized("residual", include=("blocks.1.*",))
+        only, _ = quantize_net("residual", include=("blocks.1.*",))
         assert all(name.startswith("blocks.1.") for name in weights(only.model))
 
     def test_formats_reach_the_quantizers(self) -> None:
-        result, _ = quantized("residual", activations="uint8", weights="int4")
+        result, _ = quantize_net("residual", activations="uint8", weights="int4")
         assert result.model.stem._input_quantizer.format == "uint8"
         assert not result.model.stem._input_quantizer.symmetric
         assert result.model.stem._weight_quantizer.num_bits == 4
@@ -232,19 +232,21 @@ class TestPlacement:
     @pytest.mark.parametrize("activations", ["int16", "fp8e4m3"])
     def test_explain_says_what_other_formats_make_of_layers(self, activations: str) -> None:
         weights = "fp8e4m3" if "fp8" in activations else "int8"
-        result, x = quantized("residual", activations=activations, weights=weights)
+        result, x = quantize_net("residual", activations=activations, weights=weights)
         rows = result.explain()
-        told = [(row["op_type"], row["precision"]) for row in rows if row["op_type"] == "Conv"]
+        listed = [(row["op_type"], row["precision"]) for row in rows if row["op_type"] == "Conv"]
         plan = intact.compile(result.model, x).plan
-        assert told == [(one.op_type, one.precision) for one in plan.layers if one.op_type == "Conv"]
-        said = "codes of 16 bits" if activations == "int16" else "comes in float8e4m3fn"
-        assert all(said in row["reason"] for row in rows if row["op_type"] == "Conv")
+        assert listed == [
+            (layer.op_type, layer.precision) for layer in plan.layers if layer.op_type == "Conv"
+        ]
+        reason = "codes of 16 bits" if activations == "int16" else "comes in float8e4m3fn"
+        assert all(reason in row["reason"] for row in rows if row["op_type"] == "Conv")
 
 
 class TestModel:
     @pytest.mark.parametrize("net", [net for net in NETS if net != "mixed"])
     def test_exported_file_computes_the_modules_codes(self, net: str, tmp_path: Path) -> None:
-        result, x = quantized(net)
+        result, x = quantize_net(net)
         report = export(result.model, x, tmp_path / "m.onnx")
         assert report.codes_differing == 0
         assert report.codes > 0
@@ -252,7 +254,7 @@ class TestModel:
 
     @pytest.mark.parametrize("net", NETS)
     def test_names_copies_and_gradients(self, net: str) -> None:
-        result, x = quantized(net)
+        result, x = quantize_net(net)
         assert isinstance(result.model, NETS[net][0])
         assert set(NETS[net][0]().state_dict()) <= set(result.model.state_dict())
         expected = result.model(x)
@@ -266,7 +268,7 @@ class TestModel:
 
     @pytest.mark.parametrize("net", NETS)
     def test_checkpoint_restores_a_float_model_without_data(self, net: str, tmp_path: Path) -> None:
-        result, x = quantized(net)
+        result, x = quantize_net(net)
         save_checkpoint(result.model, tmp_path / "m.safetensors")
         restored = load_checkpoint(NETS[net][0](), tmp_path / "m.safetensors").eval()
         assert torch.equal(restored(x), result.model(x))
@@ -274,20 +276,20 @@ class TestModel:
         assert torch.equal(restored(x), result.model(x))
 
     def test_batch_norm_and_dropout_follow_the_mode(self) -> None:
-        result, x = quantized("residual")
+        result, x = quantize_net("residual")
         before = result.model.blocks[0].bn.running_mean.clone()
         result.model(x)
         assert torch.equal(result.model.blocks[0].bn.running_mean, before)
         result.model.train()
         result.model(x)
         assert not torch.equal(result.model.blocks[0].bn.running_mean, before)
-        mixed, x = quantized("mixed")
+        mixed, x = quantize_net("mixed")
         assert torch.equal(mixed.model(x), mixed.model(x))
         mixed.model.train()
         assert not torch.equal(mixed.model(x), mixed.model(x))
 
     def test_placing_and_calibrating_apart_give_the_same(self) -> None:
-        model, x = made("residual")
+        model, x = make_net("residual")
         placed = quantize(model, example=x)
         assert type(model) is Residual, "the model that was given is left alone"
         assert placed.calibration is None
@@ -306,14 +308,14 @@ class TestModel:
         assert not plain.calibration.corrected
 
     def test_inplace_keeps_the_object(self) -> None:
-        model, x = made("unet")
+        model, x = make_net("unet")
         assert quantize(model, iter([x]), inplace=True, progress=False).model is model
         assert type(model).__name__ == "QuantizedUNet"
 
 
 class TestWhatCannotBeTraced:
     def test_a_submodule_is_replaced_inside_and_named_with_the_reason(self) -> None:
-        result, _ = quantized("mixed")
+        result, _ = quantize_net("mixed")
         assert list(result.report.replaced) == ["branch"]
         why = result.report.replaced["branch"]
         assert re.match(
@@ -350,7 +352,7 @@ class TestWhatCannotBeTraced:
 
 class TestErrors:
     def test_a_model_with_quantizers(self) -> None:
-        result, x = quantized("unet")
+        result, x = quantize_net("unet")
         with pytest.raises(QuantValueError, match="quantize: model: got a model with quantizers"):
             quantize(result.model, [x])
 
@@ -365,7 +367,7 @@ class TestErrors:
             quantize(Residual(), example=torch.zeros(IMAGE), weights="int99")
 
     def test_a_checkpoint_of_other_code(self, tmp_path: Path) -> None:
-        result, x = quantized("functional")
+        result, x = quantize_net("functional")
         save_checkpoint(result.model, tmp_path / "m.safetensors")
         restored = load_checkpoint(OtherCode(), tmp_path / "m.safetensors")
         with pytest.raises(QuantValueError) as caught:
@@ -406,11 +408,11 @@ class OtherCode(nn.Module):
 def test_activations_take_the_grid_of_the_profile(profile: str, unsigned: bool) -> None:
     batches = [torch.randn(2, 3, 8, 8) for _ in range(2)]
     model = quantize(Residual(), batches, profile=profile, progress=False).model
-    found = enabled_quantizers(model)
-    assert {q.unsigned for name, q in found.items() if "weight" not in name} == {unsigned}
-    assert {q.unsigned for name, q in found.items() if "weight" in name} == {False}
-    asked = quantize(Residual(), batches, profile=profile, activations="int8", progress=False).model
-    assert not any(q.unsigned for q in enabled_quantizers(asked).values())
+    quantizers = enabled_quantizers(model)
+    assert {q.unsigned for name, q in quantizers.items() if "weight" not in name} == {unsigned}
+    assert {q.unsigned for name, q in quantizers.items() if "weight" in name} == {False}
+    quantized_model = quantize(Residual(), batches, profile=profile, activations="int8", progress=False).model
+    assert not any(q.unsigned for q in enabled_quantizers(quantized_model).values())
 
 
 def test_a_module_whose_name_looks_like_a_pattern_is_excluded_alone() -> None:

@@ -28,12 +28,12 @@ def words(width: int = WIDTH) -> Tensor:
 
 def pairs(file: Path) -> Counter[str]:
     """Operators, each with the inputs that come through a pair: "Add[qq]"."""
-    found: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     for node in graph.load(file).graph:
         if node.op_type in COMPUTING:
             inputs = node.inputs[:2] if node.op_type in ("Conv", "Gemm") else node.inputs
-            found[f"{node.op_type}[{''.join('q' if _is_paired(v) else '.' for v in inputs)}]"] += 1
-    return found
+            kinds[f"{node.op_type}[{''.join('q' if _is_paired(v) else '.' for v in inputs)}]"] += 1
+    return kinds
 
 
 def _is_paired(value: Any) -> bool:
@@ -48,7 +48,7 @@ def check_pairs(model: nn.Module, inputs: tuple[Tensor, ...], folder: Path) -> A
     model = model.eval()
     result = quantize(model, [inputs], method="max", progress=False, float_budget=0, correct_bias=False)
     report = export(result.model, inputs, folder / "ours.onnx", dynamic_batch=False)
-    assert not report.not_compared and all(one.largest <= 1 for one in report.quantizers)
+    assert not report.not_compared and all(quantizer.largest <= 1 for quantizer in report.quantizers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about itself
         torch.onnx.export(model, inputs, folder / "float.onnx", opset_version=18, dynamo=True, verbose=False)
@@ -218,9 +218,9 @@ class TestNumbersOfCalls:
         x = words()
         model = quantize(Masked().eval(), [x], progress=False).model
         scope = model._scope
-        (add, site), made = next((key, n) for key, n in scope.call_counts.items() if key[0] == "add")
-        scope.call_counts[add, site] = made + 1
-        with pytest.raises(QuantValueError, match=f"got {made} calls of 'add', want {made + 1}"):
+        (add, site), call_count = next((key, n) for key, n in scope.call_counts.items() if key[0] == "add")
+        scope.call_counts[add, site] = call_count + 1
+        with pytest.raises(QuantValueError, match=f"got {call_count} calls of 'add', want {call_count + 1}"):
             model(x)
 
     def test_torch_compile_runs_the_calls_of_the_trace(self) -> None:

@@ -60,7 +60,7 @@ class Steep(nn.Module):
         return torch.sin(3000 * self.conv(x))
 
 
-def made(kind: type[nn.Module]) -> nn.Module:
+def make_net(kind: type[nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     return kind().eval()
 
@@ -77,7 +77,7 @@ def decibels(model: nn.Module, other: nn.Module, x: Tensor) -> float:
 
 
 def test_what_loses_most_gets_16_bits(tmp_path: Path) -> None:
-    model, data = made(Outlier), batches(2, 3, 12, 12)
+    model, data = make_net(Outlier), batches(2, 3, 12, 12)
     plain = quantize(model, data, float_budget=0, progress=False)
     result = quantize(model, data, progress=False)
     assert not plain.report.wide and not plain.report.left
@@ -95,7 +95,7 @@ def test_what_loses_most_gets_16_bits(tmp_path: Path) -> None:
 
 
 def test_what_cannot_have_16_bits_stays_in_float() -> None:
-    model, data = made(LoudInput), batches(2, 3, 50)
+    model, data = make_net(LoudInput), batches(2, 3, 50)
     result = quantize(model, data, progress=False, float_budget=9.0)
     assert list(result.report.left) == ["lstm/LSTM"] and not result.report.wide
     (layer,) = [row for row in result.explain() if row["op_type"] == "LSTM"]
@@ -106,7 +106,7 @@ def test_what_cannot_have_16_bits_stays_in_float() -> None:
 
 
 def test_all_layers_may_stay_in_float(tmp_path: Path) -> None:
-    model, data = made(Steep), batches(2, 2, 40)
+    model, data = make_net(Steep), batches(2, 2, 40)
     result = quantize(model, data, method="max", float_budget=9.0, progress=False)
     assert "conv" in result.report.left and not result.report.wide and not result.report.quantizers
     assert all(m._disabled for m in result.model.modules() if isinstance(m, TensorQuantizer))
@@ -125,7 +125,7 @@ def test_outputs_that_are_good_are_left_alone() -> None:
 
 def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("intact.torch.graph_mode.mixed_precision.pays", lambda before, after: False)
-    model, data = made(Outlier), batches(2, 3, 12, 12)
+    model, data = make_net(Outlier), batches(2, 3, 12, 12)
     ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (None, 0))
     assert ours.report == plain.report
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("budget", [-0.1, float("nan"), "much", True])
 def test_a_budget_is_a_part(budget: object) -> None:
     with pytest.raises(QuantValueError, match="float_budget"):
-        quantize(made(Outlier), batches(2, 3, 12, 12), float_budget=budget)  # type: ignore[arg-type]
+        quantize(make_net(Outlier), batches(2, 3, 12, 12), float_budget=budget)  # type: ignore[arg-type]
 
 
 class _Best(nn.Module):
@@ -167,7 +167,7 @@ def test_rows_that_values_order_are_compared_in_any_order():
 
 def test_a_module_that_the_budget_left_whole_in_float_compiles_and_is_reported_so() -> None:
     data = batches(2, 2, 64)
-    result = quantize(made(Steep), data, float_budget=9.0, progress=False)
+    result = quantize(make_net(Steep), data, float_budget=9.0, progress=False)
     assert not any(isinstance(m, TensorQuantizer) and not m._disabled for m in result.model.modules())
     assert result.report.modules == {}
     assert "everything stays in float" in str(result.report).splitlines()[0]
@@ -191,7 +191,7 @@ class Listening(nn.Module):
 
 
 def test_a_recurrent_layer_gets_16_bits_where_outputs_are_only_fair(tmp_path: Path) -> None:
-    model, data = made(Listening), batches(9, 1, 32)
+    model, data = make_net(Listening), batches(9, 1, 32)
     plain = quantize(model, data, float_budget=0, progress=False)
     result = quantize(model, data, progress=False)
     assert 26 < decibels(model, plain.model, data[0]) < 40

@@ -78,8 +78,8 @@ def test_what_runs_again_is_quantized_again(way: str, reentrant: bool) -> None:
     wanted = gradients(model, x)
 
     def keep(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
-        kept: Tensor = checkpoint(function, *args, use_reentrant=reentrant)
-        return kept
+        output: Tensor = checkpoint(function, *args, use_reentrant=reentrant)
+        return output
 
     model.block.keep = keep
     got = gradients(model, x)

@@ -31,7 +31,7 @@ class Experts(nn.Module):
         self.up = nn.Parameter(torch.randn(EXPERTS, 48, 32) / 6)
         self.down = nn.Parameter(torch.randn(EXPERTS, 48, 32) / 7)
 
-    def routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         weights, experts = self.router(x).softmax(-1).topk(CHOSEN, -1)
         return weights.reshape(-1), experts.reshape(-1)
 
@@ -40,7 +40,7 @@ class Sorted(Experts):
     """As transformers does it by default."""
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, experts = self.routed(x)
+        weights, experts = self.route(x)
         experts, order = torch.sort(experts)
         number = torch.histc(experts.float(), bins=EXPERTS, min=0, max=EXPERTS - 1)
         ends = torch.cumsum(number, 0, dtype=torch.int32)
@@ -55,7 +55,7 @@ class Gathered(Experts):
     """As transformers does it on demand, and gpt-fast: a matrix for each row."""
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, experts = self.routed(x)
+        weights, experts = self.route(x)
         rows = x.repeat_interleave(CHOSEN, 0)
         y = F.silu(torch.bmm(self.up[experts], rows.unsqueeze(-1)).squeeze(-1))
         y = torch.bmm(y.unsqueeze(1), self.down[experts]).squeeze(1) * weights[:, None]
@@ -74,7 +74,7 @@ class ByEinsum(Experts):
 KINDS = pytest.mark.parametrize("kind", [Sorted, Gathered, ByEinsum])
 
 
-def placed(kind: type[nn.Module]):
+def quantize_kind(kind: type[nn.Module]):
     torch.manual_seed(0)
     model, x = kind().eval(), torch.randn(24, 32)
     return model, x, intact.quantize(model, [x], method="max", progress=False)
@@ -82,12 +82,13 @@ def placed(kind: type[nn.Module]):
 
 @KINDS
 def test_both_operands_are_quantized_and_the_engine_runs_them_in_integers(kind, tmp_path):
-    model, x, result = placed(kind)
+    model, x, result = quantize_kind(kind)
     assert not result.report.left
     shapes = {
-        tuple(one.amax.shape)
+        tuple(quantizer.amax.shape)
         for name in result.report.quantizers
-        if len(kept := np.atleast_1d((one := result.model.get_submodule(name)).axis)) == 2 and kept[0] == 0
+        if len(axes := np.atleast_1d((quantizer := result.model.get_submodule(name)).axis)) == 2
+        and axes[0] == 0
     }
     wide = (EXPERTS, 1, 48) if kind is Sorted else (EXPERTS, 48, 1)
     assert shapes == {wide, (EXPERTS, 1, 32)}, "a scale for each expert's column"
@@ -109,7 +110,7 @@ def test_both_operands_are_quantized_and_the_engine_runs_them_in_integers(kind, 
 
 @KINDS
 def test_they_learn_and_are_loaded_again(kind):
-    _, x, result = placed(kind)
+    _, x, result = quantize_kind(kind)
     result.model.train()
     result.model(x).square().mean().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in result.model.parameters())
@@ -119,17 +120,17 @@ def test_they_learn_and_are_loaded_again(kind):
 
 @pytest.mark.parametrize("kind", [Sorted, Gathered])
 def test_pytorchs_own_exporter_writes_them_too(kind, tmp_path):
-    _, x, result = placed(kind)
+    _, x, result = quantize_kind(kind)
     torch.onnx.export(result.model, (x,), tmp_path / "model.onnx", opset_version=18, verbose=False)
     session = Session((tmp_path / "model.onnx").read_bytes())
-    (made,) = session.run({session.inputs[0]: x.numpy()}).values()
-    assert np.allclose(made, result.model(x).detach(), atol=1e-5)
+    (outputs,) = session.run({session.inputs[0]: x.numpy()}).values()
+    assert np.allclose(outputs, result.model(x).detach(), atol=1e-5)
 
 
 def run_file(model: nn.Module, *read: Tensor) -> list[np.ndarray]:
     session = Session(graph.to_bytes(translate(model.eval(), read, opset=18).model))
-    made = session.run({name: x.numpy() for name, x in zip(session.inputs, read, strict=True)})
-    return [made[name] for name in session.outputs]
+    outputs = session.run({name: x.numpy() for name, x in zip(session.inputs, read, strict=True)})
+    return [outputs[name] for name in session.outputs]
 
 
 class Grouped(nn.Module):
@@ -160,21 +161,21 @@ def test_counts_are_those_of_histc(bins, low, high):
     x = torch.tensor([0.0, 1.0, 2.0, 3.0, 3.0, -1.0, 1.5, -2.0, 4.0, 0.5, 1.0])
     if low == high:
         x = torch.zeros(6)
-    (made,) = run_file(Counts(), x)
-    assert np.array_equal(made, torch.histc(x, bins, low, high))
+    (output,) = run_file(Counts(), x)
+    assert np.array_equal(output, torch.histc(x, bins, low, high))
 
 
 class Looping(Experts):
     """As transformers does it where it is asked to be eager."""
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, experts = self.routed(x)
-        made = torch.zeros_like(x)
+        weights, experts = self.route(x)
+        output = torch.zeros_like(x)
         for expert in experts.unique():
             (place,) = torch.where(experts == expert)
             y = F.silu(x[place // CHOSEN] @ self.up[expert].t()) @ self.down[expert]
-            made.index_add_(0, place // CHOSEN, y * weights[place][:, None])
-        return made
+            output.index_add_(0, place // CHOSEN, y * weights[place][:, None])
+        return output
 
 
 def test_loops_over_experts_are_refused_and_a_way_out_is_named(tmp_path):

@@ -43,12 +43,12 @@ def images() -> Tensor:
     return torch.randn(2, 3, 10, 10)
 
 
-def quantized(model: nn.Module, data: Any) -> Any:
+def quantize_model(model: nn.Module, data: Any) -> Any:
     torch.manual_seed(1)
     return quantize(model.eval(), [data], example=data, progress=False, method="max")
 
 
-def exported(model: nn.Module, example: Any, path: Any) -> Any:
+def export_exactly(model: nn.Module, example: Any, path: Any) -> Any:
     report = export(model, example, path)
     assert not report.not_compared and not report.skipped and report.codes
     assert all(q.largest <= 1 and q.boundary <= 1e-3 for q in report.quantizers)
@@ -79,9 +79,9 @@ class AnswersNumbers(Net):
 
 @pytest.mark.parametrize("kind", [AnswersDataClass, AnswersNumbers])
 def test_tensors_are_found_beside_what_is_none(kind, images, tmp_path):
-    result = quantized(kind(), images)
+    result = quantize_model(kind(), images)
     assert not result.report.replaced
-    exported(result.model, images, tmp_path / "model.onnx")
+    export_exactly(result.model, images, tmp_path / "model.onnx")
     answer = result.model(images)
     ours = answer.features if kind is AnswersDataClass else answer["features"]
     engine = intact.compile(result.model, images)
@@ -110,7 +110,7 @@ def test_a_dict_may_be_the_only_argument(images, tmp_path):
     batch = {"image": images, "other": images.flip(0)}
     result = quantize(TakesDict().eval(), [batch], progress=False, method="max")
     assert not result.report.replaced
-    exported(result.model, (batch,), tmp_path / "model.onnx")
+    export_exactly(result.model, (batch,), tmp_path / "model.onnx")
 
 
 class TakesAnything(Net):
@@ -124,7 +124,7 @@ def test_forward_may_take_any_number_of_arguments(named, images, tmp_path):
     example = (images, images.flip(0))
     report = quantize(model, example=example, progress=False)
     intact.torch.calibrate(report.model, [(example,)], method="max", progress=False)
-    exported(report.model, example, tmp_path / "model.onnx")
+    export_exactly(report.model, example, tmp_path / "model.onnx")
     engine = intact.compile(tmp_path / "model.onnx")
     assert all("batch" in map(str, port.shape) for port in engine.inputs)
 
@@ -134,10 +134,10 @@ def test_forward_may_take_any_number_of_arguments(named, images, tmp_path):
 
 @pytest.mark.parametrize("wrap", [lambda m: torch.compile(m, backend="eager"), nn.DataParallel])
 def test_what_is_around_a_module_is_taken_off(wrap, images, tmp_path):
-    result = quantized(wrap(Net()), images)
+    result = quantize_model(wrap(Net()), images)
     assert isinstance(result.model, Net)
     assert {"stem", "body", "head"} <= set(result.report.modules)
-    exported(result.model, images, tmp_path / "model.onnx")
+    export_exactly(result.model, images, tmp_path / "model.onnx")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
@@ -182,8 +182,8 @@ class Shares(nn.Module):
 
 
 def test_quantizers_keep_their_names_in_files_of_models_that_share_modules(images, tmp_path):
-    result = quantized(nn.Sequential(nn.Conv2d(3, 16, 3), Shares.act, Shares(), Shares()), images)
-    report = exported(result.model, images, tmp_path / "model.onnx")
+    result = quantize_model(nn.Sequential(nn.Conv2d(3, 16, 3), Shares.act, Shares(), Shares()), images)
+    report = export_exactly(result.model, images, tmp_path / "model.onnx")
     names = {name for name, _ in result.model.named_modules()}
     assert any(check.quantizer.startswith("2.") for check in report.quantizers)
     assert all(check.quantizer in names for check in report.quantizers)
@@ -202,7 +202,7 @@ class SkipsThroughNothing(Net):
 
 
 def test_an_empty_sequential_hands_on(images, tmp_path):
-    exported(quantized(SkipsThroughNothing(), images).model, images, tmp_path / "model.onnx")
+    export_exactly(quantize_model(SkipsThroughNothing(), images).model, images, tmp_path / "model.onnx")
 
 
 class WritesIntoParts(nn.Module):
@@ -223,13 +223,13 @@ def test_parts_that_are_written_into_are_parts(tmp_path):
     torch.manual_seed(0)
     x = torch.randn(2, 20, 32)
     model = WritesIntoParts().eval()
-    result = quantized(model, x)
+    result = quantize_model(model, x)
     assert not result.report.replaced
     assert "qkv.weight_quantizer" in result.report.quantizers
     with torch.no_grad():
         wanted, got = model(x), result.model(x)
     assert (wanted - got).norm() < 0.05 * wanted.norm()
-    exported(result.model, x, tmp_path / "model.onnx")
+    export_exactly(result.model, x, tmp_path / "model.onnx")
 
 
 class Unfolds(nn.Module):
@@ -243,8 +243,8 @@ class Unfolds(nn.Module):
 
 def test_windows_are_taken_at_any_batch(images, tmp_path):
     """The exporter computes indices of two axes from sizes; nobody told their shape before."""
-    result = quantized(Unfolds(), images)
-    exported(result.model, images, tmp_path / "model.onnx")
+    result = quantize_model(Unfolds(), images)
+    export_exactly(result.model, images, tmp_path / "model.onnx")
     engine = intact.compile(tmp_path / "model.onnx")
     for x in (images, images[:1]):
         assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
@@ -267,11 +267,11 @@ class Einsums(nn.Module):
 def test_einsum_and_glu_are_seen_into(tmp_path):
     torch.manual_seed(0)
     x = torch.randn(2, 24, 64)
-    result = quantized(Einsums(), x)
+    result = quantize_model(Einsums(), x)
     layers = {layer.name: layer.precision for layer in result.placement.layers if layer.op_type == "MatMul"}
     assert len([name for name in layers if "einsum" in name]) == 2 and set(layers.values()) == {"int8"}
     assert any(name.startswith("gate.glu_mul") for name in result.report.quantizers)
-    exported(result.model, x, tmp_path / "model.onnx")
+    export_exactly(result.model, x, tmp_path / "model.onnx")
     engine = intact.compile(tmp_path / "model.onnx")
     assert all(step.native for step in engine.plan.steps)
     assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
@@ -280,11 +280,11 @@ def test_einsum_and_glu_are_seen_into(tmp_path):
 
 
 def test_a_model_of_bfloat16_is_exported_in_float(images, tmp_path):
-    model = quantized(Net().to(torch.bfloat16), images.bfloat16()).model
+    model = quantize_model(Net().to(torch.bfloat16), images.bfloat16()).model
     with pytest.raises(QuantValueError, match=r"model\.float\(\)"):
         export(model, images.bfloat16(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
-    exported(model.float(), images, tmp_path / "model.onnx")
+    export_exactly(model.float(), images, tmp_path / "model.onnx")
 
 
 class OddNames(nn.Module):
@@ -308,11 +308,11 @@ class OddNames(nn.Module):
 
 
 def test_modules_and_parameters_may_have_any_names(images, tmp_path):
-    result = quantized(OddNames(), images)
+    result = quantize_model(OddNames(), images)
     assert not result.report.replaced
     assert set(result.report.modules) == {"0-stem", "class", "parts.in.a b", "parts.a-b", "parts.a_b"}
     assert "def_quantizer" in result.report.quantizers
-    report = exported(result.model, images, tmp_path / "model.onnx")
+    report = export_exactly(result.model, images, tmp_path / "model.onnx")
     assert {"0-stem._weight_quantizer", "parts.in.a b._input_quantizer"} <= {
         check.quantizer for check in report.quantizers
     }
@@ -359,9 +359,9 @@ class ChoosesItsForward(Net):
 @pytest.mark.parametrize("outer", [False, True], ids=["the model", "a part of it"])
 def test_a_method_of_its_own_as_forward_is_seen_into(outer, images, tmp_path):
     model = nn.Sequential(ChoosesItsForward(), nn.Tanh()) if outer else ChoosesItsForward()
-    result = quantized(model, images)
+    result = quantize_model(model, images)
     assert not result.report.replaced and len(result.report.quantizers) > 4
-    exported(result.model, images, tmp_path / "q.onnx")
+    export_exactly(result.model, images, tmp_path / "q.onnx")
     with torch.no_grad():
         y = result.model(images)
         for other in (copy.deepcopy(result.model), pickle.loads(pickle.dumps(result.model))):
@@ -391,4 +391,4 @@ class BoundsTwice(nn.Module):
 
 
 def test_bounds_that_the_exporter_joins_for_two_readers_are_in_the_file(images, tmp_path):
-    exported(quantized(BoundsTwice(), images).model, images, tmp_path / "q.onnx")
+    export_exactly(quantize_model(BoundsTwice(), images).model, images, tmp_path / "q.onnx")

@@ -102,7 +102,7 @@ def images() -> Tensor:
     return torch.randn(2, 3, 10, 10)
 
 
-def quantized(model: nn.Module, images: Tensor) -> Any:
+def quantize_model(model: nn.Module, images: Tensor) -> Any:
     torch.manual_seed(1)
     return quantize(model, [images], example=images, progress=False, method="max")
 
@@ -110,19 +110,19 @@ def quantized(model: nn.Module, images: Tensor) -> Any:
 @pytest.mark.parametrize("name", MODELS)
 def test_files_and_engines_have_all_quantizers(name: str, images: Tensor, tmp_path: Path) -> None:
     torch.manual_seed(2)
-    result = quantized(MODELS[name](images), images)
+    result = quantize_model(MODELS[name](images), images)
     report = export(result.model, images, tmp_path / "m.onnx")
     assert report.pairs == len(result.report.quantizers) and not report.not_compared
     assert report.codes and not report.codes_differing and not report.end_to_end.values_differing
-    made = intact.compile(result.model, images)(images.numpy())
-    assert np.allclose(made, result.model(images).detach(), atol=1e-3)
+    outputs = intact.compile(result.model, images)(images.numpy())
+    assert np.allclose(outputs, result.model(images).detach(), atol=1e-3)
 
 
 def test_operators_of_an_exported_program_are_the_functions_that_code_calls(images: Tensor) -> None:
     torch.manual_seed(2)
     own = Several().eval()
     program = torch.export.export(own, (images,)).module()
-    plain, result = quantized(own, images), quantized(program, images)
+    plain, result = quantize_model(own, images), quantize_model(program, images)
     assert [row["fused"] for row in result.explain()] == [row["fused"] for row in plain.explain()]
     assert all(row["precision"] == "int8" for row in result.explain() if row["op_type"] != "Softmax")
     assert len(result.report.quantizers) == len(plain.report.quantizers)
@@ -133,7 +133,7 @@ def test_operators_of_an_exported_program_are_the_functions_that_code_calls(imag
 
 @pytest.mark.parametrize("name", ["torch.fx", "torch.export", "inside"])
 def test_programs_of_torch_have_them(name: str, images: Tensor) -> None:
-    result = quantized(MODELS[name](images), images)
+    result = quantize_model(MODELS[name](images), images)
     program = torch.export.export(result.model, (images,))
     calls = [node for node in program.graph.nodes if node.target is torch.ops.intact.fake_quantize.default]
     assert len(calls) == len(result.report.quantizers)
@@ -143,23 +143,23 @@ def test_programs_of_torch_have_them(name: str, images: Tensor) -> None:
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_and_pickles_quantize(way: Callable[[Any], Any], name: str, images: Tensor) -> None:
     torch.manual_seed(2)
-    model = quantized(MODELS[name](images), images).model
-    made = way(model)
-    assert isinstance(made, RunsQuantized) and torch.equal(made(images), model(images))
+    model = quantize_model(MODELS[name](images), images).model
+    output = way(model)
+    assert isinstance(output, RunsQuantized) and torch.equal(output(images), model(images))
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in output.parameters():
             parameter.mul_(2)
-    assert not torch.equal(made(images), model(images))
+    assert not torch.equal(output(images), model(images))
 
 
 def test_a_copy_of_an_exported_program_quantizes(images: Tensor) -> None:
-    model = quantized(MODELS["torch.export"](images), images).model
+    model = quantize_model(MODELS["torch.export"](images), images).model
     assert torch.equal(copy.deepcopy(model)(images), model(images))
 
 
 def test_checkpoints_are_loaded_into_the_float_module(images: Tensor, tmp_path: Path) -> None:
     torch.manual_seed(2)
-    result = quantized(MODELS["torch.fx"](images), images)
+    result = quantize_model(MODELS["torch.fx"](images), images)
     save_checkpoint(result.model, tmp_path / "m.safetensors")
     restored = load_checkpoint(MODELS["torch.fx"](images), tmp_path / "m.safetensors").eval()
     assert torch.equal(restored(images), result.model(images))
@@ -167,7 +167,7 @@ def test_checkpoints_are_loaded_into_the_float_module(images: Tensor, tmp_path: 
 
 def test_each_mode_has_its_graph(images: Tensor) -> None:
     torch.manual_seed(2)
-    model = quantized(extractor(Net()), images).model
+    model = quantize_model(extractor(Net()), images).model
     wanted, other = model(images), copy.deepcopy(model)
     assert model.train() is model and (model(images) == 0).float().mean() > 0.2  # dropout
     assert torch.equal(other(images), wanted)  # a copy has code of its own

@@ -79,13 +79,13 @@ def words() -> Tensor:
 
 def mask() -> Tensor:
     """Padding, and one row that may attend to nothing."""
-    made = torch.ones(2, 1, WORDS, WORDS, dtype=torch.bool)
-    made[1, :, :, -5:] = False
-    made[1, :, 3] = False
-    return made
+    causal_mask = torch.ones(2, 1, WORDS, WORDS, dtype=torch.bool)
+    causal_mask[1, :, :, -5:] = False
+    causal_mask[1, :, 3] = False
+    return causal_mask
 
 
-def quantized(model: nn.Module, *inputs: Tensor) -> Any:
+def quantize_model(model: nn.Module, *inputs: Tensor) -> Any:
     return quantize(model.eval(), [inputs], method="max", progress=False)
 
 
@@ -96,7 +96,7 @@ def seed() -> None:
 
 def test_what_a_call_only_moves_is_quantized_behind_it(tmp_path: Path) -> None:
     x = words()
-    result = quantized(Pooled(), x)
+    result = quantize_model(Pooled(), x)
     assert "pool" not in result.report.left
     report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
     assert report.codes_differing == 0 and not report.not_compared
@@ -113,7 +113,7 @@ def _above_moves(value: Any) -> str:
 
 def test_equal_tensors_that_the_file_has_once_are_compared_for_each_quantizer(tmp_path: Path) -> None:
     x = words()
-    report = export(quantized(Positions(), x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    report = export(quantize_model(Positions(), x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
     assert not report.not_compared and report.codes_differing == 0
     assert {"first._input_quantizer", "second._input_quantizer"} <= {c.quantizer for c in report.quantizers}
 
@@ -121,7 +121,7 @@ def test_equal_tensors_that_the_file_has_once_are_compared_for_each_quantizer(tm
 class TestParametrizedLayers:
     def test_weights_that_are_made_of_others_are_quantized_by_channel(self, tmp_path: Path) -> None:
         x = words()
-        result = quantized(Normed(), x)
+        result = quantize_model(Normed(), x)
         assert not result.report.left
         assert result.model.conv.weight_quantizer.amax.numel() == WORDS
         report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
@@ -130,7 +130,7 @@ class TestParametrizedLayers:
 
     def test_they_are_trained_and_kept(self, tmp_path: Path) -> None:
         x = words()
-        model = quantized(Normed(), x).model
+        model = quantize_model(Normed(), x).model
         model(x).sum().backward()
         assert all(p.grad is not None and p.grad.any() for p in model.conv.parameters())
         save_checkpoint(model, tmp_path / "m.safetensors")
@@ -142,7 +142,7 @@ class TestMasksOfBooleans:
     def test_the_guard_of_empty_rows_is_the_exporters(self, tmp_path: Path) -> None:
         """The engine knows that one, and needs no node for it."""
         x = words(), mask()
-        report = export(quantized(Masked(), *x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
+        report = export(quantize_model(Masked(), *x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
         assert report.codes_differing == 0
         written = {node.op_type for node in graph.load(tmp_path / "m.onnx").graph}
         assert "IsNaN" in written and "ReduceMax" not in written
@@ -153,7 +153,7 @@ class TestMasksOfBooleans:
 
     def test_answers_are_the_same_with_gradients_and_none_of_these_is_nan(self) -> None:
         x, allowed = words(), mask()
-        model = quantized(Masked(), x, allowed).model
+        model = quantize_model(Masked(), x, allowed).model
         answer = model(x, allowed)
         with torch.no_grad():
             assert torch.equal(model(x, allowed), answer)
@@ -177,7 +177,7 @@ class Cuts(nn.Module):
 
 def test_parts_of_a_tensor_that_are_read_in_float_stay_in_float(tmp_path: Path) -> None:
     x = torch.randn(2, 4, WIDTH)
-    result = quantized(Cuts(), x)
+    result = quantize_model(Cuts(), x)
     assert "K = 4" in result.report.left["matmul_1"]
     export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
     products = [
@@ -205,7 +205,7 @@ class TellsExport(nn.Module):
 
 def test_the_file_makes_the_calls_that_were_quantized(tmp_path: Path) -> None:
     x = torch.randn(2, 3, 10, 10)
-    result = quantized(TellsExport(), x)
+    result = quantize_model(TellsExport(), x)
     report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
     assert not report.not_compared and report.codes_differing == 0
     pool = next(node for node in graph.load(tmp_path / "m.onnx").graph if node.op_type == "AveragePool")
@@ -239,7 +239,7 @@ MIXES = {
 def test_functions_of_several_products_are_seen_into(name: str, tmp_path: Path) -> None:
     function, inside = MIXES[name]
     x, model = torch.randn(2, 16, 6, 6), Mixes(function).eval()
-    result = quantized(model, x)
+    result = quantize_model(model, x)
     assert not {call for call in result.report.left if "lerp" in call or "addc" in call}
     for call in inside:
         assert any(quantizer.startswith(call.replace(".", "_")) for quantizer in result.report.quantizers), (
@@ -265,7 +265,7 @@ def _into_a_part(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 def test_who_writes_into_a_part_writes_into_the_whole(tmp_path: Path) -> None:
     x, model = torch.randn(2, 16, 6, 6), Mixes(_into_a_part).eval()
-    result = quantized(model, x)
+    result = quantize_model(model, x)
     assert any(name.startswith("addcmul_add") for name in result.report.quantizers)
     with torch.no_grad():
         wanted, got = model(x), result.model(x)

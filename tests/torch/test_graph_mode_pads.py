@@ -29,9 +29,9 @@ def test_modules_are_quantized_in_front_of_the_pad() -> None:
     torch.manual_seed(0)
     module, data = Same().eval(), [(torch.from_numpy(x),) for x in images(8)]
     want = module(*data[0]).detach()
-    made = intact.quantize(module, data, example=data[0], progress=False).model
-    got = made(*data[0]).detach()
+    quantized_model = intact.quantize(module, data, example=data[0], progress=False).model
+    got = quantized_model(*data[0]).detach()
     assert torch.isfinite(got).all()
     assert float(10 * torch.log10(want.square().sum() / (got - want).square().sum())) > 25
-    (ran,) = intact.compile(made, data[0], threads=1).run({"x": data[0][0].numpy()}).values()
+    (ran,) = intact.compile(quantized_model, data[0], threads=1).run({"x": data[0][0].numpy()}).values()
     assert np.allclose(ran, got.numpy(), atol=0.02 * float(got.abs().max()))

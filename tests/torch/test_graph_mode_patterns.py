@@ -201,7 +201,7 @@ def sentence() -> dict[str, Tensor]:
     return {"input_ids": torch.randint(0, 99, (2, WORDS)), "attention_mask": mask}
 
 
-def hidden() -> Tensor:
+def hidden_states() -> Tensor:
     return torch.randn(2, WORDS, WIDTH)
 
 
@@ -210,23 +210,23 @@ NETS: dict[str, tuple[Any, Any]] = {
     "encoder by hand": (lambda: Encoder("eager"), sentence),
     "cnn": (Cnn, lambda: torch.randn(4, 3, 16, 16)),
     "c2f": (C2f, lambda: torch.randn(2, 16, 8, 8)),
-    "dit": (DiT, lambda: (hidden(), torch.randn(2, WIDTH))),
-    "cross attention": (CrossAttention, lambda: (hidden(), hidden())),
-    "tied": (Tied, hidden),
+    "dit": (DiT, lambda: (hidden_states(), torch.randn(2, WIDTH))),
+    "cross attention": (CrossAttention, lambda: (hidden_states(), hidden_states())),
+    "tied": (Tied, hidden_states),
 }
 
 
 @functools.cache
-def _quantized(net: str) -> tuple[Any, Any, nn.Module]:
+def _quantize_once(net: str) -> tuple[Any, Any, nn.Module]:
     torch.manual_seed(0)
     make, example = NETS[net]
     model, x = make().eval(), example()
     return quantize(model, [(x,) if isinstance(x, tuple) else x], method="max", progress=False), x, model
 
 
-def quantized(net: str) -> tuple[Any, Any, nn.Module]:
+def quantize_net(net: str) -> tuple[Any, Any, nn.Module]:
     """A result of its own for every test; an export takes seconds, so each is made once."""
-    result, x, model = _quantized(net)
+    result, x, model = _quantize_once(net)
     return replace(result, model=copy.deepcopy(result.model)), x, model
 
 
@@ -236,16 +236,16 @@ def call(model: nn.Module, x: Any) -> Tensor:
 
 
 def activations(model: nn.Module) -> set[str]:
-    found = {
+    precisions = {
         n for n, m in model.named_modules() if isinstance(m, quant_nn.TensorQuantizer) and not m._disabled
     }
-    return {name for name in found if not name.endswith("weight_quantizer")}
+    return {name for name in precisions if not name.endswith("weight_quantizer")}
 
 
 @pytest.mark.parametrize("net", NETS)
 class TestEveryPattern:
     def test_nothing_falls_back_and_the_file_has_the_modules_codes(self, net: str, tmp_path: Path) -> None:
-        result, x, _ = quantized(net)
+        result, x, _ = quantize_net(net)
         assert not result.report.replaced
         report = export(result.model, x, tmp_path / "m.onnx")
         assert report.codes > 0 and report.codes_differing <= 1e-4 * report.codes
@@ -255,7 +255,7 @@ class TestEveryPattern:
     def test_parameters_keep_their_names_and_a_checkpoint_restores_everything(
         self, net: str, tmp_path: Path
     ) -> None:
-        result, x, model = quantized(net)
+        result, x, model = quantize_net(net)
         assert set(model.state_dict()) <= set(result.model.state_dict())
         assert isinstance(result.model, type(model))
         save_checkpoint(result.model, tmp_path / "m.safetensors")
@@ -263,7 +263,7 @@ class TestEveryPattern:
         assert torch.equal(call(restored, x), call(result.model, x))
 
     def test_twenty_steps_lower_the_loss(self, net: str) -> None:
-        result, x, _ = quantized(net)
+        result, x, _ = quantize_net(net)
         model = result.model.train()
         optimizer = torch.optim.Adam(model.parameters(), 1e-3)
         torch.manual_seed(1)
@@ -279,7 +279,7 @@ class TestEveryPattern:
 
 
 def test_products_of_attention_are_quantized_inside_one_call_of_pytorch() -> None:
-    result, _, _ = quantized("encoder")
+    result, _, _ = quantize_net("encoder")
     path = "layers.0.attention."
     assert {n.removeprefix(path) for n in activations(result.model) if n.startswith(path)} == {
         "query_input_quantizer", "view_quantizer", "view_1_quantizer", "view_2_quantizer",
@@ -289,7 +289,7 @@ def test_products_of_attention_are_quantized_inside_one_call_of_pytorch() -> Non
 
 
 def test_training_mode_is_the_models_own() -> None:
-    result, x, _ = quantized("cnn")
+    result, x, _ = quantize_net("cnn")
     model = result.model.train()
     before = model.bn1.running_mean.clone(), int(model.bn1.num_batches_tracked)
     answers = [model(x) for _ in range(4)]
@@ -299,12 +299,12 @@ def test_training_mode_is_the_models_own() -> None:
 
 
 def test_the_signature_is_the_models_own() -> None:
-    result, _, _ = quantized("encoder")
+    result, _, _ = quantize_net("encoder")
     assert list(inspect.signature(result.model.forward).parameters) == ["input_ids", "attention_mask"]
 
 
 def test_sizes_may_differ_from_the_examples() -> None:
-    result, _, _ = quantized("encoder")
+    result, _, _ = quantize_net("encoder")
     answer = result.model(torch.randint(0, 99, (5, 7)), attention_mask=torch.ones(5, 7).long())
     assert answer["logits"].shape == (5, 3)
     assert result.model(torch.randint(0, 99, (1, 9)))["logits"].shape == (1, 3), "without the mask"
@@ -328,13 +328,13 @@ def test_activation_checkpointing_runs_the_quantizers_again() -> None:
 
 
 def test_each_run_of_a_shared_layer_has_quantizers_of_its_own() -> None:
-    result, _, _ = quantized("tied")
+    result, _, _ = quantize_net("tied")
     names = activations(result.model)
     assert {"layer.up_input_quantizer", "layer.up_1_input_quantizer"} <= names
 
 
 def test_compiled_as_one_graph() -> None:
-    result, x, _ = quantized("encoder")
+    result, x, _ = quantize_net("encoder")
     compiled = torch.compile(result.model, backend="eager", fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(call(compiled, x), call(result.model, x))
@@ -357,15 +357,15 @@ class Repeats(nn.Module):
 class TestCallsThatDiffer:
     def moody(self) -> tuple[Any, Tensor]:
         torch.manual_seed(0)
-        x = hidden()
+        x = hidden_states()
         return quantize(Moody().eval(), [x], method="max", progress=False), x
 
     def test_a_function_that_is_called_more_often_in_training_is_left_alone(self) -> None:
         torch.manual_seed(0)
-        x = hidden()
+        x = hidden_states()
         result = quantize(Repeats().eval(), [x], method="max", progress=False)
-        said = {why for call, why in result.report.left.items() if call.startswith("matmul@forward")}
-        assert said == {"'matmul' is called another number of times in training mode"}
+        reasons = {why for call, why in result.report.left.items() if call.startswith("matmul@forward")}
+        assert reasons == {"'matmul' is called another number of times in training mode"}
         result.model.train()(x)
 
     def test_one_that_is_called_elsewhere_in_training_is_known_by_its_place(self) -> None:
@@ -375,7 +375,7 @@ class TestCallsThatDiffer:
 
     def test_a_run_with_other_calls_is_refused(self) -> None:
         torch.manual_seed(0)
-        x = hidden()
+        x = hidden_states()
         model = Moody().eval()
         model.train = lambda mode=True: nn.Module.train(model, False)  # type: ignore[method-assign]
         result = quantize(model, [x], method="max", progress=False, inplace=True)

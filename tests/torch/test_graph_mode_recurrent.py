@@ -70,11 +70,11 @@ class Reader(nn.Module):
         return self.head(self.rnn(x)[0])
 
 
-def quantized(net: nn.Module, *data: Tensor, **options: Any) -> Any:
+def quantize_net(net: nn.Module, *data: Tensor, **options: Any) -> Any:
     return quantize(net.eval(), [data], method="max", correct_bias=False, progress=False, **options)
 
 
-def seeded(net: Any, *args: Any, **form: Any) -> Any:
+def make_net(net: Any, *args: Any, **form: Any) -> Any:
     torch.manual_seed(0)
     return net(*args, **form)
 
@@ -86,12 +86,12 @@ def recurrent_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 def pairs_of(model: onnx.ModelProto) -> list[list[tuple[Any, ...] | None]]:
     """Codes, scale and zero point in front of each recurrent layer's data, and of its weight."""
     stored = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    made = {output: node for node in model.graph.node for output in node.output}
+    producers = {output: node for node in model.graph.node for output in node.output}
 
     def behind(name: str) -> tuple[Any, ...] | None:
-        node = made.get(name)
+        node = producers.get(name)
         while node is not None and node.op_type in ("Transpose", "Reshape", "Squeeze"):
-            node = made.get(node.input[0])
+            node = producers.get(node.input[0])
         if node is None or node.op_type != "DequantizeLinear":
             return None
         return tuple(stored.get(read) for read in node.input)
@@ -117,12 +117,12 @@ def check(result: Any, path: Any, *inputs: Tensor) -> onnx.ModelProto:
     answers = engine(*(x.numpy() for x in inputs))
     with torch.no_grad():
         expected = result.model(*inputs)
-    for made, real in zip(
+    for output, real in zip(
         answers if isinstance(answers, (list, tuple)) else [answers],
         expected if isinstance(expected, tuple) else [expected],
         strict=True,
     ):
-        np.testing.assert_allclose(made, real.numpy(), atol=ONE_CODE)
+        np.testing.assert_allclose(output, real.numpy(), atol=ONE_CODE)
     return onnx.load(path)
 
 
@@ -132,8 +132,8 @@ FORMS = {"deep": {"num_layers": 2, "bidirectional": True, "batch_first": True}, 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_file_has_the_pairs_of_the_onnx_path(kind, form, tmp_path):
-    net, x = seeded(Tagger, kind, **form).eval(), torch.randn(4, 6, 16)
-    result = quantized(net, x)
+    net, x = make_net(Tagger, kind, **form).eval(), torch.randn(4, 6, 16)
+    result = quantize_net(net, x)
     ours = check(result, tmp_path / "ours.onnx", x)
     floats = BytesIO()
     with warnings.catch_warnings():
@@ -148,9 +148,9 @@ def test_the_file_has_the_pairs_of_the_onnx_path(kind, form, tmp_path):
         progress=False,
     )
     theirs.save(tmp_path / "theirs.onnx")
-    found, wanted = pairs_of(ours), pairs_of(onnx.load(tmp_path / "theirs.onnx"))
-    assert len(found) == len(wanted) == form.get("num_layers", 1)
-    for (data, weight), (their_data, their_weight) in zip(found, wanted, strict=True):
+    own_pairs, wanted = pairs_of(ours), pairs_of(onnx.load(tmp_path / "theirs.onnx"))
+    assert len(own_pairs) == len(wanted) == form.get("num_layers", 1)
+    for (data, weight), (their_data, their_weight) in zip(own_pairs, wanted, strict=True):
         for mine, other in zip(weight, their_weight, strict=True):
             np.testing.assert_array_equal(mine, other)
         np.testing.assert_allclose(data[1], their_data[1], rtol=1e-5)
@@ -160,7 +160,7 @@ def test_the_file_has_the_pairs_of_the_onnx_path(kind, form, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_last_states_are_quantized_behind_the_call(kind, tmp_path):
     x = torch.randn(4, 6, 16)
-    result = quantized(seeded(Classifier, kind, num_layers=3, batch_first=True), x)
+    result = quantize_net(make_net(Classifier, kind, num_layers=3, batch_first=True), x)
     assert list(result.report.left) == []
     assert "getitem_quantizer" in "".join(result.report.quantizers)
     assert len(recurrent_nodes(check(result, tmp_path / "net.onnx", x))) == 3
@@ -170,7 +170,7 @@ def test_last_states_are_quantized_behind_the_call(kind, tmp_path):
 def test_states_that_are_handed_on(kind, tmp_path):
     states = torch.rand(2 if kind is nn.LSTM else 1, 2, 3, 8).unbind()
     inputs = (torch.randn(5, 3, 16), *states)
-    net = seeded(Stream, kind).eval()
+    net = make_net(Stream, kind).eval()
     named = dict(zip(("x", "h", "c"), inputs, strict=False))
     result = quantize(net, [named], method="max", correct_bias=False, progress=False)
     agrees(result.model, export(result.model, inputs, tmp_path / "net.onnx", dynamic_batch=False))
@@ -178,20 +178,20 @@ def test_states_that_are_handed_on(kind, tmp_path):
     kinds = [step.kind for step in engine.plan.steps]
     assert kinds.count("recurrent") == 2 and "onnx" not in kinds
     with torch.no_grad():
-        for made, real in zip(engine(*(x.numpy() for x in inputs)), result.model(*inputs), strict=True):
-            np.testing.assert_allclose(made, real.numpy(), atol=ONE_CODE)
+        for output, real in zip(engine(*(x.numpy() for x in inputs)), result.model(*inputs), strict=True):
+            np.testing.assert_allclose(output, real.numpy(), atol=ONE_CODE)
 
 
 def test_convolution_and_both_directions(tmp_path):
     x = torch.rand(2, 1, 8, 12)
-    result = quantized(seeded(Reader), x)
+    result = quantize_net(make_net(Reader), x)
     assert sorted(result.report.modules.values()) == ["FusedQuantLSTM", "QuantConv2d", "QuantLinear"]
     check(result, tmp_path / "net.onnx", x)
 
 
 def test_each_layer_has_a_reason_and_can_be_left_out(tmp_path):
-    net, x = seeded(Tagger, nn.LSTM, num_layers=2, batch_first=True), torch.randn(4, 6, 16)
-    result = quantized(net, x, exclude=["rnn/LSTM"])
+    net, x = make_net(Tagger, nn.LSTM, num_layers=2, batch_first=True), torch.randn(4, 6, 16)
+    result = quantize_net(net, x, exclude=["rnn/LSTM"])
     assert result.report.left["rnn/LSTM"] == "kept in float: it matches 'rnn/LSTM' of exclude"
     assert "rnn._input_quantizers.1" in result.report.quantizers
     assert "rnn._input_quantizers.0" not in result.report.quantizers
@@ -203,16 +203,16 @@ def test_each_layer_has_a_reason_and_can_be_left_out(tmp_path):
 
 def test_an_engine_that_has_none_in_int8_keeps_the_module():
     x = torch.randn(4, 6, 16)
-    result = quantized(seeded(Tagger, nn.LSTM), x, profile="tensorrt")
+    result = quantize_net(make_net(Tagger, nn.LSTM), x, profile="tensorrt")
     assert type(result.model.rnn) is nn.LSTM
     assert "recurrent layers in float" in result.report.left["rnn/LSTM"]
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_a_projection_stays_one_call():
-    net = seeded(Tagger, nn.LSTM)
+    net = make_net(Tagger, nn.LSTM)
     net.rnn = nn.LSTM(24, 32, proj_size=16)
-    result = quantized(net, torch.randn(4, 6, 16))
+    result = quantize_net(net, torch.randn(4, 6, 16))
     assert type(result.model.rnn) is nn.LSTM
     assert result.report.replaced == {"rnn": "proj_size=16, which ONNX's layers do not have"}
 
@@ -224,7 +224,7 @@ def test_a_layer_that_is_called_twice(tmp_path):
             return self.head(self.rnn(torch.cat([once, once[..., :8]], -1))[0])
 
     x = torch.randn(5, 3, 16)
-    result = quantized(seeded(Twice, nn.GRU), x)
+    result = quantize_net(make_net(Twice, nn.GRU), x)
     model = check(result, tmp_path / "net.onnx", x)
     weights = [weight for _, weight in pairs_of(model)]
     assert len(weights) == 2 and None not in weights
@@ -235,13 +235,13 @@ def test_a_model_that_cannot_be_traced_has_them_too():
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) if x.sum() > 0 else super().forward(-x)
 
-    result = quantized(seeded(Looping, nn.RNN), torch.randn(4, 6, 16))
+    result = quantize_net(make_net(Looping, nn.RNN), torch.randn(4, 6, 16))
     assert "" in result.report.replaced and isinstance(result.model.rnn, quant_nn.FusedQuantRNN)
 
 
 def test_any_number_of_steps():
     x = torch.randn(5, 3, 16)
-    net = quantized(seeded(Tagger, nn.LSTM, num_layers=2), x).model.eval()
+    net = quantize_net(make_net(Tagger, nn.LSTM, num_layers=2), x).model.eval()
     file = BytesIO()
     torch.onnx.export(net, (x,), file, dynamo=True, dynamic_shapes={"x": {0: "steps", 1: "batch"}})
     engine = intact.compile(file.getvalue())
@@ -253,7 +253,7 @@ def test_any_number_of_steps():
 
 def test_torchs_older_exporter():
     x = torch.randn(5, 3, 16)
-    net = quantized(seeded(Tagger, nn.LSTM, bidirectional=True), x).model.eval()
+    net = quantize_net(make_net(Tagger, nn.LSTM, bidirectional=True), x).model.eval()
     file = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Exporting a model to ONNX with a batch_size other than 1")
@@ -263,19 +263,19 @@ def test_torchs_older_exporter():
 
 
 def test_copies_and_checkpoints(tmp_path):
-    net, x = seeded(Tagger, nn.GRU, num_layers=2), torch.randn(5, 3, 16)
-    model = quantized(net, x, exclude=["rnn/GRU"]).model
+    net, x = make_net(Tagger, nn.GRU, num_layers=2), torch.randn(5, 3, 16)
+    model = quantize_net(net, x, exclude=["rnn/GRU"]).model
     expected = model(x)
     assert torch.equal(copy.deepcopy(model)(x), expected)
     save_checkpoint(model, tmp_path / "net.safetensors")
-    loaded = seeded(Tagger, nn.GRU, num_layers=2).eval()
+    loaded = make_net(Tagger, nn.GRU, num_layers=2).eval()
     load_checkpoint(loaded, tmp_path / "net.safetensors")
     assert torch.equal(loaded(x), expected)
 
 
 def test_it_trains_and_is_calibrated_again(tmp_path):
     x, wanted = torch.randn(5, 3, 16), torch.randn(5, 3, 20)
-    result = quantized(seeded(Tagger, nn.LSTM, num_layers=2, dropout=0.1), x)
+    result = quantize_net(make_net(Tagger, nn.LSTM, num_layers=2, dropout=0.1), x)
     optimizer = torch.optim.SGD(result.model.train().parameters(), 0.1)
     losses = []
     for _ in range(8):

@@ -37,14 +37,14 @@ def skeleton(model: graph.Model) -> list[tuple[str, list[tuple[Any, int | None]]
             return ("constant" if value.is_initializer() else "input"), pair
         return ("constant" if constants(value) is not None else numbers[node]), pair
 
-    found = []
+    precisions = []
     for node in model.graph:
         if node.op_type in _PASSED or constants(node.outputs[0]) is not None:
             continue
         inputs = node.inputs[:2] if node.op_type in _BIASED else node.inputs
         numbers[node] = len(numbers)
-        found.append((node.op_type, [origin(v) for v in inputs if v is not None]))
-    return found
+        precisions.append((node.op_type, [origin(v) for v in inputs if v is not None]))
+    return precisions
 
 
 def onnx_path(model: nn.Module, example: torch.Tensor) -> graph.Model:
@@ -71,8 +71,8 @@ def zoo(shared: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_pairs_stand_where_the_onnx_path_puts_them(name: str, shared: Path, tmp_path: Path) -> None:
-    nets = zoo(shared)
+def test_pairs_stand_where_the_onnx_path_puts_them(name: str, shared_folder: Path, tmp_path: Path) -> None:
+    nets = zoo(shared_folder)
     torch.manual_seed(0)
     arguments = {"resnet18": (nets.Basic, [2, 2, 2, 2], 1), "resnet50": (nets.Bottleneck, [3, 4, 6, 3], 4)}
     model = nets.ResNet(*arguments[name]).eval()

@@ -47,11 +47,11 @@ class Asking(Attention):
 
 def placement_of(model: nn.Module, *shape: int, profile: str = "intact") -> Placement:
     """Where quantizers go in a module that is traced with an input of this shape."""
-    found = intact.torch.quantize(
+    result = intact.torch.quantize(
         model.eval(), example=torch.randn(*shape), profile=profile, progress=False
     ).placement
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 def products(placement: Placement) -> list[tuple[str, str]]:
@@ -75,17 +75,17 @@ def test_a_module_traced_with_any_length_is_placed_as_a_file_for_all_lengths(
     file = tmp_path / "any.onnx"
     torch.onnx.export(model, (torch.randn(2, 20, WIDTH),), file, dynamo=True, dynamic_shapes=sizes)
     wanted = intact.placement.place(intact.graph.load(file), profile)
-    found = placement_of(model, *shape, WIDTH, profile=profile)
-    assert [kind for kind, _ in products(found)] == ["int8", "int8"]
-    assert [(x.op_type, x.precision) for x in found.layers if x.op_type == "MatMul"] == [
+    placement = placement_of(model, *shape, WIDTH, profile=profile)
+    assert [kind for kind, _ in products(placement)] == ["int8", "int8"]
+    assert [(x.op_type, x.precision) for x in placement.layers if x.op_type == "MatMul"] == [
         (x.op_type, x.precision) for x in wanted.layers if x.op_type == "MatMul"
     ]
 
 
 def test_a_long_traced_batch_does_not_stand_for_all_lengths() -> None:
     torch.manual_seed(0)
-    found = placement_of(Attention(), 1, 600, WIDTH, profile="tensorrt")
-    assert [kind for kind, _ in products(found)] == ["int8", "int8"]
+    placement = placement_of(Attention(), 1, 600, WIDTH, profile="tensorrt")
+    assert [kind for kind, _ in products(placement)] == ["int8", "int8"]
 
 
 def test_a_size_that_the_parameters_fix_decides() -> None:
@@ -102,7 +102,7 @@ def test_a_size_that_the_code_fixes_decides() -> None:
 
 
 def test_what_no_size_decides_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*given: object) -> None:
+    def refuse(*args: object) -> None:
         raise AssertionError("it was traced with open sizes")
 
     monkeypatch.setattr(open_sizes, "_read_fixed_sizes", refuse)

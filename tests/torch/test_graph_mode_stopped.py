@@ -34,10 +34,10 @@ class Detector(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         scores = self.head(self.block(torch.relu(self.stem(x))))
         rows = scores.flatten(2).transpose(1, 2).flatten(0, 1)
-        kept = rows[rows[:, 0] > 0]
-        if kept.shape[0] > 60:
-            kept = kept[:60] + 1
-        return self.behind(kept + 0.5).sum(0), scores
+        positive = rows[rows[:, 0] > 0]
+        if positive.shape[0] > 60:
+            positive = positive[:60] + 1
+        return self.behind(positive + 0.5).sum(0), scores
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def images() -> Tensor:
     return torch.randn(2, 3, 10, 10)
 
 
-def quantized(model: nn.Module, images: Tensor) -> intact.torch.GraphModeResult:
+def quantize_model(model: nn.Module, images: Tensor) -> intact.torch.GraphModeResult:
     torch.manual_seed(1)
     return quantize(model.eval(), [images], example=images, progress=False, method="max")
 
 
 def test_what_is_in_front_of_the_line_is_placed(images: Tensor) -> None:
-    result = quantized(Detector(), images)
+    result = quantize_model(Detector(), images)
     assert "" not in result.report.replaced
     assert result.report.replaced.keys() == {"behind"}
     assert "`if kept.shape[0] > 60:`" in result.report.left[""]
@@ -64,7 +64,7 @@ def test_what_is_in_front_of_the_line_is_placed(images: Tensor) -> None:
 def test_the_model_runs_trains_and_is_kept(images: Tensor, tmp_path: Path) -> None:
     torch.manual_seed(2)
     model = Detector()
-    result = quantized(model, images)
+    result = quantize_model(model, images)
     with torch.no_grad():
         wanted, got = model(images), result.model(images)
     assert all((a - b).norm() < 0.05 * a.norm() for a, b in zip(wanted, got, strict=True))
@@ -76,7 +76,7 @@ def test_the_model_runs_trains_and_is_kept(images: Tensor, tmp_path: Path) -> No
 
 
 def test_its_parts_are_exported_and_the_whole_is_refused(images: Tensor, tmp_path: Path) -> None:
-    model = quantized(Detector(), images).model
+    model = quantize_model(Detector(), images).model
     with pytest.raises(UnsupportedError):
         export(model, images, tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
@@ -99,7 +99,7 @@ class StopsAtOnce(nn.Module):
 
 
 def test_a_line_with_nothing_in_front(images: Tensor) -> None:
-    result = quantized(StopsAtOnce(), images)
+    result = quantize_model(StopsAtOnce(), images)
     assert result.report.modules.keys() == {"layer"}
     with torch.no_grad():
         result.model(images)
@@ -120,7 +120,7 @@ class FindsNothing(nn.Module):
 
 
 def test_writes_are_seen_where_no_value_of_the_answer_can_differ(images: Tensor) -> None:
-    result = quantized(FindsNothing(), images)
+    result = quantize_model(FindsNothing(), images)
     assert result.model(images).numel() == 0
     assert set(result.report.modules) == {"stem", "head"} and not result.report.replaced
 
@@ -172,7 +172,7 @@ def test_all_modules_that_cannot_be_traced_are_found_at_once(
     monkeypatch.setattr(torch.export, "export", counting)
     torch.manual_seed(3)
     model = Deep(5)
-    result = quantized(model, images)
+    result = quantize_model(model, images)
     assert len(exports) == 3  # one that finds them, one of code that is not told, and the one that is kept
     assert result.report.replaced.keys() == {f"counts.{i}.counts" for i in range(5)}
     assert all(f"blocks.{i}.second" in result.report.modules for i in range(5))

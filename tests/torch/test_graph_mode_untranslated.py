@@ -40,18 +40,18 @@ def images() -> Tensor:
     return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
-def quantized(model: nn.Module) -> Any:
+def quantize_model(model: nn.Module) -> Any:
     torch.manual_seed(0)
     return quantize(model.eval(), [images()], progress=False, method="max", float_budget=0)
 
 
-def rotated(x: Tensor) -> Tensor:
+def rotate(x: Tensor) -> Tensor:
     return torch.linalg.matrix_exp(0.1 * x)
 
 
 class TestCallsWithoutOperator:
     def test_all_else_is_placed_as_always(self) -> None:
-        result, plain = quantized(Around(rotated)), quantized(Around(torch.abs))
+        result, plain = quantize_model(Around(rotate)), quantize_model(Around(torch.abs))
         assert not result.report.replaced
         assert set(result.report.modules) == set(plain.report.modules) == {"first", "second", "last"}
         assert set(result.report.quantizers) == set(plain.report.quantizers)
@@ -59,54 +59,54 @@ class TestCallsWithoutOperator:
         assert "aten.linalg_matrix_exp.default" in result.report.left["linalg_matrix_exp"]
 
     def test_the_module_answers_trains_and_is_kept(self, tmp_path: Path) -> None:
-        model = quantized(Around(rotated)).model
+        model = quantize_model(Around(rotate)).model
         torch.manual_seed(0)
-        given = Around(rotated).eval()
-        given.load_state_dict({k: v for k, v in model.state_dict().items() if "quantizer" not in k})
-        wanted = given(images())
+        module = Around(rotate).eval()
+        module.load_state_dict({k: v for k, v in model.state_dict().items() if "quantizer" not in k})
+        wanted = module(images())
         assert (model(images()) - wanted).norm() < 0.1 * wanted.norm()
         model.train()(images()).square().mean().backward()
         assert all(p.grad is not None and p.grad.any() for p in model.parameters())
         save_checkpoint(model, tmp_path / "m.safetensors")
-        restored = load_checkpoint(Around(rotated), tmp_path / "m.safetensors").eval()
+        restored = load_checkpoint(Around(rotate), tmp_path / "m.safetensors").eval()
         assert torch.equal(restored(images()), model.eval()(images()))
 
     def test_export_and_compile_name_the_call_and_write_nothing(self, tmp_path: Path) -> None:
-        model = quantized(Around(rotated)).model
-        said = r"aten\.linalg_matrix_exp\.default at test_graph_mode_untranslated\.py:\d+, `z = .*# here`"
-        with pytest.raises(UnsupportedError, match=said):
+        model = quantize_model(Around(rotate)).model
+        message = r"aten\.linalg_matrix_exp\.default at test_graph_mode_untranslated\.py:\d+, `z = .*# here`"
+        with pytest.raises(UnsupportedError, match=message):
             export(model, images(), tmp_path / "m.onnx")
         assert not list(tmp_path.iterdir())
-        with pytest.raises(UnsupportedError, match=said):
+        with pytest.raises(UnsupportedError, match=message):
             intact.compile(model, images())
 
     def test_the_module_that_calls_it_is_named(self) -> None:
         class Inside(nn.Module):
             def forward(self, x: Tensor) -> Tensor:
-                return rotated(x)
+                return rotate(x)
 
         with pytest.raises(UnsupportedError, match=r"module 'function': got a call of aten\.linalg_m"):
-            intact.compile(quantized(Around(Inside())).model, images())
+            intact.compile(quantize_model(Around(Inside())).model, images())
 
     def test_several_calls_with_any_number_of_answers(self) -> None:
         def twice(x: Tensor) -> Tensor:
             fraction, exponent = torch.frexp(x)
             first, second = torch.linalg.qr(x)
-            return rotated(torch.linalg.qr(first)[1]) + second + fraction * exponent
+            return rotate(torch.linalg.qr(first)[1]) + second + fraction * exponent
 
-        result = quantized(Around(twice))
+        result = quantize_model(Around(twice))
         assert {"linalg_qr", "linalg_qr_1", "frexp"} <= set(result.report.left)
         assert "add_1_quantizer_1" in result.report.quantizers
 
     def test_a_call_of_an_operator_that_others_are_written_of(self) -> None:
         """As one that is not, where the translation refuses its arguments."""
 
-        def pooled(x: Tensor) -> Tensor:
+        def pool(x: Tensor) -> Tensor:
             y = nn.functional.pad(x, (1, 1, 1, 1), value=0.0)
             y = y.index_put((torch.tensor([0]),), torch.ones(()), accumulate=True)
             return torch.histc(y, 4).mean() + nn.functional.max_pool2d(y, 3, 1)
 
-        result = quantized(Around(pooled))
+        result = quantize_model(Around(pool))
         assert not result.report.replaced
         assert "aten.histc.default" in result.report.left["histc"]
         names = {layer.name: layer.op_type for layer in result.placement.layers}
@@ -124,7 +124,7 @@ class TestCallsWithoutOperator:
                 spectrum = torch.einsum("ft,ft->ft", spectrum.unsqueeze(0)[0], spectrum.roll(1, 1))
                 return x + torch.istft(spectrum, 8, window=window).mean()
 
-        result = quantized(Around(Spectral()))
+        result = quantize_model(Around(Spectral()))
         assert not result.report.replaced
         assert set(result.report.modules) == {"first", "function.inside", "second", "last"}
         with torch.no_grad():
@@ -218,14 +218,14 @@ def answers() -> Callable[[Tensor], dict[str, np.ndarray]]:
 @pytest.mark.parametrize("name", TAUGHT)
 def test_a_file_gives_what_pytorch_gives(name: str, answers: Any) -> None:
     x = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(0))
-    for given in (x, -x[:2]):
-        wanted, got = TAUGHT[name](given).numpy(), answers(given)[name]
+    for batch in (x, -x[:2]):
+        wanted, got = TAUGHT[name](batch).numpy(), answers(batch)[name]
         assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
         assert np.allclose(got, wanted, rtol=1e-5, atol=1e-5)  # sums and products in another order
 
 
 def test_such_a_model_is_exported_and_runs_in_the_engine(tmp_path: Path) -> None:
-    model = quantized(Around(lambda x: x - x.median(1, keepdim=True)[0])).model
+    model = quantize_model(Around(lambda x: x - x.median(1, keepdim=True)[0])).model
     report = export(model, images(), tmp_path / "m.onnx")
     assert not report.not_compared and not report.skipped
     engine = intact.compile(model, images())

@@ -57,7 +57,7 @@ def test_they_are_quantized_as_weights_are(kind, method, tmp_path):
     assert report.codes_differing == 0 and report.folded == len(axes)
     engine = intact.compile(tmp_path / "model.onnx")
     kinds = {step.kind for step in engine.plan.steps}
-    assert kinds & {"linear", "conv"} and not any(one.startswith("float") for one in kinds)
+    assert kinds & {"linear", "conv"} and not any(kind.startswith("float") for kind in kinds)
     assert np.allclose(engine(x.numpy()), result.model(x).detach().numpy(), atol=1e-4)
 
 
@@ -84,9 +84,9 @@ def test_a_record_without_the_word_is_one_of_activations():
 def test_ranges_are_chosen_again_without_those_that_went_to_float():
     torch.manual_seed(0)
     result = intact.quantize(Transposed().eval(), [torch.randn(2, 20, 32)], method="max", progress=False)
-    left, kept = (result.model.get_submodule(name) for name in CASES[Transposed][1])
+    left, quantized_layer = (result.model.get_submodule(name) for name in CASES[Transposed][1])
     left.disable()
-    before = kept.amax.clone()
-    kept.amax.mul_(2)
+    before = quantized_layer.amax.clone()
+    quantized_layer.amax.mul_(2)
     result.calibration.apply("auto")
-    assert torch.equal(kept.amax, before)
+    assert torch.equal(quantized_layer.amax, before)

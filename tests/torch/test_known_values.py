@@ -38,7 +38,7 @@ def images() -> Tensor:
     return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
-def quantized(model: nn.Module, data: Any) -> Any:
+def quantize_model(model: nn.Module, data: Any) -> Any:
     torch.manual_seed(0)
     return quantize(model.eval(), [data], example=data, progress=False, method="max")
 
@@ -83,32 +83,32 @@ FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numbers_of_constants_are_known(name: str, tmp_path: Path) -> None:
     model, x = Asks(FUNCTIONS[name]), images()
-    result = quantized(model, x)
+    result = quantize_model(model, x)
     assert not result.report.replaced and set(result.report.modules) == {"first", "last"}
     with torch.no_grad():
         wanted, got = model(x), result.model(x)
     assert (got - wanted).norm() < 0.05 * wanted.norm()
     report = export(result.model, x, tmp_path / "q.onnx")
     assert not report.not_compared and all(check.largest <= 1 for check in report.quantizers)
-    made = intact.compile(tmp_path / "q.onnx")(x[:1].numpy())
-    assert np.allclose(made, result.model(x[:1]).detach(), atol=1e-3)
-    assert np.array_equal(made, intact.compile(tmp_path / "q.onnx", backend="reference")(x[:1].numpy()))
+    outputs = intact.compile(tmp_path / "q.onnx")(x[:1].numpy())
+    assert np.allclose(outputs, result.model(x[:1]).detach(), atol=1e-3)
+    assert np.array_equal(outputs, intact.compile(tmp_path / "q.onnx", backend="reference")(x[:1].numpy()))
 
 
 def random_count(_: Any, x: Tensor) -> Tensor:
     return x * int(torch.randint(5, (1,)))
 
 
-def written_from_data(_: Any, x: Tensor) -> Tensor:
+def choose_by_data(_: Any, x: Tensor) -> Tensor:
     counts = torch.ones(2)
     counts[0] = x.mean()
     return x if counts[0] > 0 else x * 2
 
 
-@pytest.mark.parametrize("function", [lambda _, x: x * int(x.sum() > 9), random_count, written_from_data])
+@pytest.mark.parametrize("function", [lambda _, x: x * int(x.sum() > 9), random_count, choose_by_data])
 def test_numbers_of_data_are_not(function: Callable[[Any, Tensor], Tensor], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError):
-        export(quantized(Asks(function), images()).model, images(), tmp_path / "q.onnx")
+        export(quantize_model(Asks(function), images()).model, images(), tmp_path / "q.onnx")
 
 
 class ReadsLengths(nn.Module):
@@ -125,7 +125,7 @@ class ReadsLengths(nn.Module):
 
 def test_lengths_of_the_example_are_known_when_it_is_traced(tmp_path: Path) -> None:
     data = {"x": torch.randn(2, 10, 24), "lengths": torch.tensor([10, 7])}
-    result = quantized(ReadsLengths(), data)
+    result = quantize_model(ReadsLengths(), data)
     assert not result.report.replaced and len(result.report.modules) == 2
     shorter = {"x": data["x"][:, :6], "lengths": torch.tensor([3, 6])}
     assert result.model(**shorter).shape == (2, 6, 8)
@@ -135,7 +135,7 @@ def test_lengths_of_the_example_are_known_when_it_is_traced(tmp_path: Path) -> N
 
 def test_bounds_of_two_types(tmp_path: Path) -> None:
     model = Asks(lambda _, x: x.clamp(-0.5, 4) + torch.clip(x, -1, 2.5).clamp_(0, 0.75))
-    result = quantized(model, images())
+    result = quantize_model(model, images())
     assert not result.report.replaced and not result.report.left
     report = export(result.model, images(), tmp_path / "q.onnx")
     assert report.end_to_end is not None and report.end_to_end.values_differing == 0

@@ -37,7 +37,7 @@ def case(shape: tuple[int, ...], *, step: Tensor, seed: int, lowest: float = -1.
     return x, torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def summed(t: Tensor, like: Tensor) -> Tensor:
+def sum_like(t: Tensor, like: Tensor) -> Tensor:
     return t.sum_to_size(like.shape) if like.dim() else t.sum()
 
 
@@ -46,7 +46,7 @@ def esser(x: Tensor, g: Tensor, s: Tensor, n: float, p: float, features: int) ->
     v = x / s
     inside = (v > n) & (v < p)
     by_step = torch.where(inside, v.round() - v, torch.where(v <= n, n, p))
-    return g * inside, summed(g * by_step, s) / math.sqrt(features * p)
+    return g * inside, sum_like(g * by_step, s) / math.sqrt(features * p)
 
 
 def bhalgat(x: Tensor, g: Tensor, s: Tensor, b: Tensor, n: float, p: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,10 +54,12 @@ def bhalgat(x: Tensor, g: Tensor, s: Tensor, b: Tensor, n: float, p: float) -> t
     v = (x - b) / s
     inside = (v > n) & (v < p)
     by_step = torch.where(inside, v.round() - v, torch.where(v <= n, n, p))
-    return g * inside, summed(g * by_step, s), summed(g * ~inside, b)
+    return g * inside, sum_like(g * by_step, s), sum_like(g * ~inside, b)
 
 
-def learned(x: Tensor, g: Tensor, high: Tensor, low: Tensor | None = None, **call: Any) -> list[Tensor]:
+def range_gradients(
+    x: Tensor, g: Tensor, high: Tensor, low: Tensor | None = None, **call: Any
+) -> list[Tensor]:
     """Gradients to x, amax and amin of the operator."""
     ends = [end.clone().requires_grad_() for end in (high, low) if end is not None]
     x = x.clone().requires_grad_()
@@ -82,7 +84,7 @@ def test_lsq_is_the_papers_formula(where: str, format: str, narrow: bool) -> Non
     n, p = grid(format, narrow)
     x, g = case((3, 4, 5, 5), step=step, seed=1, lowest=n)
     call = {"format": format, "narrow": narrow, "axis": axis, "features": 100}
-    to_x, to_amax = learned(x, g, p * step, kind="lsq", **call)
+    to_x, to_amax = range_gradients(x, g, p * step, kind="lsq", **call)
     want_x, want_step = esser(x, g, step, n, p, 100)
     torch.testing.assert_close(to_x, want_x, **EXACT)
     torch.testing.assert_close(to_amax, p * want_step, **EXACT)
@@ -109,7 +111,7 @@ def test_pact_is_the_derivative_of_the_clip(format: str, narrow: bool) -> None:
     step, axis = STEPS["axis 1"]
     n, p = grid(format, narrow)
     x, g = case((3, 4, 5, 5), step=step, seed=2, lowest=n)
-    to_x, to_amax = learned(x, g, p * step, kind="pact", format=format, narrow=narrow, axis=axis)
+    to_x, to_amax = range_gradients(x, g, p * step, kind="pact", format=format, narrow=narrow, axis=axis)
     high = (p * step).clone().requires_grad_()
     torch.clamp(x, high * (n / p), high).backward(g)
     torch.testing.assert_close(to_amax, high.grad, **EXACT)
@@ -118,7 +120,7 @@ def test_pact_is_the_derivative_of_the_clip(format: str, narrow: bool) -> None:
 
 def test_pact_counts_what_is_at_the_end() -> None:
     x = torch.tensor([0.0, 0.5, 0.9375, 2.0], dtype=torch.float64)
-    to_x, to_amax = learned(x, torch.ones_like(x), torch.tensor(0.9375), kind="pact", format="uint4")
+    to_x, to_amax = range_gradients(x, torch.ones_like(x), torch.tensor(0.9375), kind="pact", format="uint4")
     assert (to_x.tolist(), to_amax.item()) == ([0, 1, 0, 0], 2)  # Choi et al. 2018, equation 3
 
 
@@ -133,7 +135,9 @@ def test_lsq_plus_is_the_papers_formula(where: str, format: str) -> None:
     zero_point = n + 1  # b = -zero_point * s: a whole number of steps
     low, high = (n - zero_point) * step, (p - zero_point) * step
     x, g = case((3, 4, 5, 5), step=step * (p - n) / 15, seed=3)
-    to_x, to_high, to_low = learned(x, g, high, low, kind="lsq+", format=format, axis=axis, features=7)
+    to_x, to_high, to_low = range_gradients(
+        x, g, high, low, kind="lsq+", format=format, axis=axis, features=7
+    )
     want_x, by_step, by_offset = bhalgat(x, g, step, -zero_point * step, n, p)
     factor = 1 / math.sqrt(7 * p)
     torch.testing.assert_close(to_x, want_x, **EXACT)
@@ -145,7 +149,7 @@ def test_pact_gives_each_end_what_it_clips() -> None:
     step = torch.tensor(2.0**-3, dtype=torch.float64)
     x, g = case((40,), step=step, seed=4)
     low, high = -5 * step, 10 * step
-    _, to_high, to_low = learned(x, g, high, low, kind="pact", format="uint4")
+    _, to_high, to_low = range_gradients(x, g, high, low, kind="pact", format="uint4")
     torch.testing.assert_close(to_high, g[x >= high].sum(), **EXACT)
     torch.testing.assert_close(to_low, g[x <= low].sum(), **EXACT)
 
@@ -168,14 +172,14 @@ def test_forward_is_the_ordinary_operator(low: float | None, dtype: torch.dtype)
 
 def test_memory_order_changes_nothing() -> None:
     x, g = case((2, 3, 4, 5), step=torch.tensor(0.125), seed=6)
-    want = learned(x, g, torch.tensor(0.875).double(), kind="lsq", format="int4")
-    turned = learned(x.contiguous(memory_format=torch.channels_last), g, torch.tensor(0.875).double(),
+    want = range_gradients(x, g, torch.tensor(0.875).double(), kind="lsq", format="int4")
+    turned = range_gradients(x.contiguous(memory_format=torch.channels_last), g, torch.tensor(0.875).double(),
                      kind="lsq", format="int4")  # fmt: skip
-    strided = learned(x.transpose(0, 3), g.transpose(0, 3), torch.tensor(0.875).double(),
+    strided = range_gradients(x.transpose(0, 3), g.transpose(0, 3), torch.tensor(0.875).double(),
                       kind="lsq", format="int4")  # fmt: skip
     for got in (turned, [strided[0].transpose(0, 3), strided[1]]):
-        for one, other in zip(got, want, strict=True):
-            torch.testing.assert_close(one, other, **EXACT)
+        for actual, other in zip(got, want, strict=True):
+            torch.testing.assert_close(actual, other, **EXACT)
 
 
 @pytest.mark.parametrize("device_path", [False, True], ids=["kernel", "composed"])
@@ -184,9 +188,9 @@ def test_both_masks_are_open_at_the_ends(device_path: bool, monkeypatch: pytest.
     low, high = torch.tensor([[-1.0], [-2.0]]), torch.tensor([[1.0], [2.0]])
     # What every device but the CPU runs, and the CPU in 64 bits.
     terms = learned_ranges._terms_composed if device_path else learned_ranges._terms
-    to_x, between, beyond, shift = terms(torch.ones_like(x), x, x.round(), low, high)
+    to_x, inside, beyond, shift = terms(torch.ones_like(x), x, x.round(), low, high)
     assert to_x.tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 1, 0]]
-    torch.testing.assert_close(between.float(), torch.tensor([[-0.5], [-0.4]]))
+    torch.testing.assert_close(inside.float(), torch.tensor([[-0.5], [-0.4]]))
     assert beyond.tolist() == [[1], [-2]] and shift.tolist() == [[4], [3]]
 
 

@@ -75,8 +75,8 @@ def finetune(model: nn.Module, batches: Any = None, **options: Any) -> intact.to
     return intact.torch.finetune(model, data() if batches is None else batches, **options)
 
 
-def same(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
+def same(first: nn.Module, other: nn.Module) -> bool:
+    a, b = first.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
@@ -268,9 +268,9 @@ def test_weight_decay_leaves_ranges_alone_unless_asked() -> None:
     seen: list[list[dict[str, Any]]] = []
 
     def optimizer(parameters: Any, lr: float) -> torch.optim.Optimizer:
-        made = decayed(parameters, lr=lr)
-        seen.append(made.param_groups)
-        return made
+        groups = decayed(parameters, lr=lr)
+        seen.append(groups.param_groups)
+        return groups
 
     for decay in (0.0, 0.25):
         model = net()
@@ -309,7 +309,7 @@ def test_learned_ranges_are_widened_to_short_scales_on_request(
     as_learned, short = build(), build()
     finetune(as_learned, learn=kind)
     finetune(short, learn=kind, scale_bits=4)
-    for one, other in zip(quantizers(as_learned), quantizers(short), strict=True):
+    for quantizer, other in zip(quantizers(as_learned), quantizers(short), strict=True):
         spec = spec_of(other)
         if other.symmetric:
             scale = numerics.scale_from_amax(other.amax.detach().numpy(), spec)
@@ -319,7 +319,7 @@ def test_learned_ranges_are_widened_to_short_scales_on_request(
             )[0]
         mantissa = np.frexp(scale)[0] * 16
         np.testing.assert_array_equal(mantissa, np.rint(mantissa))
-        assert bool((other.amax <= 1.2 * one.amax).all()) and isinstance(other.amax, nn.Parameter)
+        assert bool((other.amax <= 1.2 * quantizer.amax).all()) and isinstance(other.amax, nn.Parameter)
 
 
 def test_finetune_starts_where_it_is_told() -> None:
@@ -328,8 +328,8 @@ def test_finetune_starts_where_it_is_told() -> None:
         model, want = net(), net()
         learn_ranges(want, "lsq", data()[0] if start == "paper" else None)
         finetune(model, learn_start=start, lr=1e-12)
-        for one, other in zip(quantizers(model), quantizers(want), strict=True):
-            torch.testing.assert_close(one.amax, other.amax)
+        for quantizer, other in zip(quantizers(model), quantizers(want), strict=True):
+            torch.testing.assert_close(quantizer.amax, other.amax)
         started.append(model[0].input_quantizer.amax.item())
     assert started[0] != started[1]
 

@@ -91,7 +91,7 @@ def test_layers_that_keep_the_weight_they_compute(name: str, images: Tensor, tmp
 def test_a_copy_holds_values_without_a_history(images: Tensor) -> None:
     model = net()
     model.last = [model(images)]
-    made = deep_copy(model)
-    assert torch.equal(made.last[0], model.last[0]) and made.last[0] is not model.last[0]
-    assert made.last[0].is_leaf and not model.last[0].is_leaf
-    assert made.head.weight is not model.head.weight
+    copied = deep_copy(model)
+    assert torch.equal(copied.last[0], model.last[0]) and copied.last[0] is not model.last[0]
+    assert copied.last[0].is_leaf and not model.last[0].is_leaf
+    assert copied.head.weight is not model.head.weight

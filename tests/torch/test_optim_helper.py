@@ -17,8 +17,8 @@ def model() -> nn.Sequential:
 
 def test_match_parameters_yields_each_once():
     net = model()
-    found = list(helper.match_parameters(net, ["weight", "0"]))
-    assert [id(p) for p in found] == [
+    matches = list(helper.match_parameters(net, ["weight", "0"]))
+    assert [id(p) for p in matches] == [
         id(net[0].weight),
         id(net[0].bias),
         id(net[1].weight),

@@ -26,13 +26,13 @@ DATA = [(torch.randint(0, 20, (3, STEPS)), torch.tensor(lengths)) for lengths in
 class Tagger(nn.Module):
     """The last state of each sentence, and what is said of each of its words."""
 
-    def __init__(self, layer: type[nn.RNNBase], *, between: bool = False, **options: Any) -> None:
+    def __init__(self, layer: type[nn.RNNBase], *, activation: bool = False, **options: Any) -> None:
         super().__init__()
         self.words = nn.Embedding(20, 16)
         self.layer = layer(16, 24, batch_first=True, **options)
         width = 48 if options.get("bidirectional") else 24
         self.words_head, self.head = nn.Linear(width, 5), nn.Linear(24, 4)
-        self.between = nn.Linear(16, 16) if between else None
+        self.between = nn.Linear(16, 16) if activation else None
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True, enforce_sorted=False)
@@ -47,7 +47,7 @@ CASES: dict[str, Callable[[], nn.Module]] = {
     "LSTM": lambda: Tagger(nn.LSTM),
     "two layers, both ways": lambda: Tagger(nn.LSTM, num_layers=2, bidirectional=True),
     "GRU": lambda: Tagger(nn.GRU, bias=False),
-    "RNN behind a layer of rows": lambda: Tagger(nn.RNN, between=True),
+    "RNN behind a layer of rows": lambda: Tagger(nn.RNN, activation=True),
 }
 
 
@@ -80,8 +80,8 @@ def test_the_engines_arithmetic_has_the_gradient_of_packed_layers() -> None:
         with way():
             sum(x.square().sum() for x in model(*DATA[0])).backward()
         gradients.append([x.grad.clone() for x in model.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    for actual, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, other, rtol=1e-4, atol=1e-5)
 
 
 class Mean(Tagger):

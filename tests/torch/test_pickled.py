@@ -38,24 +38,27 @@ def old_names(monkeypatch) -> dict[type, type]:
     return stand_ins
 
 
-def as_old(one: Any, stand_ins: dict[type, type]) -> Any:
+def as_old(instance: Any, stand_ins: dict[type, type]) -> Any:
     """`one` with the class and the attributes that the old library's object of its name has."""
-    old = stand_ins[type(one)].__new__(stand_ins[type(one)])
-    old.__dict__.update({key: value for key, value in vars(one).items() if key not in OURS_ALONE})
-    if isinstance(one, MaxCalibrator):
-        old.__dict__ = {"_num_bits": 8, "_axis": one._axis, "_unsigned": False, "_track_amax": False}
-        old._calib_amax = one.compute_amax()
-    elif isinstance(one, HistogramCalibrator):
+    old = stand_ins[type(instance)].__new__(stand_ins[type(instance)])
+    old.__dict__.update({key: value for key, value in vars(instance).items() if key not in OURS_ALONE})
+    if isinstance(instance, MaxCalibrator):
+        old.__dict__ = {"_num_bits": 8, "_axis": instance._axis, "_unsigned": False, "_track_amax": False}
+        old._calib_amax = instance.compute_amax()
+    elif isinstance(instance, HistogramCalibrator):
         old.__dict__ = {"_num_bits": 8, "_axis": None, "_unsigned": False, "_num_bins": 2048}
-        old.__dict__ |= {"_calib_hist": one._calib_hist.float(), "_calib_bin_edges": one._calib_bin_edges}
-    elif isinstance(one, quant_nn.TensorQuantizer):
-        old.__dict__ |= {"_calibrator": as_old(one._calibrator, stand_ins), "_scale": 1.0}
+        old.__dict__ |= {
+            "_calib_hist": instance._calib_hist.float(),
+            "_calib_bin_edges": instance._calib_bin_edges,
+        }
+    elif isinstance(instance, quant_nn.TensorQuantizer):
+        old.__dict__ |= {"_calibrator": as_old(instance._calibrator, stand_ins), "_scale": 1.0}
     else:
-        old._modules = {name: as_old(child, stand_ins) for name, child in one._modules.items()}
+        old._modules = {name: as_old(child, stand_ins) for name, child in instance._modules.items()}
     return old
 
 
-def calibrated() -> quant_nn.QuantLinear:
+def calibrated_linear() -> quant_nn.QuantLinear:
     desc = QuantDescriptor(calib_method="histogram")
     layer = quant_nn.QuantLinear(3, 2, quant_desc_input=desc).eval()
     for quantizer, method in ((layer.input_quantizer, ["mse"]), (layer.weight_quantizer, [])):
@@ -67,10 +70,10 @@ def calibrated() -> quant_nn.QuantLinear:
 
 
 def test_a_whole_model_of_the_old_library_becomes_ours(old_names, tmp_path: Path) -> None:
-    layer, path = calibrated(), tmp_path / "model.pth"
+    layer, path = calibrated_linear(), tmp_path / "model.pth"
     torch.save({"model": nn.Sequential(as_old(layer, old_names)), "epoch": 3}, path)
-    found = load_pickled(path)
-    (model,), epoch = found["model"], found["epoch"]
+    loaded = load_pickled(path)
+    (model,), epoch = loaded["model"], loaded["epoch"]
     assert type(model) is quant_nn.QuantLinear and epoch == 3
     x = torch.linspace(-1, 1, 12).reshape(4, 3)
     assert torch.equal(model(x), layer(x))
@@ -80,7 +83,7 @@ def test_a_whole_model_of_the_old_library_becomes_ours(old_names, tmp_path: Path
 
 
 def test_our_own_pickles_are_read_too(tmp_path: Path) -> None:
-    layer = calibrated()
+    layer = calibrated_linear()
     torch.save(layer, tmp_path / "model.pth")
     assert torch.equal(load_pickled(tmp_path / "model.pth")(layer.weight), layer(layer.weight))
 
@@ -114,7 +117,7 @@ def test_own_classes_are_allowed_by_name(tmp_path: Path) -> None:
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(FileAccessError, match="absent"):
         load_pickled(tmp_path / "absent.pth")
-    torch.save(calibrated(), tmp_path / "model.pth")
+    torch.save(calibrated_linear(), tmp_path / "model.pth")
     whole = (tmp_path / "model.pth").read_bytes()
     for size in (0, 10, len(whole) // 2, len(whole) - 30):
         (tmp_path / "cut.pth").write_bytes(whole[:size])

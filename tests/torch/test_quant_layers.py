@@ -37,7 +37,7 @@ INPUT_ONLY = {
 WEIGHT_AXIS = {name: 1 if "Transpose" in name else 0 for name in LAYERS}
 
 
-def quantized(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
+def fake_quantize_int8(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
     """`x` fake-quantized to int8 with the range of its own values, by numerics."""
     array, spec = x.detach().numpy(), QuantSpec(INT8, axis=axis)
     scale = numerics.scale_from_amax(numerics.absmax(array, axis), spec)
@@ -57,14 +57,14 @@ def build(name: str, cases: dict) -> tuple[nn.Module, nn.Module, torch.Tensor]:
 def test_layer_is_the_float_layer_of_quantized_operands(name):
     module, twin, x = build(name, LAYERS)
     with torch.no_grad():
-        twin.weight.copy_(quantized(module.weight, WEIGHT_AXIS[name]))
-    assert torch.equal(module(x), twin(quantized(x)))
+        twin.weight.copy_(fake_quantize_int8(module.weight, WEIGHT_AXIS[name]))
+    assert torch.equal(module(x), twin(fake_quantize_int8(x)))
 
 
 @pytest.mark.parametrize("name", INPUT_ONLY)
 def test_module_without_weights_is_the_float_module_of_a_quantized_input(name):
     module, twin, x = build(name, INPUT_ONLY)
-    assert torch.equal(module(x), twin(quantized(x)))
+    assert torch.equal(module(x), twin(fake_quantize_int8(x)))
 
 
 @pytest.mark.parametrize("name", [*LAYERS, *INPUT_ONLY])
@@ -82,11 +82,11 @@ def test_weight_codes(name):
     weight, spec = module.weight.detach().numpy(), QuantSpec(INT8, axis=axis)
     scale = numerics.scale_from_amax(numerics.absmax(weight, axis), spec)
     codes = numerics.quantize(weight, scale, 0, spec)
-    found = module.weight_quantizer(module.weight).detach().numpy()
-    np.testing.assert_array_equal(numerics.quantize(found, scale, 0, spec), codes)
+    quantized_weight = module.weight_quantizer(module.weight).detach().numpy()
+    np.testing.assert_array_equal(numerics.quantize(quantized_weight, scale, 0, spec), codes)
     assert np.abs(codes).max() == 127
     assert module.quantized_weights().keys() == {"weight"}
-    assert torch.equal(module.quantized_weights()["weight"], torch.from_numpy(found))
+    assert torch.equal(module.quantized_weights()["weight"], torch.from_numpy(quantized_weight))
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -120,8 +120,8 @@ def test_gradients_pass_straight_through(name):
     grad = torch.randn_like(y)
     y.backward(grad)
     with torch.no_grad():
-        twin.weight.copy_(quantized(module.weight, WEIGHT_AXIS[name]))
-    z = quantized(x).requires_grad_()
+        twin.weight.copy_(fake_quantize_int8(module.weight, WEIGHT_AXIS[name]))
+    z = fake_quantize_int8(x).requires_grad_()
     twin(z).backward(grad)
     torch.testing.assert_close(x.grad, z.grad)  # every |x| <= amax: the mask is all ones
     torch.testing.assert_close(module.weight.grad, twin.weight.grad)
@@ -135,17 +135,17 @@ def test_padding_pads_the_quantized_input(name, mode):
     module = getattr(quant_nn, name)(2, 3, 3, **kwargs)
     twin = getattr(nn, name)(2, 3, 3, **kwargs)
     with torch.no_grad():
-        twin.weight.copy_(quantized(module.weight, 0))
+        twin.weight.copy_(fake_quantize_int8(module.weight, 0))
         twin.bias.copy_(module.bias)
     x = torch.randn((1, 2, 6, 7, 8)[: 2 + dims])
-    assert torch.equal(module(x), twin(quantized(x)))
+    assert torch.equal(module(x), twin(fake_quantize_int8(x)))
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
 def test_padding_by_name(padding):
     module = quant_nn.QuantConv2d(2, 3, 3, padding=padding)
     x = torch.randn(1, 2, 6, 7)
-    want = F.conv2d(quantized(x), quantized(module.weight, 0), module.bias, padding=padding)
+    want = F.conv2d(fake_quantize_int8(x), fake_quantize_int8(module.weight, 0), module.bias, padding=padding)
     assert torch.equal(module(x), want)
 
 
@@ -169,10 +169,10 @@ def test_groups_of_a_transposed_convolution_share_the_range_of_an_index():
     module = quant_nn.QuantConvTranspose1d(4, 6, 1, groups=2, bias=False)
     with torch.no_grad():
         module.weight.copy_(torch.arange(12.0).reshape(4, 3, 1))
-    found = module.weight_quantizer(module.weight).detach()
+    quantized_weight = module.weight_quantizer(module.weight).detach()
     amax = torch.tensor([9.0, 10.0, 11.0]).reshape(1, 3, 1)  # over the inputs of both groups
     want = tensor_quant.legacy_fake_tensor_quant(module.weight.detach(), amax)
-    assert torch.equal(found, want)
+    assert torch.equal(quantized_weight, want)
 
 
 def test_float64_and_half_keep_their_dtype():

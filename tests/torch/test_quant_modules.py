@@ -30,13 +30,13 @@ def _restore():
     assert {name: getattr(nn, name) for name in FLOAT} == FLOAT
 
 
-def patched() -> set[str]:
+def names_of_patched_layers() -> set[str]:
     return {name for name, cls in FLOAT.items() if getattr(nn, name) is not cls}
 
 
 def test_default_map():
     quant_modules.initialize()
-    assert patched() == set(REPLACED)
+    assert names_of_patched_layers() == set(REPLACED)
     assert all(getattr(nn, name) is getattr(quant_nn, f"Quant{name}") for name in REPLACED)
     assert {entry.mod_name for entry in quant_modules._DEFAULT_QUANT_MAP} == set(REPLACED)
     assert all(entry.orig_mod is torch.nn for entry in quant_modules._DEFAULT_QUANT_MAP)
@@ -58,7 +58,7 @@ def test_models_built_while_patched_are_quantized():
 
 def test_float_module_list():
     quant_modules.initialize(float_module_list=["Linear", "LSTM"])
-    assert patched() == set(REPLACED) - {"Linear", "LSTM"}
+    assert names_of_patched_layers() == set(REPLACED) - {"Linear", "LSTM"}
 
 
 def test_custom_quant_modules():
@@ -74,10 +74,10 @@ def test_custom_quant_modules():
 def test_initialize_twice_and_deactivate_twice():
     quant_modules.initialize()
     quant_modules.initialize(float_module_list=["Conv2d"])
-    assert patched() == set(REPLACED) - {"Conv2d"}
+    assert names_of_patched_layers() == set(REPLACED) - {"Conv2d"}
     quant_modules.deactivate()
     quant_modules.deactivate()
-    assert patched() == set()
+    assert names_of_patched_layers() == set()
 
 
 def test_a_custom_entry_may_replace_a_default_one():
@@ -94,11 +94,11 @@ def test_the_helper_object_has_the_steps_apart():
     helper = quant_modules._quant_module_helper_object
     assert isinstance(helper, quant_modules.QuantModuleReplacementHelper)
     helper.prepare_state(float_module_list=["Linear"])
-    assert patched() == set()
+    assert names_of_patched_layers() == set()
     helper.apply_quant_modules()
-    assert patched() == set(REPLACED) - {"Linear"}
+    assert names_of_patched_layers() == set(REPLACED) - {"Linear"}
     helper.restore_float_modules()
-    assert patched() == set()
+    assert names_of_patched_layers() == set()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_helper_object_has_the_steps_apart():
 def test_bad_arguments_change_nothing(kwargs, message):
     with pytest.raises(QuantValueError, match=message):
         quant_modules.initialize(**kwargs)
-    assert patched() == set()
+    assert names_of_patched_layers() == set()
 
 
 def test_export_switch_is_restored_after_an_error():

@@ -98,7 +98,7 @@ def test_cell_without_quantization_is_torch(kind, batched, bias):
         torch.testing.assert_close(module(x, state), twin(x, state))
 
 
-def quantized(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
+def fake_quantize_int8(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
     array, spec = x.detach().numpy(), QuantSpec(INT8, axis=axis)
     scale = numerics.scale_from_amax(numerics.absmax(array, axis), spec)
     return torch.from_numpy(numerics.fake_quantize(array, scale, 0, spec))
@@ -107,11 +107,11 @@ def quantized(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
 def test_lstm_step_by_step():
     module = quant_nn.QuantLSTM(5, 4)
     x = torch.randn(3, 2, 5)
-    weight = quantized(torch.cat((module.weight_ih_l0, module.weight_hh_l0), 1), axis=0)
+    weight = fake_quantize_int8(torch.cat((module.weight_ih_l0, module.weight_hh_l0), 1), axis=0)
     h = c = torch.zeros(2, 4)
     outputs = []
     for step in x:
-        gates = quantized(torch.cat((step, h), 1)) @ weight.T + module.bias_ih_l0 + module.bias_hh_l0
+        gates = fake_quantize_int8(torch.cat((step, h), 1)) @ weight.T + module.bias_ih_l0 + module.bias_hh_l0
         i, f, g, o = gates.chunk(4, 1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()
@@ -124,10 +124,12 @@ def test_lstm_step_by_step():
 def test_gru_step_by_step():
     module = quant_nn.QuantGRU(5, 4)
     x = torch.randn(3, 2, 5)
-    w_ih, w_hh = quantized(torch.cat((module.weight_ih_l0, module.weight_hh_l0), 1), axis=0).split([5, 4], 1)
+    w_ih, w_hh = fake_quantize_int8(torch.cat((module.weight_ih_l0, module.weight_hh_l0), 1), axis=0).split(
+        [5, 4], 1
+    )
     h = torch.zeros(2, 4)
     for step in x:
-        quant_x, quant_h = quantized(torch.cat((step, h), 1)).split([5, 4], 1)
+        quant_x, quant_h = fake_quantize_int8(torch.cat((step, h), 1)).split([5, 4], 1)
         r_x, z_x, n_x = (quant_x @ w_ih.T + module.bias_ih_l0).chunk(3, 1)
         r_h, z_h, n_h = (quant_h @ w_hh.T + module.bias_hh_l0).chunk(3, 1)
         z = (z_x + z_h).sigmoid()
@@ -200,5 +202,5 @@ def test_a_cell_that_quantizes_nothing_has_torchs_bits(bias: bool) -> None:
     cell._input_quantizer.disable()
     cell._weight_quantizer.disable()
     x, h, c = torch.randn(19, 11), torch.randn(19, 3), torch.randn(19, 3)
-    for made, wanted in zip(cell(x, (h, c)), reference(x, (h, c)), strict=True):
-        assert torch.equal(made, wanted)
+    for output, wanted in zip(cell(x, (h, c)), reference(x, (h, c)), strict=True):
+        assert torch.equal(output, wanted)

@@ -73,15 +73,15 @@ def float_net() -> nn.Module:
 
 
 @functools.cache
-def _quantized(weights: str, activations: str) -> nn.Module:
+def _quantize_once(weights: str, activations: str) -> nn.Module:
     return intact.torch.quantize(
         float_net(), images(), method="mse", weight_method="mse", weights=weights, activations=activations,
         correct_bias=False, progress=False,
     ).model  # fmt: skip
 
 
-def quantized(weights: str = "int4", activations: str = "uint8") -> nn.Module:
-    return copy.deepcopy(_quantized(weights, activations))
+def quantized_net(weights: str = "int4", activations: str = "uint8") -> nn.Module:
+    return copy.deepcopy(_quantize_once(weights, activations))
 
 
 def reconstruct(model: nn.Module, **options: Any) -> intact.torch.ReconstructionResult:
@@ -100,8 +100,8 @@ def weight_codes(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def same(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
+def same(first: nn.Module, other: nn.Module) -> bool:
+    a, b = first.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
@@ -109,30 +109,30 @@ def same(one: nn.Module, other: nn.Module) -> bool:
 
 
 def parts(model: nn.Module, method: str = "brecq", **options: Any) -> list[str]:
-    found, left = find_blocks(model, lambda: model(images()[0]), method, **options)
+    blocks, left = find_blocks(model, lambda: model(images()[0]), method, **options)
     assert left == {}
-    return [block.path for block in found]
+    return [block.path for block in blocks]
 
 
 def test_blocks_are_residual_blocks_and_layers_outside() -> None:
-    assert parts(quantized()) == ["stem", "layer.0", "layer.1", "head"]
+    assert parts(quantized_net()) == ["stem", "layer.0", "layer.1", "head"]
 
 
 def test_adaround_goes_layer_by_layer_in_the_order_of_the_calls() -> None:
     want = ["stem", "layer.0.conv1", "layer.0.conv2", "layer.1.conv1", "layer.1.conv2", "head"]
-    assert parts(quantized(), "adaround") == want
+    assert parts(quantized_net(), "adaround") == want
 
 
 def test_blocks_can_be_named() -> None:
-    assert parts(quantized(), patterns=["layer"]) == ["stem", "layer", "head"]
+    assert parts(quantized_net(), patterns=["layer"]) == ["stem", "layer", "head"]
     with pytest.raises(QuantValueError, match="'stage'"):
-        parts(quantized(), patterns=["stage"])
+        parts(quantized_net(), patterns=["stage"])
 
 
 def test_a_block_has_the_quantizers_that_nobody_else_calls() -> None:
-    model = quantized()
-    found, _ = find_blocks(model, lambda: model(images()[0]), "brecq")
-    block = found[1]
+    model = quantized_net()
+    blocks, _ = find_blocks(model, lambda: model(images()[0]), "brecq")
+    block = blocks[1]
     assert set(block.weights.values()) == {"layer.0.conv1.weight", "layer.0.conv2.weight"}
     assert len(block.activations) == 2  # what conv1 and the addition read, and what conv2 reads
     assert all(isinstance(model.get_submodule(name), TensorQuantizer) for name in block.activations)
@@ -165,7 +165,7 @@ def test_a_layer_that_is_called_twice_is_left_and_the_report_says_why() -> None:
 
 @pytest.mark.parametrize("method", ["adaround", "brecq"])
 def test_every_part_comes_closer_to_float(method: str) -> None:
-    model = quantized("int3")
+    model = quantized_net("int3")
     result = reconstruct(model, method=method, steps=150)
     assert all(block.after <= block.before for block in result.blocks)
     better = [block for block in result.blocks if block.after < 0.9 * block.before]
@@ -176,7 +176,7 @@ def test_every_part_comes_closer_to_float(method: str) -> None:
 def test_the_answers_come_closer_than_with_rounding_to_nearest() -> None:
     with torch.no_grad():
         float_answers = torch.cat([float_net()(x) for x in images()])
-    nearest, learned = quantized("int2"), quantized("int2")
+    nearest, learned = quantized_net("int2"), quantized_net("int2")
     reconstruct(learned, method="adaround", steps=100)
 
     @torch.no_grad()
@@ -189,7 +189,7 @@ def test_the_answers_come_closer_than_with_rounding_to_nearest() -> None:
 def test_what_does_not_help_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimize_block, "ROUNDING_WAY", 1e3)  # every weight is thrown to one side
     monkeypatch.setattr(optimize_block, "RANGE_WAY", 3.0)
-    model = quantized("int8")
+    model = quantized_net("int8")
     before = copy.deepcopy(model)
     result = reconstruct(model, steps=3)
     assert all(block.after == block.before and block.moved == 0 for block in result.blocks)
@@ -197,15 +197,15 @@ def test_what_does_not_help_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_block_that_is_interrupted_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = quantized(activations="uint4")
+    model = quantized_net(activations="uint4")
     before, calls = copy.deepcopy(model), []
 
-    def interrupted(progress: float) -> None:
+    def interrupt(progress: float) -> None:
         calls.append(progress)
         if len(calls) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(optimize_block, "beta_at", interrupted)
+    monkeypatch.setattr(optimize_block, "beta_at", interrupt)
     with pytest.raises(KeyboardInterrupt):
         reconstruct(model)
     assert same(model, before)
@@ -216,15 +216,15 @@ def test_adaround_leaves_ranges_alone_and_brecq_learns_those_of_its_blocks() -> 
     def ranges(model: nn.Module) -> dict[str, Tensor]:
         return {k: v for k, v in model.state_dict().items() if k.endswith(("_amax", "_amin"))}
 
-    model = quantized(activations="uint4")
+    model = quantized_net(activations="uint4")
     before = {k: v.clone() for k, v in ranges(model).items()}
     reconstruct(model, method="adaround")
     assert all(torch.equal(v, before[k]) for k, v in ranges(model).items())
-    model = quantized(activations="uint4")
+    model = quantized_net(activations="uint4")
     result = reconstruct(model, steps=150)
-    kept = {name for block in result.blocks if block.after < block.before for name in block.weights}
+    improved = {name for block in result.blocks if block.after < block.before for name in block.weights}
     changed = {k for k, v in ranges(model).items() if not torch.equal(v, before[k])}
-    assert kept
+    assert improved
     assert changed
     assert not any("_weight_quantizer" in k for k in changed)
     quantizers = [q for q in model.modules() if isinstance(q, TensorQuantizer)]
@@ -233,7 +233,7 @@ def test_adaround_leaves_ranges_alone_and_brecq_learns_those_of_its_blocks() -> 
 
 
 def test_nothing_else_of_the_model_changes() -> None:
-    model = quantized()
+    model = quantized_net()
     model.train()
     model.head.bias.requires_grad_(False)
     before = {k: v.clone() for k, v in model.state_dict().items()}
@@ -243,13 +243,13 @@ def test_nothing_else_of_the_model_changes() -> None:
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == ["head.bias"]
     assert torch.equal(torch.get_rng_state(), state)
     after = model.state_dict()
-    kept = [k for k in before if not k.endswith(("weight", "_amax", "_amin")) or ".bn" in k]
-    assert kept
-    assert all(torch.equal(after[k], before[k]) for k in kept)
+    frozen = [k for k in before if not k.endswith(("weight", "_amax", "_amin")) or ".bn" in k]
+    assert frozen
+    assert all(torch.equal(after[k], before[k]) for k in frozen)
 
 
 def test_biases_are_the_models_own_again_where_roundings_are_learned() -> None:
-    model = quantized("int2")
+    model = quantized_net("int2")
     own = {name: p.detach().clone() for name, p in model.named_parameters() if name.endswith("bias")}
     intact.torch.calibrate(
         model, images(), method="mse", weight_method="mse", correct_bias=True, progress=False
@@ -266,7 +266,7 @@ def test_biases_are_the_models_own_again_where_roundings_are_learned() -> None:
 
 
 def test_equal_seeds_give_equal_models() -> None:
-    models = [quantized("int3", "uint4") for _ in range(3)]
+    models = [quantized_net("int3", "uint4") for _ in range(3)]
     for model, seed in zip(models, (1, 1, 2), strict=True):
         reconstruct(model, seed=seed)
     assert same(models[0], models[1])
@@ -285,22 +285,22 @@ def test_the_file_has_the_learned_codes_and_the_engine_runs_them(
     learned: dict[str, Tensor] = {}
     finish = optimize_block._Job._finish
 
-    def watched(job: Any) -> None:
+    def watch_codes(job: Any) -> None:
         learned.update({n: s.codes() for n, s in zip(job._weights, job._rounding, strict=True)})
         finish(job)
 
-    monkeypatch.setattr(optimize_block._Job, "_finish", watched)
-    model = quantized(weights, activations)
+    monkeypatch.setattr(optimize_block._Job, "_finish", watch_codes)
+    model = quantized_net(weights, activations)
     result = reconstruct(model, steps=100)
-    kept = [name for b in result.blocks if b.after < b.before for name in b.weights]
-    assert kept
+    improved = [name for b in result.blocks if b.after < b.before for name in b.weights]
+    assert improved
     codes = weight_codes(model)
-    for name in kept:
+    for name in improved:
         assert torch.equal(codes[name.removesuffix("._weight_quantizer")], learned[name])
     report = intact.torch.export(model, images()[0], tmp_path / "net.onnx", opset=21)
     assert all(q.differing == 0 for q in report.quantizers if q.weight)
     stored = _stored_codes(tmp_path / "net.onnx")
-    for name in kept:
+    for name in improved:
         flat = sorted(learned[name].flatten().tolist())
         assert flat in stored, name
     engine = intact.compile(str(tmp_path / "net.onnx"))
@@ -320,7 +320,7 @@ def _stored_codes(path: Path) -> list[list[float]]:
 
 def test_training_goes_on_from_what_was_learned() -> None:
     """Which is a better start for few bits than rounding to nearest: the first step sees the same codes."""
-    model, batches = quantized("int2", "uint4"), [(x, torch.zeros(len(x)).long()) for x in images()]
+    model, batches = quantized_net("int2", "uint4"), [(x, torch.zeros(len(x)).long()) for x in images()]
     nearest = weight_codes(model)
     reconstruct(model)
     learned, answers = weight_codes(model), model(images()[0])
@@ -343,7 +343,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state.safetensors"
-    whole, parted = quantized("int3", "uint4"), quantized("int3", "uint4")
+    whole, parted = quantized_net("int3", "uint4"), quantized_net("int3", "uint4")
     wanted = reconstruct(whole)
 
     def stop_at_third(*args: Any) -> Any:
@@ -355,27 +355,27 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
         patch.setattr("intact.torch.reconstruction.learn_block", stop_at_third)
         with pytest.raises(_StopError):
             reconstruct(parted, state=path)
-    again = quantized("int3", "uint4")
+    again = quantized_net("int3", "uint4")
     result = reconstruct(again, state=path)
     assert result.resumed_at == 2
     assert result.blocks == wanted.blocks
     assert same(again, whole)
-    finished = quantized("int3", "uint4")
+    finished = quantized_net("int3", "uint4")
     assert reconstruct(finished, state=path).resumed_at == 4
     assert same(finished, whole)
 
 
 def test_a_state_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    reconstruct(quantized(), state=path, steps=2)
+    reconstruct(quantized_net(), state=path, steps=2)
     with pytest.raises(FileFormatError, match="another seed, steps"):
-        reconstruct(quantized(), state=path, steps=3, seed=1)
+        reconstruct(quantized_net(), state=path, steps=3, seed=1)
     with pytest.raises(FileFormatError, match="another model"):
-        reconstruct(quantized("int3"), state=path, steps=2)
-    reconstruct(quantized(), state=path, steps=3, resume=False)
+        reconstruct(quantized_net("int3"), state=path, steps=2)
+    reconstruct(quantized_net(), state=path, steps=3, resume=False)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(FileFormatError, match="no readable state"):
-        reconstruct(quantized(), state=path, steps=3)
+        reconstruct(quantized_net(), state=path, steps=3)
 
 
 def test_parts_that_read_the_float_model_do_not_depend_on_each_other(tmp_path: Path) -> None:
@@ -383,10 +383,10 @@ def test_parts_that_read_the_float_model_do_not_depend_on_each_other(tmp_path: P
         """Does the last job first, and asks for one more to be done."""
 
         def map(self, work: Any, common: Any, items: Any) -> Iterator[Any]:
-            made = {item: work(common, item) for item in reversed([*items, 0])}
-            yield from (made[item] for item in list(items))
+            results = {item: work(common, item) for item in reversed([*items, 0])}
+            yield from (results[item] for item in list(items))
 
-    whole, again, backwards = (quantized("int3", "uint4") for _ in range(3))
+    whole, again, backwards = (quantized_net("int3", "uint4") for _ in range(3))
     before = copy.deepcopy(again)
     wanted = reconstruct(whole, inputs="float")
     assert sum(block.after < block.before for block in wanted.blocks) >= 3
@@ -426,12 +426,12 @@ def test_parts_that_read_the_float_model_do_not_depend_on_each_other(tmp_path: P
 )
 def test_a_bad_argument_is_named(options: dict[str, Any], where: str) -> None:
     with pytest.raises(QuantValueError, match=where):
-        reconstruct(quantized(), **options)
+        reconstruct(quantized_net(), **options)
 
 
 def test_data_and_model_must_be_ready() -> None:
     with pytest.raises(QuantValueError, match="batches"):
-        intact.torch.reconstruct(quantized(), [], progress=False)
+        intact.torch.reconstruct(quantized_net(), [], progress=False)
     model = Net()
     intact.torch.replace_modules(model)
     with pytest.raises(QuantValueError, match="calibrate first"):
@@ -447,9 +447,9 @@ def test_data_and_model_must_be_ready() -> None:
 
 def test_samples_refuse_batches_that_differ_in_more_than_their_number() -> None:
     rows = Samples("here", [(torch.zeros(2, 3), 1.0), (torch.ones(1, 3), 1.0)], [2, 1])
-    x, one = rows.take(torch.tensor([2, 0]))
+    x, row = rows.take(torch.tensor([2, 0]))
     assert x.tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert one == 1.0
+    assert row == 1.0
     with pytest.raises(QuantValueError, match="shapes"):
         Samples("here", [torch.zeros(2, 3), torch.zeros(2, 4)], [2, 2])
     with pytest.raises(QuantValueError, match=r"0\.5 and others"):

@@ -42,5 +42,5 @@ def test_two_layers_in_both_directions(kind):
     assert kinds.count("recurrent") == 2 and kinds.count("linear") == 3 and "onnx" not in kinds
     with torch.no_grad():
         expected = module(*inputs)
-    for made, real in zip(engine(*feeds.values()), expected, strict=True):
-        np.testing.assert_allclose(made, real.numpy(), atol=0.05)
+    for output, real in zip(engine(*feeds.values()), expected, strict=True):
+        np.testing.assert_allclose(output, real.numpy(), atol=0.05)

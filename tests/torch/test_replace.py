@@ -268,9 +268,9 @@ def test_record_is_plain_data_and_round_trips(net):
     assert apply_conversion(fresh, record) is fresh
     assert conversion_record(fresh) == record
     assert len(fresh.extra._input_quantizers) == 2
-    kept = fresh.conv.input_quantizer
+    quantizer = fresh.conv.input_quantizer
     apply_conversion(fresh, record)
-    assert fresh.conv.input_quantizer is kept
+    assert fresh.conv.input_quantizer is quantizer
 
 
 def test_checkpoint_converts_recurrent_and_custom_modules(net, tmp_path):

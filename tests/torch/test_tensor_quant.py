@@ -22,19 +22,30 @@ def guide_x() -> torch.Tensor:
     return torch.rand(10)
 
 
-def printed(x: torch.Tensor) -> list[float]:
+def values_in_print(x: torch.Tensor) -> list[float]:
     return [round(v, 4) for v in x.tolist()]
 
 
 def test_the_guides_fake_quantized_numbers(guide_x: torch.Tensor) -> None:
     got = tq.fake_tensor_quant(guide_x, guide_x.abs().max())
-    assert printed(got) == [0.9843, 0.8828, 0.9921, 0.4609, 0.0859, 0.1797, 0.3672, 0.5703, 0.3359, 0.2109]
+    assert values_in_print(got) == [
+        0.9843,
+        0.8828,
+        0.9921,
+        0.4609,
+        0.0859,
+        0.1797,
+        0.3672,
+        0.5703,
+        0.3359,
+        0.2109,
+    ]
 
 
 def test_the_guides_codes_and_scale(guide_x: torch.Tensor) -> None:
     codes, scale = tq.tensor_quant(guide_x, guide_x.abs().max())
     assert codes.tolist() == [126, 113, 127, 59, 11, 23, 47, 73, 43, 27]
-    assert printed(scale.view(1)) == [128.0057]
+    assert values_in_print(scale.view(1)) == [128.0057]
 
 
 @pytest.mark.parametrize("unsigned", [False, True], ids=["signed", "unsigned"])

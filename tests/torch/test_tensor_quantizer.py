@@ -23,7 +23,7 @@ def make(**desc: object) -> TensorQuantizer:
     return TensorQuantizer(QuantDescriptor(**desc))  # type: ignore[arg-type]
 
 
-def calibrated(x: torch.Tensor, *args: object, **desc: object) -> TensorQuantizer:
+def calibrated_quantizer(x: torch.Tensor, *args: object, **desc: object) -> TensorQuantizer:
     quantizer = make(**desc)
     quantizer.enable_calib()
     quantizer.disable_quant()
@@ -53,7 +53,7 @@ def test_the_guides_unsigned_four_bit_codes() -> None:
 @pytest.mark.parametrize("bits", [4, 8, (4, 3), (5, 2)], ids=str)
 def test_calibrated_equals_numerics(axis: int | tuple[int, ...] | None, bits: int | tuple[int, int]) -> None:
     x = torch.randn(3, 4, 5)
-    quantizer = calibrated(x, num_bits=bits, axis=axis)
+    quantizer = calibrated_quantizer(x, num_bits=bits, axis=axis)
     spec = QuantSpec(Format.parse(quantizer.format), axis=axis)
     amax = numerics.absmax(x.numpy(), axis)
     want = numerics.fake_quantize(x.numpy(), numerics.scale_from_amax(amax, spec), 0, spec)
@@ -66,7 +66,7 @@ def test_calibrated_equals_numerics(axis: int | tuple[int, ...] | None, bits: in
 @pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
 def test_asymmetric_equals_numerics(axis: int | None, unsigned: bool) -> None:
     x = torch.rand(3, 4, 5) * 3 - 1
-    quantizer = calibrated(x, axis=axis, symmetric=False, unsigned=unsigned)
+    quantizer = calibrated_quantizer(x, axis=axis, symmetric=False, unsigned=unsigned)
     spec = QuantSpec(Format.parse(quantizer.format), axis=axis, symmetric=False)
     scale, zero_point = numerics.affine_from_range(*numerics.minmax(x.numpy(), axis), spec)
     assert np.array_equal(quantizer(x).numpy(), numerics.fake_quantize(x.numpy(), scale, zero_point, spec))
@@ -100,8 +100,10 @@ def test_an_amax_given_as_an_array_wins_over_axis() -> None:
 def test_an_amax_in_granule_shape_follows_the_axis() -> None:
     x = torch.randn(3, 3)
     for fake in (True, False):
-        flat, kept = (make(axis=0, amax=a, fake_quant=fake) for a in ([1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]]))
-        assert torch.equal(flat(x), kept(x))
+        flat, column = (
+            make(axis=0, amax=a, fake_quant=fake) for a in ([1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]])
+        )
+        assert torch.equal(flat(x), column(x))
 
 
 def test_scale_amax_multiplies() -> None:
@@ -132,15 +134,15 @@ def test_the_gradient_passes_inside_the_range() -> None:
 def test_compiles_whole_and_exports() -> None:
     x = torch.randn(2, 3, 4)
     for quantizer in (
-        calibrated(x, axis=1),
-        calibrated(x, symmetric=False),
+        calibrated_quantizer(x, axis=1),
+        calibrated_quantizer(x, symmetric=False),
         make(axis=1),
         make(unsigned=True),
     ):
         y = x.abs() if quantizer.unsigned else x
         assert torch.equal(torch.compile(quantizer, fullgraph=True, backend="aot_eager")(y), quantizer(y))
         torch._dynamo.reset()
-    program = torch.export.export(calibrated(x, axis=1), (x,))
+    program = torch.export.export(calibrated_quantizer(x, axis=1), (x,))
     assert [n.target for n in program.graph.nodes].count(ops.torch.ops.intact.fake_quantize.default) == 1
 
 
@@ -190,7 +192,7 @@ CALIBRATOR = "calibrator=MaxCalibrator(track_amax=False)"
 HISTOGRAM = "calibrator=HistogramCalibrator(calib_bin_edges=None)"
 
 
-def switched(quantizer: TensorQuantizer, *calls: str) -> TensorQuantizer:
+def switch(quantizer: TensorQuantizer, *calls: str) -> TensorQuantizer:
     for call in calls:
         getattr(quantizer, call)()
     return quantizer
@@ -214,10 +216,10 @@ def switched(quantizer: TensorQuantizer, *calls: str) -> TensorQuantizer:
         (make(learn_amax=True), f"8bit fake per-tensor amax=dynamic learned {CALIBRATOR} quant clip"),
         (make(num_bits=(4, 3)), f"(4, 3)bit fake per-tensor amax=dynamic {CALIBRATOR} quant"),
         (
-            switched(make(), "enable_calib", "disable_quant"),
+            switch(make(), "enable_calib", "disable_quant"),
             f"8bit fake per-tensor amax=dynamic {CALIBRATOR} calib",
         ),
-        (switched(make(amax=1), "disable"), "disabled"),
+        (switch(make(amax=1), "disable"), "disabled"),
     ],
     ids=[
         "amax",
@@ -280,10 +282,10 @@ def test_questionable_uses_are_logged_with_the_quantizers_name(caplog: pytest.Lo
         assert model[0].scale is None and model[1].scale is None
         model[0].amax = None
         model[0].pre_quant_scale = None
-    said = [r.getMessage() for r in caplog.records]
-    assert all(s.startswith(("0:", "1:")) for s in said) and len(said) == 7
-    assert "0: amax is not registered: the range of each batch is used." in said
-    assert "1: accessing scale before quantizing any tensor!" in said
+    messages = [r.getMessage() for r in caplog.records]
+    assert all(s.startswith(("0:", "1:")) for s in messages) and len(messages) == 7
+    assert "0: amax is not registered: the range of each batch is used." in messages
+    assert "1: accessing scale before quantizing any tensor!" in messages
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
@@ -310,7 +312,7 @@ def test_the_export_switch_has_two_names() -> None:
 
 def test_load_calib_amax_ignores_what_a_max_calibrator_cannot_use() -> None:
     x = torch.randn(100)
-    mixed = calibrated(x), calibrated(x, "percentile", calib_method="histogram")
+    mixed = calibrated_quantizer(x), calibrated_quantizer(x, "percentile", calib_method="histogram")
     for quantizer in mixed:
         quantizer.load_calib_amax("percentile", percentile=50.0)
     assert mixed[0].amax == x.abs().max() and mixed[1].amax < 0.5 * x.abs().max()
@@ -318,11 +320,11 @@ def test_load_calib_amax_ignores_what_a_max_calibrator_cannot_use() -> None:
 
 def test_mergeable_calibration() -> None:
     x = torch.randn(5000)
-    symmetric = calibrated(x, calib_method="mergeable")
+    symmetric = calibrated_quantizer(x, calib_method="mergeable")
     assert symmetric.amax == x.abs().max()
     symmetric.load_calib_amax("mse")
     assert 0 < symmetric.amax < x.abs().max()
-    both = calibrated(x, calib_method="mergeable", symmetric=False)
+    both = calibrated_quantizer(x, calib_method="mergeable", symmetric=False)
     assert both._amin == x.min() and both.amax == x.max()
 
 
@@ -337,14 +339,14 @@ def test_nothing_collected(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_zero_range_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    quantizer = calibrated(torch.zeros(4))
+    quantizer = calibrated_quantizer(torch.zeros(4))
     assert quantizer.amax == 0 and "every value seen was zero" in caplog.text
 
 
 @pytest.mark.parametrize("axis", [0, -4, (0,)], ids=str)
 def test_negative_axes_work_everywhere(axis: int | tuple[int, ...]) -> None:
     x = torch.randn(2, 3, 4, 5)
-    assert calibrated(x, axis=axis).amax.shape == (2, 1, 1, 1)
+    assert calibrated_quantizer(x, axis=axis).amax.shape == (2, 1, 1, 1)
     assert torch.equal(make(axis=axis)(x), make(axis=0)(x))
 
 
@@ -384,7 +386,7 @@ def test_negative_axes_work_everywhere(axis: int | tuple[int, ...]) -> None:
         (lambda: setattr(make(), "num_bits", 1.5), TypeError, "num_bits must be"),
         (lambda: make().set_range(0, 1), TypeError, "a range with two ends"),
         (
-            lambda: calibrated(torch.ones(2), "mse", calib_method="histogram", symmetric=False),
+            lambda: calibrated_quantizer(torch.ones(2), "mse", calib_method="histogram", symmetric=False),
             TypeError,
             "HistogramCalibrator: got a quantizer with symmetric=False",
         ),

@@ -131,10 +131,10 @@ def test_old_arguments_are_accepted() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_other_dtypes(dtype: torch.dtype) -> None:
     x = torch.randn(1000).to(dtype)
-    one, other = HistogramCalibrator(), HistogramCalibrator()
-    one.collect(x)
+    first, other = HistogramCalibrator(), HistogramCalibrator()
+    first.collect(x)
     other.collect(x.float())
-    assert np.array_equal(one._counts, other._counts)
+    assert np.array_equal(first._counts, other._counts)
 
 
 def test_bad_use() -> None:
@@ -246,8 +246,8 @@ def test_methods_on_bare_counts_agree_with_the_calibrator(torch_hist: bool) -> N
         ("mse", histogram._compute_amax_mse, (8, False)),
         ("percentile", histogram._compute_amax_percentile, (99.0,)),
     ):
-        given = {"percentile": 99.0} if method == "percentile" else {}
+        method_options = {"percentile": 99.0} if method == "percentile" else {}
         torch.testing.assert_close(
-            function(counts, edges, *options), calibrator.compute_amax(method, **given)
+            function(counts, edges, *options), calibrator.compute_amax(method, **method_options)
         )
         assert function(None, None, *options) is None

@@ -34,10 +34,10 @@ def test_values_and_gradients_are_those_of_autograd(grid: Grid) -> None:
     want = values().requires_grad_()
     real = ops.fake_quantize(want, **grid)
     real.backward(cotangent)
-    made, pull = func.vjp(lambda x: ops.fake_quantize(x, **grid), x)
+    output, pull = func.vjp(lambda x: ops.fake_quantize(x, **grid), x)
     _, pushed = func.jvp(lambda x: ops.fake_quantize(x, **grid), (x,), (cotangent,))
     assert want.grad is not None and want.grad.any()
-    torch.testing.assert_close(made, real.detach(), rtol=0, atol=0)
+    torch.testing.assert_close(output, real.detach(), rtol=0, atol=0)
     torch.testing.assert_close(pull(cotangent)[0], want.grad, rtol=0, atol=0)
     torch.testing.assert_close(pushed, want.grad, rtol=0, atol=0)  # a diagonal Jacobian is its own transpose
 
@@ -65,12 +65,12 @@ def test_vmap_runs_an_ensemble_with_ranges_of_its_own(net: nn.Module) -> None:
     def run(p: Any, b: Any, x: Tensor) -> Tensor:
         return func.functional_call(net, (p, b), (x,))  # type: ignore[no-any-return]
 
-    made = torch.vmap(run, (0, 0, None))(parameters, buffers, images())
-    for index, one in enumerate(made):
+    outputs = torch.vmap(run, (0, 0, None))(parameters, buffers, images())
+    for index, sample in enumerate(outputs):
         own = run(
             {n: p[index] for n, p in parameters.items()}, {n: b[index] for n, b in buffers.items()}, images()
         )
-        torch.testing.assert_close(one, own)
+        torch.testing.assert_close(sample, own)
 
 
 def test_gradients_of_each_sample_add_up_to_those_of_the_batch(net: nn.Module) -> None:

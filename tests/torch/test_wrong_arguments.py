@@ -16,7 +16,7 @@ from intact.errors import QuantValueError
 
 
 @pytest.fixture(scope="module")
-def quantized() -> Any:
+def quantized_result() -> Any:
     torch.manual_seed(0)
     return intact.torch.quantize(nn.Sequential(nn.Linear(32, 16)), [torch.randn(8, 32)])
 
@@ -40,11 +40,11 @@ def test_what_is_no_module_is_refused(call: str, model: Any) -> None:
 
 
 @pytest.mark.parametrize("call", ["export", "calibrate"])
-def test_a_result_is_no_module_and_has_one(call: str, quantized: Any) -> None:
+def test_a_result_is_no_module_and_has_one(call: str, quantized_result: Any) -> None:
     with pytest.raises(
         QuantValueError, match=r"GraphModeResult, want a torch\.nn\.Module \(its \.model is one"
     ):
-        CALLS[call](quantized, X)
+        CALLS[call](quantized_result, X)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -56,30 +56,30 @@ def test_a_module_without_values_is_refused(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["quantize", "calibrate", "compile"])
-def test_data_without_values_are_refused(call: str, quantized: Any) -> None:
-    model = nn.Sequential(nn.Linear(32, 16)) if call == "quantize" else quantized.model
+def test_data_without_values_are_refused(call: str, quantized_result: Any) -> None:
+    model = nn.Sequential(nn.Linear(32, 16)) if call == "quantize" else quantized_result.model
     with pytest.raises(QuantValueError, match="a tensor on the meta device, want tensors with values"):
         CALLS[call](model, X.to("meta"))
 
 
 @pytest.mark.parametrize("method", [None, 3, [], b"max", ("max",)], ids=str)
-def test_a_method_that_is_no_name_is_refused(method: Any, quantized: Any) -> None:
+def test_a_method_that_is_no_name_is_refused(method: Any, quantized_result: Any) -> None:
     with pytest.raises(QuantValueError, match=r"method: got .*, want one of"):
-        intact.torch.calibrate(quantized.model, [X], method=method)
+        intact.torch.calibrate(quantized_result.model, [X], method=method)
 
 
 @pytest.mark.parametrize("path", [None, 3, ["a"]], ids=str)
-def test_what_names_no_file_is_refused(path: Any, quantized: Any) -> None:
+def test_what_names_no_file_is_refused(path: Any, quantized_result: Any) -> None:
     with pytest.raises(QuantValueError, match=r"path: got a \w+, want the name of a file"):
-        intact.torch.export(quantized.model, X, path)
+        intact.torch.export(quantized_result.model, X, path)
     with pytest.raises(QuantValueError, match=r"path: got a \w+, want the name of a file"):
         intact.load(path)
     with pytest.raises(QuantValueError, match=r"path: got a \w+, want the name of a file"):
-        intact.torch.save_checkpoint(quantized.model, path)
+        intact.torch.save_checkpoint(quantized_result.model, path)
 
 
 def test_refused_exports_leave_no_file(
-    quantized: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quantized_result: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(QuantValueError):

@@ -43,7 +43,7 @@ def test_a_loose_target_keeps_everything_in_int8(net, data) -> None:
 
 def test_no_loss_at_all_is_the_float_model(net, data) -> None:
     result = tune_net(
-        net, data, max_drop=0.0, formats=["float"], evaluate=lambda engine: -lost(engine, net, data)
+        net, data, max_drop=0.0, formats=["float"], evaluate=lambda engine: -relative_error(engine, net, data)
     )
     assert result.met
     assert set(result.best.formats.values()) == {"float"}
@@ -51,7 +51,7 @@ def test_no_loss_at_all_is_the_float_model(net, data) -> None:
     assert not any(node.op_type == "QuantizeLinear" for node in result.proto.graph.node)
 
 
-def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
+def relative_error(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
     """Relative squared error of the output, in parts per million."""
     want = Session(net.SerializeToString()).run({"x": data})["y"].astype(np.float64)
     error = float(((engine(data) - want) ** 2).sum() / (want**2).sum())
@@ -60,13 +60,17 @@ def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
 
 def test_the_layer_that_loses_most_is_the_first_in_float(net, data) -> None:
     int8 = tune_net(
-        net, data, max_drop=1e9, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+        net, data, max_drop=1e9, evaluate=lambda engine: -relative_error(engine, net, data), formats=["float"]
     )
     worst = max(int8.layers, key=lambda layer: layer.errors["uint8"])
     assert worst.name == "/fc1"  # it reads the outlier
     target = -0.5 * int8.best.score
     result = tune_net(
-        net, data, max_drop=target, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+        net,
+        data,
+        max_drop=target,
+        evaluate=lambda engine: -relative_error(engine, net, data),
+        formats=["float"],
     )
     assert result.met
     assert result.best.formats == {"/fc1": "float"}
@@ -75,7 +79,11 @@ def test_the_layer_that_loses_most_is_the_first_in_float(net, data) -> None:
 
 def test_overrides_make_the_answer_again(net, data) -> None:
     result = tune_net(
-        net, data, max_drop=100.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+        net,
+        data,
+        max_drop=100.0,
+        evaluate=lambda engine: -relative_error(engine, net, data),
+        formats=["float"],
     )
     options = {name: value for name, value in PLAIN.items() if name != "clock"}
     again = quantize(net, data, overrides=result.overrides, **options)
@@ -95,7 +103,7 @@ def test_costs_are_what_the_clock_says(net, data) -> None:
 
 def test_predictions_of_additive_costs_are_exact(net, data) -> None:
     result = tune_net(
-        net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+        net, data, max_drop=0.0, evaluate=lambda engine: -relative_error(engine, net, data), formats=["float"]
     )
     few = [trial for trial in result.trials if 0 < len(trial.formats) < 3]
     for item in few:
@@ -114,11 +122,11 @@ def test_a_record_spares_every_measurement(net, data, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     first = tune_net(net, data, max_drop=0.01, record=file)
 
-    def stopped(model: onnx.ModelProto) -> float:
+    def fail_if_called(model: onnx.ModelProto) -> float:
         raise AssertionError("the record knows this")
 
-    stopped.key = steady.key
-    again = tune_net(net, data, max_drop=0.01, record=file, clock=stopped)
+    fail_if_called.key = steady.key
+    again = tune_net(net, data, max_drop=0.01, record=file, clock=fail_if_called)
     assert again.to_json() == first.to_json()
 
 
@@ -145,7 +153,7 @@ def test_a_metric_that_nobody_names_is_measured_again(net, data, tmp_path: Path)
 
     def evaluate(engine) -> float:
         calls.append(engine)
-        return -lost(engine, net, data)
+        return -relative_error(engine, net, data)
 
     first = tune_net(net, data, max_drop=10.0, record=file, evaluate=evaluate)
     once = len(calls)
@@ -185,7 +193,7 @@ def test_what_is_wrong_is_said(net, data, wrong: dict[str, object]) -> None:
 
 def test_rounding_is_tried_first_because_it_costs_no_time(net, data) -> None:
     def evaluate(engine) -> float:
-        return -lost(engine, net, data)
+        return -relative_error(engine, net, data)
 
     plain, free = (
         tune_net(net, data, max_drop=1e9, evaluate=evaluate, rounding=how) for how in (False, "auto")
@@ -201,7 +209,7 @@ def test_rounding_is_tried_first_because_it_costs_no_time(net, data) -> None:
 
 def test_a_target_out_of_reach_is_said(net, data) -> None:
     result = tune_net(
-        net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["int8"]
+        net, data, max_drop=0.0, evaluate=lambda engine: -relative_error(engine, net, data), formats=["int8"]
     )
     assert not result.met
     assert result.best.score == max(trial.score for trial in result.trials)
@@ -212,7 +220,7 @@ def test_the_float_model_is_judged_once(net, data) -> None:
 
     def evaluate(engine) -> float:
         judged.append(engine)
-        return -lost(engine, net, data)
+        return -relative_error(engine, net, data)
 
     result = tune_net(net, data, max_drop=1e9, evaluate=evaluate, rounding="auto")
     assert len(result.trials) <= 2

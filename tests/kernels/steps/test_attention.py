@@ -53,8 +53,8 @@ def _check_probabilities(
     got = run.run(step)
     real = numerics.to_real(scores.astype(np.int32), np.float32(multiplier), 0.0)
     soft = numerics.softmax(real, gain=np.float32(gain), mask=mask)
-    known = np.where(np.isnan(soft), np.float32(-np.inf), soft)  # of a NaN: the lowest byte
-    want = numerics.quantize(known, np.float32(codes.scale), codes.zero, UINT8)
+    finite = np.where(np.isnan(soft), np.float32(-np.inf), soft)  # of a NaN: the lowest byte
+    want = numerics.quantize(finite, np.float32(codes.scale), codes.zero, UINT8)
     np.testing.assert_array_equal(got, (np.clip(want, codes.low, codes.high) - codes.zero).astype(np.float32))
 
 

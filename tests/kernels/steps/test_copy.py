@@ -46,15 +46,15 @@ def test_copy_of_every_other_short_row(runner: Any, dtype: type, count: int, hop
     """A part of x, as slices cut it, becomes a part of y, as a concatenation has it."""
     rows, hop = hops
     x = np.random.default_rng(count).integers(0, 256, (3, 601, 2 * count)).astype(dtype)
-    taken = x[:, ::rows, ::hop][:, :, :count]
+    patches = x[:, ::rows, ::hop][:, :, :count]
     run = runner(2)
     x_view = run.input(x)
     strides = (x_view.strides[0], rows * x_view.strides[1], hop * x_view.strides[2])
     first = 600 * x_view.strides[1] if rows < 0 else 0
-    y_view = run.output((*taken.shape[:2], 3 * count), dtype)
-    part = y_view.part(y_view.offset + count * y_view.itemsize, taken.shape, y_view.strides)
-    y = run.run(moves.copy(x_view.part(x_view.offset + first, taken.shape, strides), part))
-    np.testing.assert_array_equal(y[:, :, count : 2 * count], taken)
+    y_view = run.output((*patches.shape[:2], 3 * count), dtype)
+    part = y_view.part(y_view.offset + count * y_view.itemsize, patches.shape, y_view.strides)
+    y = run.run(moves.copy(x_view.part(x_view.offset + first, patches.shape, strides), part))
+    np.testing.assert_array_equal(y[:, :, count : 2 * count], patches)
     assert run.only_wrote(part)
 
 

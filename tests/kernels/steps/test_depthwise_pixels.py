@@ -18,7 +18,9 @@ UINT8 = QuantSpec("uint8", symmetric=False)
 DIVIDED = ("slopes", "residual")
 
 
-def ended(real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def apply_epilogue(
+    real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
     """What an epilogue makes of real sums, by numerics."""
     curve = ending in ("curve", "factors")
     if curve:
@@ -68,7 +70,7 @@ def test_depthwise_of_few_channels(
     y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, 77, padding=pad, groups=channels)
     want = numerics.to_real(acc, np.asarray(epilogue.multiplier), bias)
-    want = ended(want, ending, grid, factors, offsets)
+    want = apply_epilogue(want, ending, grid, factors, offsets)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)
 
@@ -130,6 +132,6 @@ def test_depthwise_of_16_bits(
     if residual is not None:
         branch = (residual.transpose(0, 3, 1, 2).astype(np.int32) - 9).astype(np.float32)
         want = want + branch * np.float32(0.5)
-    want = ended(want, ending, grid, factors, offsets)
+    want = apply_epilogue(want, ending, grid, factors, offsets)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)

@@ -18,13 +18,17 @@ DTYPES = ("bool", "uint8", "int8", "uint16", "float16", "int32", "int64", "float
 
 def signatures() -> list[tuple[str, list[str], str]]:
     """(operation, dtypes of its operands, dtype that it makes), all that there are among `DTYPES`."""
-    found = []
+    cases = []
     for name, operation in ELEMENTWISE.items():
         for dtype in DTYPES:
             read = ["bool" if name == "where" and i == 0 else dtype for i in range(operation.operands)]
-            made = sorted(CASTS) if name == "cast" else [operation.makes or dtype]
-            found += [(name, read, one) for one in made if takes(name, read, one)]
-    return found
+            output_dtypes = sorted(CASTS) if name == "cast" else [operation.makes or dtype]
+            cases += [
+                (name, read, output_dtype)
+                for output_dtype in output_dtypes
+                if takes(name, read, output_dtype)
+            ]
+    return cases
 
 
 def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -45,9 +49,11 @@ def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.
 
 
 @pytest.mark.parametrize(
-    ("name", "read", "made"), signatures(), ids=lambda v: v if isinstance(v, str) else v[-1]
+    ("name", "read", "output_dtype"), signatures(), ids=lambda v: v if isinstance(v, str) else v[-1]
 )
-def test_operation(runner: Any, elementwise_kernel: str, name: str, read: list[str], made: str) -> None:
+def test_operation(
+    runner: Any, elementwise_kernel: str, name: str, read: list[str], output_dtype: str
+) -> None:
     """Longer than a chunk; one number for all of an operand; with gaps; axes in other orders; empty."""
     rng = np.random.default_rng(0)
     for shape, singles in (
@@ -70,16 +76,16 @@ def test_operation(runner: Any, elementwise_kernel: str, name: str, read: list[s
                 view.part(view.offset, shape, [0] * len(shape)) if i in singles else view
                 for i, view in enumerate(views)
             ]
-            y = run.output(shape, np.dtype(made).type, gap=1 if turned else 0)
+            y = run.output(shape, np.dtype(output_dtype).type, gap=1 if turned else 0)
             kernels = {**kernels_in_use(), "elementwise": elementwise_kernel}
             got = run.run(moves.elementwise(name, wide, y, kernels))
-            want = np.broadcast_to(elementwise(name, operands, made), shape)
+            want = np.broadcast_to(elementwise(name, operands, output_dtype), shape)
             np.testing.assert_array_equal(got, want)
             assert run.only_wrote(y)
 
 
 @pytest.mark.parametrize(
-    ("name", "read", "made", "message"),
+    ("name", "read", "output_dtype", "message"),
     [
         ("nothing", ["int32"], "int32", "no operation has this name"),
         ("add", ["int32"], "int32", "as many operands"),
@@ -92,9 +98,10 @@ def test_operation(runner: Any, elementwise_kernel: str, name: str, read: list[s
         ("cast", ["uint16"], "int32", "no such operation on these types"),
     ],
 )
-def test_refusals(name: str, read: list[str], made: str, message: str) -> None:
+def test_refusals(name: str, read: list[str], output_dtype: str, message: str) -> None:
     views = [
-        View(i + 1, 0, dtype, (4,), (np.dtype(dtype).itemsize,)) for i, dtype in enumerate([*read, made])
+        View(i + 1, 0, dtype, (4,), (np.dtype(dtype).itemsize,))
+        for i, dtype in enumerate([*read, output_dtype])
     ]
     with pytest.raises(ValueError, match=message):
         moves.elementwise(name, views[:-1], views[-1])

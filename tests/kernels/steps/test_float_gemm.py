@@ -33,7 +33,7 @@ def using(kernel: str) -> Kernels:
     return {**kernels_in_use(), "float_gemm": kernel}
 
 
-def laid(run: Any, rng: np.random.Generator, x: np.ndarray, batch: tuple[int, ...]) -> View:
+def permuted_view(run: Any, rng: np.random.Generator, x: np.ndarray, batch: tuple[int, ...]) -> View:
     """A view in any order of axes, under the leading axes `batch`."""
     view = run.input(x, tuple(rng.permutation(x.ndim).tolist()), gap=int(rng.integers(0, 3)))
     lead = len(batch) + 2 - x.ndim
@@ -56,10 +56,10 @@ def test_products_of_two_tensors(
     a, b = floats(rng, *(s if rng.integers(3) else 1 for s in batch), m, k), floats(rng, *batch, k, n)
     run = runner()
     y = run.output((*batch, m, n), np.float32, tuple(rng.permutation(len(batch) + 2).tolist()), 1)
-    views = [laid(run, rng, x, batch) for x in (a, b)]
+    views = [permuted_view(run, rng, x, batch) for x in (a, b)]
     start = floats(rng, n) if rng.integers(2) else None
-    held = None if start is None else run.constant(start)
-    got = run.run(float_gemm.matmul(views[0], y, views[1], held, using(float_gemm_kernel)))
+    start_view = None if start is None else run.constant(start)
+    got = run.run(float_gemm.matmul(views[0], y, views[1], start_view, using(float_gemm_kernel)))
     assert_same_bits(got, np.broadcast_to(numerics.float_product(a, b, start), got.shape))
     assert run.only_wrote(y)
 
@@ -79,7 +79,9 @@ def test_products_with_a_packed_matrix(
     run = runner(2)
     y = run.output((*batch, m, n), np.float32)
     packed = float_gemm.pack(b, float_gemm_kernel)
-    got = run.run(float_gemm.matmul(laid(run, rng, a, batch), y, packed, None, using(float_gemm_kernel)))
+    got = run.run(
+        float_gemm.matmul(permuted_view(run, rng, a, batch), y, packed, None, using(float_gemm_kernel))
+    )
     assert_same_bits(got, numerics.float_product(a, b))
 
 
@@ -93,16 +95,16 @@ def test_larger_products_are_cut_and_stay_one_chain(
     m, k, n = shape
     a, b, start = floats(rng, m, k), floats(rng, k, n), floats(rng, n)
 
-    def made(kernel: str, threads: int) -> np.ndarray:
+    def multiply(kernel: str, threads: int) -> np.ndarray:
         run = runner(threads)
         right = float_gemm.pack(b, kernel) if packs else run.input(b)
         y = run.output((m, n), np.float32)
         return run.run(float_gemm.matmul(run.input(a), y, right, run.constant(start), using(kernel)))
 
-    assert_same_bits(made(float_gemm_kernel, 2), made("float_gemm_ref", 1))
+    assert_same_bits(multiply(float_gemm_kernel, 2), multiply("float_gemm_ref", 1))
 
 
-def convolved(
+def check_convolution(
     run: Any, assert_same_bits: Any, kernel: str, arrays: tuple[Any, Any, Any], window: PixelWindow,
     groups: int = 1,
 ) -> None:  # fmt: skip
@@ -115,8 +117,8 @@ def convolved(
     y = run.output(want.shape, np.float32, halo=(1, 0, 0, 1))
     packed = float_gemm.pack_filters(w, groups, kernel)
     view = run.input(x, halo=pads, fill=0)
-    held = None if start is None else run.constant(start)
-    step = float_gemm.conv(view, y, packed, window, groups=groups, start=held, kernel=kernel)
+    start_view = None if start is None else run.constant(start)
+    step = float_gemm.conv(view, y, packed, window, groups=groups, start=start_view, kernel=kernel)
     assert_same_bits(run.run(step), want)
     assert run.only_wrote(y)
 
@@ -144,7 +146,7 @@ def test_convolution(
     x, w = floats(rng, n, *sizes, depth * groups), floats(rng, each * groups, *kernel, depth)
     start = floats(rng, each * groups) if rng.integers(2) else None
     window = PixelWindow(kernel, strides, dilations, pads)
-    convolved(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window, groups)
+    check_convolution(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window, groups)
 
 
 @settings(deadline=None, max_examples=60)
@@ -169,7 +171,7 @@ def test_filters_of_one_channel(
     x, w = floats(rng, 2, *sizes, 1), floats(rng, outputs, *kernel, 1)
     start = floats(rng, outputs) if rng.integers(2) else None
     window = PixelWindow(kernel, strides, dilations, pads)
-    convolved(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window)
+    check_convolution(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window)
 
 
 def test_makers_refuse_what_does_not_fit(runner: Any) -> None:

@@ -167,8 +167,8 @@ def test_function_of_codes_and_reals_in_any_order(
     case = Case(runner, seed, float_steps_kernel)
     x, source = case.real(*shape)
     y = case.output(*shape)
-    made = numerics.FUNCTIONS[name](x)
-    case.check(float_steps.function(source, y, name, case.kernels), y, made, assert_same_bits)
+    output = numerics.FUNCTIONS[name](x)
+    case.check(float_steps.function(source, y, name, case.kernels), y, output, assert_same_bits)
 
 
 @settings(deadline=None, max_examples=40)

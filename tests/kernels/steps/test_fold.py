@@ -22,7 +22,9 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 700), (700, 2)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLD_DTYPES.items() for f in known])
+@pytest.mark.parametrize(
+    ("dtype", "function"), [(d, f) for d, functions in FOLD_DTYPES.items() for f in functions]
+)
 def test_folds(runner: Any, dtype: str, function: str, shape: tuple[int, ...], turned: bool) -> None:
     x = numbers(dtype, shape) - np.array(2, dtype)
     x *= np.array(1 if dtype == "float32" else 2**29, dtype)  # so that sums and products wrap around

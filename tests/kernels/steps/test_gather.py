@@ -46,13 +46,13 @@ def test_pick_along_any_axis_however_they_lie(runner: Any, order: str, dtype: ty
             index = np.asarray(rng.integers(-size, size, index_shape), wide)
             want = np.take(x, index, axis)
             run = runner(2)
-            y = run.output(want.shape, dtype, order=ordered(order, want.ndim))
-            views = run.input(x, order=ordered(order, x.ndim)), run.input(index)
+            y = run.output(want.shape, dtype, order=axis_order(order, want.ndim))
+            views = run.input(x, order=axis_order(order, x.ndim)), run.input(index)
             np.testing.assert_array_equal(run.run(moves.gather(*views, y, axis)), want, strict=True)
             assert run.only_wrote(y)
 
 
-def ordered(order: str, rank: int) -> tuple[int, ...] | None:
+def axis_order(order: str, rank: int) -> tuple[int, ...] | None:
     if order == "pixels" and rank == 4:
         return (0, 2, 3, 1)
     return tuple(range(rank))[::-1] if order == "turned" else None

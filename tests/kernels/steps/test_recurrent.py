@@ -47,7 +47,7 @@ class Case:
         family = kernel.rpartition("_")[0]
         kernels = {**kernels_in_use(), family: kernel}
         constant = self.runner.constant
-        states = [Real(self.view(one)) if one.any() else None for one in self.first]
+        states = [Real(self.view(state)) if state.any() else None for state in self.first]
         packed = constant(recurrent.pack_states(self.weight, self.cell, kernels["float_gemm"]))
         return recurrent.recurrent(
             self.cell, self.view(self.start), packed,
@@ -59,16 +59,16 @@ class Case:
             kernels=kernels,
         )  # fmt: skip
 
-    def expected(self) -> list[np.ndarray]:
-        found = []
+    def reference(self) -> list[np.ndarray]:
+        directions = []
         for d, start in enumerate(np.split(self.start, len(self.reverse), axis=-1)):
             bias = None if self.bias is None else self.bias[d]
-            h, c = (one[d] for one in self.first)
+            h, c = (state[d] for state in self.first)
             weights = numerics.StateWeights(self.weight[d], bias)
-            found.append(
+            directions.append(
                 numerics.recurrence(self.cell, start, weights, h, c, self.lengths, reverse=self.reverse[d])
             )
-        y, h, c = (np.stack(one) for one in zip(*found, strict=True))
+        y, h, c = (np.stack(parts) for parts in zip(*directions, strict=True))
         return [np.moveaxis(y, 0, 1), h, c]
 
 
@@ -80,7 +80,7 @@ def test_layers(runner: Any, assert_same_bits: Any, float_gemm_kernel: str, cell
     y = case.output(len(case.start), *case.states)
     last = [case.output(*case.states) for _ in range(2)]
     case.runner.run(case.step(float_gemm_kernel, y, *last, threads=threads))
-    expected = case.expected()
+    expected = case.reference()
     for index in range(3 if cell == "lstm" else 2):
         assert_same_bits(case.runner.result(index), expected[index])
 
@@ -90,7 +90,7 @@ def test_cells(runner: Any, assert_same_bits: Any, float_steps_kernel: str, cell
     case = Case(runner, cell, 7)
     y, last = case.output(len(case.start), *case.states), [case.output(*case.states) for _ in range(2)]
     case.runner.run(case.step(float_steps_kernel, y, *last))
-    assert_same_bits(case.runner.result(0), case.expected()[0])
+    assert_same_bits(case.runner.result(0), case.reference()[0])
 
 
 def test_codes(runner: Any, float_gemm_kernel: str) -> None:
@@ -98,7 +98,7 @@ def test_codes(runner: Any, float_gemm_kernel: str) -> None:
     y = case.output(len(case.start), *case.states, dtype=np.uint8)
     last = [case.output(*case.states, dtype=np.uint8) for _ in range(2)]
     case.runner.run(case.step(float_gemm_kernel, y, *last))
-    for index, reals in enumerate(case.expected()):
+    for index, reals in enumerate(case.reference()):
         codes = np.clip(numerics.quantize(reals, np.float32(0.01), 100, UINT8), 3, 250)
         np.testing.assert_array_equal(case.runner.result(index), codes.astype(np.uint8))
 

@@ -17,7 +17,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, np.nan, x).astype(dtype) if dtype == "float32" else x
 
 
-def turned_round(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None:
+def reversed_axes(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None:
     return tuple(range(len(shape)))[::-1] if turned else None
 
 
@@ -29,18 +29,18 @@ def turned_round(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None
      *((d, "none") for d in ("uint8", "float16", "bool", "float64"))],
 )  # fmt: skip
 def test_scattered_elements(runner: Any, dtype: str, reduction: str, wide: str, turned: bool) -> None:
-    for shape, others in [
+    for shape, update_shapes in [
         ((7,), (30,)),
         ((3, 300), (2, 900)),
         ((2, 5, 4, 3), (2, 5, 1, 3)),
         ((3, 2), (0, 2)),
     ]:
-        axis = int(np.argmax(np.array(others) >= shape))
-        x, updates = numbers(dtype, shape), numbers(dtype, others, 1)
-        index = np.random.default_rng(2).integers(-shape[axis], shape[axis], others).astype(wide)
+        axis = int(np.argmax(np.array(update_shapes) >= shape))
+        x, updates = numbers(dtype, shape), numbers(dtype, update_shapes, 1)
+        index = np.random.default_rng(2).integers(-shape[axis], shape[axis], update_shapes).astype(wide)
         run = runner(2)
-        y = run.output(shape, np.dtype(dtype).type, order=turned_round(shape, turned))
-        views = [run.input(a, order=turned_round(others, turned)) for a in (index, updates)]
+        y = run.output(shape, np.dtype(dtype).type, order=reversed_axes(shape, turned))
+        views = [run.input(a, order=reversed_axes(update_shapes, turned)) for a in (index, updates)]
         there = moves.copy(run.input(x), y)
         got = run.run(there, moves.scatter_elements(*views, y, axis, reduction=reduction))
         np.testing.assert_array_equal(got, scatter_elements(x, index, updates, axis, reduction), strict=True)

@@ -47,7 +47,7 @@ def test_what_cannot_be_run_safely_is_refused(runner: Any) -> None:
     places, index = run.output((2, 4), np.int64), run.input(np.zeros((4, 2), np.int64))
     high = run.input(np.zeros((4, 2), np.float32))
     image = run.input(np.zeros((1, 1, 0, 3), np.float32))
-    grid, made = run.input(np.zeros((1, 2, 2, 2), np.float32)), run.output((1, 1, 2, 2), np.float32)
+    grid, output = run.input(np.zeros((1, 2, 2, 2), np.float32)), run.output((1, 1, 2, 2), np.float32)
     how: Any = {"nearest": True, "padding": "zeros", "align_corners": True}
     refused = {
         "there are not as many elements": lambda: moves.top_k(x, long, places, 1),
@@ -59,7 +59,7 @@ def test_what_cannot_be_run_safely_is_refused(runner: Any) -> None:
         "each number of a tuple has a size": lambda: moves.scatter_rows(index, x, x, (2,)),
         "a row for each tuple": lambda: moves.scatter_rows(index, x, x, (2, 1)),
         "rows for each part": lambda: moves.gather_rows(x, index, x, (2, 2), 1),
-        "there is nothing to sample": lambda: moves.grid_sample(image, grid, made, **how),
+        "there is nothing to sample": lambda: moves.grid_sample(image, grid, output, **how),
     }
     for message, make in refused.items():
         with pytest.raises(ValueError, match=message):

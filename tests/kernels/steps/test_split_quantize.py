@@ -52,9 +52,9 @@ def test_bytes_of_16_bits_in_any_order(
     lies = {"order": order_of(rng, x.ndim), "gap": int(rng.integers(0, 3))}
     high, low = run.output(shape, **lies), run.output(shape, **lies)
     kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
-    made = run.run(pointwise.split_quantize(x_view, high, low, scale, ends_of(*grid), kernels))
+    outputs = run.run(pointwise.split_quantize(x_view, high, low, scale, ends_of(*grid), kernels))
     want = split_codes(x, scale, *grid)
-    np.testing.assert_array_equal(made, want[0])
+    np.testing.assert_array_equal(outputs, want[0])
     np.testing.assert_array_equal(run.result(1), want[1])
     assert run.only_wrote(high)
 
@@ -70,9 +70,9 @@ def test_bytes_of_16_bits_of_images(
     last = (shape[0], shape[2], shape[3], shape[1])
     high, low = (run.output(last, halo=(1, 1, 1, 1)) for _ in range(2))
     kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
-    made = run.run(pointwise.split_quantize(x_view, high, low, 1e-4, ends_of("int16", 0), kernels))
+    outputs = run.run(pointwise.split_quantize(x_view, high, low, 1e-4, ends_of("int16", 0), kernels))
     want = split_codes(x, 1e-4, "int16", 0)
-    np.testing.assert_array_equal(made.transpose(0, 3, 1, 2), want[0])
+    np.testing.assert_array_equal(outputs.transpose(0, 3, 1, 2), want[0])
     np.testing.assert_array_equal(run.result(1).transpose(0, 3, 1, 2), want[1])
     assert run.only_wrote(high)
 
@@ -88,10 +88,10 @@ def test_bytes_of_16_bits_close_to_ties_and_at_the_ends(
         run = runner()
         views = run.input(x), run.output(x.shape), run.output(x.shape)
         kernels = kernels_of(quantize=quantize_kernel)
-        made = run.run(pointwise.split_quantize(*views, scale, ends_of(*grid), kernels))
-        known = np.where(np.isnan(x), -np.inf, x).astype(np.float32)
-        want = split_codes(known, scale, *grid)
-        np.testing.assert_array_equal(made, want[0])
+        outputs = run.run(pointwise.split_quantize(*views, scale, ends_of(*grid), kernels))
+        finite = np.where(np.isnan(x), -np.inf, x).astype(np.float32)
+        want = split_codes(finite, scale, *grid)
+        np.testing.assert_array_equal(outputs, want[0])
         np.testing.assert_array_equal(run.result(1), want[1])
 
 

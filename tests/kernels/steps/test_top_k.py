@@ -21,7 +21,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, np.nan, x).astype(dtype) if dtype == "float32" else x
 
 
-def turned_round(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None:
+def reversed_axes(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | None:
     return tuple(range(len(shape)))[::-1] if turned else None
 
 
@@ -37,7 +37,7 @@ def test_top_k(runner: Any, dtype: str, shape: tuple[int, ...], turned: bool, la
             run = runner(2)
             y = run.output(want.shape, np.dtype(dtype).type, gap=0 if turned else 1)
             places = run.output(want.shape, np.int64)
-            view = run.input(x, order=turned_round(shape, turned))
+            view = run.input(x, order=reversed_axes(shape, turned))
             got = run.run(moves.top_k(view, y, places, axis, largest=largest))
             np.testing.assert_array_equal(got, want, strict=True)
             np.testing.assert_array_equal(run.result(1), where, strict=True)

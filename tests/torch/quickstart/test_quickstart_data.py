@@ -22,7 +22,7 @@ def write_folder(root: Path, per_class: int = data.MIN_PER_CLASS) -> Path:
     return root
 
 
-def packed(count: int, size: int = 5) -> dict[str, np.ndarray]:
+def pack_images(count: int, size: int = 5) -> dict[str, np.ndarray]:
     files = []
     for index in range(count):
         out = io.BytesIO()
@@ -36,8 +36,8 @@ def packed(count: int, size: int = 5) -> dict[str, np.ndarray]:
 
 
 def write_packed(folder: Path, **changes: np.ndarray) -> Path:
-    np.savez(folder / "set_test.npz", **packed(4))
-    np.savez(folder / "set_train.npz", **{**packed(6), **changes})
+    np.savez(folder / "set_test.npz", **pack_images(4))
+    np.savez(folder / "set_train.npz", **{**pack_images(6), **changes})
     return folder / "set_train.npz"
 
 
@@ -68,8 +68,8 @@ def test_a_packed_file_and_its_neighbour(tmp_path: Path, as_folder: bool) -> Non
 
 
 @pytest.mark.shared
-def test_the_packed_cifar10(shared: Path) -> None:
-    pixels, labels = data._unpack(shared / "data" / "cifar10_test.npz", data.without_progress)
+def test_the_packed_cifar10(shared_folder: Path) -> None:
+    pixels, labels = data._unpack(shared_folder / "data" / "cifar10_test.npz", data.without_progress)
     assert pixels.shape == (10_000, 3, 32, 32)
     np.testing.assert_array_equal(np.bincount(labels), np.full(10, 1000))
 
@@ -133,7 +133,7 @@ def test_arrays_that_do_not_fit_together(tmp_path: Path, changes: dict[str, np.n
 
 
 def test_a_packed_image_that_does_not_decode_is_numbered(tmp_path: Path) -> None:
-    spoiled = packed(6)
+    spoiled = pack_images(6)
     spoiled["jpeg"] = spoiled["jpeg"].copy()
     spoiled["jpeg"][spoiled["offsets"][2] : spoiled["offsets"][3]] = 0
     with pytest.raises(FileFormatError, match=r"set_train\.npz', image 2: got "):
@@ -141,7 +141,7 @@ def test_a_packed_image_that_does_not_decode_is_numbered(tmp_path: Path) -> None
 
 
 def test_packed_images_of_two_sizes(tmp_path: Path) -> None:
-    small, large = packed(3, size=5), packed(3, size=6)
+    small, large = pack_images(3, size=5), pack_images(3, size=6)
     mixed = {
         "jpeg": np.concatenate([small["jpeg"], large["jpeg"]]),
         "offsets": np.concatenate([small["offsets"], large["offsets"][1:] + len(small["jpeg"])]),
@@ -164,6 +164,6 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_packed_file_alone(tmp_path: Path) -> None:
-    np.savez(tmp_path / "set_train.npz", **packed(4))
+    np.savez(tmp_path / "set_train.npz", **pack_images(4))
     with pytest.raises(QuantValueError, match="got no test file beside it"):
         data.load(tmp_path / "set_train.npz")
