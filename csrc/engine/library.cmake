@@ -51,4 +51,16 @@ else()
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(FILES include/intact.h include/intact.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  file(CONFIGURE OUTPUT intact.pc CONTENT "prefix=@CMAKE_INSTALL_PREFIX@
+libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
+includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+
+Name: intact
+Description: Runs quantized plans in int8, exactly as their integer reference
+Version: @INTACT_VERSION@
+Libs: -L\${libdir} -lintact
+Libs.private: -lstdc++ -lpthread -lm
+Cflags: -I\${includedir}
+" @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/intact.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()

@@ -103,7 +103,7 @@ class CPlan:
     """
 
     def __init__(self, path: Path, plan: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
-        self._library = library(path)
+        self._library, self._shares = library(path), False
         self._plan, self._session = c.c_void_p(), c.c_void_p()
         options = Options(c.sizeof(Options), threads, None)
         if isinstance(plan, bytes):
@@ -115,6 +115,14 @@ class CPlan:
         self.call("session_new", self._plan, c.byref(self._session))
         self.inputs = self._ports("input")
         self.outputs = self._ports("output")
+
+    def session(self) -> CPlan:
+        """Another session of the same plan, which is open for as long as this object is."""
+        found = CPlan.__new__(CPlan)
+        found._library, found._plan, found._session = self._library, self._plan, c.c_void_p()
+        found.inputs, found.outputs, found._shares = self.inputs, self.outputs, True
+        found.call("session_new", self._plan, c.byref(found._session))
+        return found
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that has an error as its last argument."""
@@ -163,7 +171,8 @@ class CPlan:
     def close(self) -> None:
         """Free the session and the plan."""
         self._library.intact_session_free(self._session)
-        self._library.intact_close(self._plan)
+        if not self._shares:
+            self._library.intact_close(self._plan)
         self._plan, self._session = c.c_void_p(), c.c_void_p()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,22 @@ def test_large_batches_run_a_few_images_at_a_time(c_library, tmp_path, threads):
         elif n == 16:
             assert opened.workspace < 16 * 16 * 96 * 96, "not all images of a layer at once"
     assert alone > 0
+
+
+def test_sessions_of_one_plan_run_at_once(c_library, tmp_path):
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 3, 24, 24)))
+    plan = lower(net.proto(net.pair(net.conv(net.pair(net.node("Relu", net.conv(x, 3, 16))), 16, 8))))
+    engine = saved(plan, tmp_path / "plan")
+    opened = CPlan(c_library, tmp_path / "plan", threads=2)
+    feeds = [{"x": net.rng.standard_normal((n, 3, 24, 24)).astype(np.float32)} for n in (1, 2, 3, 4)]
+    want = [engine.run(one) for one in feeds]
+
+    def run(number):
+        session = opened.session()
+        made = [session.run(feeds[number]) for _ in range(20)]
+        session.close()
+        return all(np.array_equal(one[name], want[number][name]) for one in made for name in one)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(4)))
