@@ -98,7 +98,7 @@ class Tunable(Protocol):
         """Measure what is not known yet, add it to `timings`, and make the plan executable by it."""
 
     def used(self) -> Timings:
-        """Of `timings`, what a choice rests on."""
+        """Return the entries of `timings` on which a choice rests."""
 
 
 @dataclass(frozen=True)

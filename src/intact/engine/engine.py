@@ -180,7 +180,7 @@ class Engine:
     def _executable(
         self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], known_shapes: Mapping[str, Shape]
     ) -> Executable:
-        """Kept, or bound; `known_shapes`: what parts make of inputs of these sizes, as far as it is known."""
+        """Return the cached executable, or bind one; `known_shapes`: of outputs of parts, as far as known."""
         known_shapes = dict(known_shapes)
 
         def compile_plan() -> Executable:

@@ -61,7 +61,7 @@ class EngineProfile:
 
     @property
     def seconds(self) -> float:
-        """Of all steps together."""
+        """Seconds of all steps together."""
         return sum(t.seconds for t in self.timings)
 
     def rows(self) -> list[tuple[str, ...]]:

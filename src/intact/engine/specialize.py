@@ -68,7 +68,7 @@ class Plans:
 
     @contextmanager
     def explain_size_errors(self) -> Iterator[None]:
-        """Of a plan for certain sizes, what does not fit was not in the file: say so.
+        """Report what does not fit in a plan for certain sizes as an error of the inputs, not of the file.
 
         Raises:
             QuantValueError: In place of a FileFormatError.
@@ -98,7 +98,7 @@ class Plans:
         return replace(plan, steps=steps, constants=constants)
 
     def _nbytes(self, plan: Plan) -> int:
-        """Of what a plan does not share with the one for all inputs."""
+        """Return the bytes of constants that a plan does not share with the plan for all inputs."""
         own = (array.nbytes for name, array in plan.constants.items() if name not in self.plan.constants)
         return sum(own) + _STEP_BYTES * len(plan.steps)
 

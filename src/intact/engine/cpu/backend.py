@@ -119,7 +119,7 @@ class CpuBackend:
         )
 
     def used(self) -> Timings:
-        """Of this machine, the figures of all layers that were bound so far."""
+        """Return this machine's timings of all layers that were bound so far."""
         timings = self.timings.of(machine())
         return Timings({machine(): {name: timings[name] for name in sorted(self._used)}})
 
@@ -182,7 +182,7 @@ class CpuExecutable:
 
     @property
     def choices(self) -> list[tuple[Step, FormChoice]]:
-        """Of the layers that have several forms, which one runs, and by what."""
+        """Return which form runs for each layer that has several, and why."""
         return [
             (step, c) for i, c in self.bound.choices.items() if (step := self.bound.labels[i]) is not None
         ]

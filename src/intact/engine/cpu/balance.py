@@ -37,7 +37,7 @@ class Division:
 
 
 def divisions(plan: Plan, shapes: Mapping[str, Shape], threads: int) -> list[Division]:
-    """Of all native steps that form products, for so many threads. Nothing runs, no thread is started.
+    """Compute how native steps that form products divide among threads, without running them.
 
     Args:
         plan: The plan.

@@ -170,7 +170,7 @@ class Binding:
         return self.plan.constants[name]
 
     def weight(self, name: str) -> NDArray[Any]:
-        """As `array`, but of a plan file nothing is read yet: for `packed`, and for its shape."""
+        """Return a weight without reading it from the plan file yet, for its shape or `pack_constant`."""
         return peek(self.plan, name)
 
     def constant(self, name: str) -> View:

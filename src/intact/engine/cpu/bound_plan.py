@@ -251,7 +251,7 @@ class _StepList:
         self._extend(getattr(step, "label", step), more)
 
     def _extend_by_halos(self, repeated: MicroBatches) -> None:
-        """Of whole tensors that are about to be written image by image: neighbours share their halo."""
+        """Write halos of whole tensors before micro-batches write their images: neighbours share a halo."""
         for step in self._binding.plan.steps[repeated.begin : repeated.end]:
             self._refusals.step = step
             for name in set(writes(step)) - repeated.inner:

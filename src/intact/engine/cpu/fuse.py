@@ -89,7 +89,7 @@ def fuse(plan: Plan) -> Plan:
 
 
 def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
-    """By what they make: those whose scores nobody else reads, and no other attention makes."""
+    """Find attentions by output name, whose scores no other step reads and no other attention makes."""
     readers = Counter(name for step in plan.steps for name in reads(step))
     readers.update(plan.outputs)
     attentions = {}
@@ -103,7 +103,7 @@ def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
 
 
 def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
-    """By what they make: each with the first step behind it that makes codes of its rows alone."""
+    """Find LayerNorms by output name, each with the first step that quantizes its rows."""
     norms: dict[str, NormAndCodes] = {}
     for step in plan.steps:
         if not isinstance(step, Quantize | Binary):

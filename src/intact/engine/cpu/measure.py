@@ -84,7 +84,7 @@ def measure(
 def _fastest(
     programs: list[Bound], runner: Callable[[Bound], Run], end: float, stopwatch: Stopwatch
 ) -> list[NDArray[np.float64]]:
-    """Of each program, the fastest run of each step."""
+    """Time each program, and return the fastest run of each step."""
     runs = [runner(bound) for bound in programs]
     best = [np.full(len(bound.labels), np.inf) for bound in programs]
     for turn in range(MOST):

@@ -45,7 +45,7 @@ class MicroBatches:
     inner: frozenset[str]
 
     def sizes(self, shape: Shape) -> Shape:
-        """Of a tensor that they use, what one time is about."""
+        """Return the sizes of one micro-batch of a tensor that the steps use."""
         return self.images, *shape[1:]
 
     def cut(self, binding: Binding, layout: Layout) -> None:
@@ -78,7 +78,7 @@ class MicroBatches:
 def micro_batches(
     prepared: PreparedPlan, shapes: Mapping[str, Shape], threads: int
 ) -> tuple[MicroBatches, ...]:
-    """Where it pays, in order.
+    """Choose micro-batches where they pay, in the order of the steps.
 
     Args:
         prepared: The plan.

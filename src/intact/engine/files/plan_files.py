@@ -387,7 +387,7 @@ def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, co
 
 
 def _compact_constant(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
-    """As `_array`, of a constant in fewer bits."""
+    """Read a constant in fewer bits, otherwise as `_array`."""
     named = f"{where}: '{entry.name}'"
     if entry.dtype != "float32":
         raise format_error(named, entry.dtype, "float32")

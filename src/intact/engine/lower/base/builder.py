@@ -113,7 +113,7 @@ class PlanBuilder:
         return name, read_codes
 
     def require_codes(self, value: Value | None) -> tuple[str, Codes]:
-        """As `codes`.
+        """Return what `codes` returns, which must not be None.
 
         Raises:
             NoMatch: It has none.
@@ -167,7 +167,7 @@ class PlanBuilder:
         return self.real(value)
 
     def variable_tensor(self, value: Value | None) -> str:
-        """As `either`, of what steps make.
+        """Return what `either` returns for a value that is no constant.
 
         Raises:
             NoMatch: It is a constant.

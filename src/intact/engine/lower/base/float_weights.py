@@ -36,7 +36,7 @@ def bias_vector(builder: PlanBuilder, value: Value | None, outputs: int) -> Floa
 
 
 def bias_row(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
-    """As `bias_vector`, but None for what is none too."""
+    """Return `bias_vector`, or None where it raises NoMatch."""
     try:
         return bias_vector(builder, value, outputs)
     except NoMatch:

@@ -79,7 +79,7 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Ordered]]:
 def _join_parts(
     builder: PlanBuilder, order: Sequence[Ordered], tries: Iterator[int]
 ) -> tuple[PlanBuilder, list[Ordered]] | None:
-    """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
+    """Return a builder and an order with fewer parts; None where no join helps or no tries are left."""
     places = [i for i, item in enumerate(order) if isinstance(item, Part)]
     # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
     for first, second in pairwise(places):

@@ -194,7 +194,7 @@ def _arithmetic(function: str) -> _Rule:
 
 
 def compute_size(function: str, a: Size, b: Size) -> Size:
-    """As `expression`, of sizes that may not be known."""
+    """Return an `expression` of sizes, or None where one is not known."""
     return None if a is None or b is None else expression(function, a, b)
 
 

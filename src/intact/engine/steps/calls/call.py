@@ -45,7 +45,7 @@ class Call(Step):
         checker.that(fits, self.attributes, "a JSON object, and outputs")
 
     def evaluate(self, run: Run) -> None:
-        """The same body that an engine runs."""
+        """Call the operator's body, as an engine does."""
         inputs = [(run.array(name), run.grid(name)) for name in self.xs]
         outputs = self.call(inputs, [run.grid(name) for name in self.ys])
         for name, array in zip(self.ys, outputs, strict=True):

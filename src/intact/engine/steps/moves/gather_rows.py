@@ -53,7 +53,7 @@ class GatherRows(Step):
         return index[0], x[1]
 
     def parts(self, x: Shape) -> int:
-        """Of x, in each of which tuples count."""
+        """Return how many parts x has that tuples index separately."""
         rows = prod(self.sizes)
         return x[0] // rows if rows else 0
 

@@ -115,7 +115,7 @@ class Recurrent(Step):
                 run.write_real(name, np.moveaxis(array, -2, 0) if self.batch_first else array)
 
     def _swap_batch_axis(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
-        """With the batch last but one."""
+        """Move the batch to the last axis but one."""
         return np.moveaxis(array, 0, -2) if self.batch_first else array
 
     def _state(self, run: Run, name: str, shape: Shape) -> NDArray[np.float32]:

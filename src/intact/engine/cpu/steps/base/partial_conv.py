@@ -178,7 +178,7 @@ def _winograd(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep
 
 
 def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray[np.int32]:
-    """Of each output channel; kept with the packed weights, so that a plan file starts without summing."""
+    """Sum the weights of each output channel; plan files hold the sums, so that loading skips this."""
 
     def add() -> NDArray[np.int32]:
         added: NDArray[np.int32] = part.weight.sum(axis=(1, 2, 3), dtype=np.int32)

@@ -12,7 +12,7 @@ from intact.kernels.program import NativeStep
 
 @binds(Reinterpret)
 def bind_reinterpret(step: Reinterpret, binding: Binding) -> list[NativeStep]:
-    """The same codes: the same bytes, or all of them so much above."""
+    """Bind a copy of the codes, as the same bytes or with a constant added to all."""
     x, y = binding.view(step.x), binding.view(step.y)
     if further := binding.codes(step.y).offset - binding.codes(step.x).offset:
         shifted = np.clip(np.arange(256) + further, 0, 255).astype(np.uint8)

@@ -16,7 +16,10 @@ from intact.numerics.floats.float_conv_transpose import phases
 
 @binds(FloatConvTranspose)
 def bind_float_conv_transpose(step: FloatConvTranspose, binding: Binding) -> list[NativeStep]:
-    """As `bind_conv_transpose`, in float32; an output that no tap reaches has a window of one pixel of 0."""
+    """Bind as `bind_conv_transpose` does, in float32.
+
+    An output that no tap reaches has a window of one pixel of 0.
+    """
     x, y, weight = binding.image(step.x), binding.image(step.y), binding.weight(step.weight)
     kernel = binding.kernels[float_gemm.FAMILY]
     axes = [phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]

@@ -21,7 +21,7 @@ def operation(name: str) -> Rule:
 
 
 def _operation_of(name_of: Callable[[Node], str]) -> Rule:
-    """The same, of an operation that the attributes say."""
+    """Return the rule of an operation that the node's attributes name."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         operation(name_of(node))(builder, node)

@@ -15,7 +15,7 @@ from intact.graph import Node, ops
 
 
 def lower_constant_gather_nd(builder: PlanBuilder, node: Node) -> None:
-    """By constants: rows of what has the axes that they index as one."""
+    """Lower with constant tuples: the axes that they index become one, and rows of it are gathered."""
     x, index = data(builder, node.inputs[0]), builder.constant(node.inputs[1], "its index")
     batch = ops.GatherND.of(node).batch_dims
     count = batch + index.shape[-1]

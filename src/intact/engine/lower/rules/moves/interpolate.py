@@ -77,7 +77,7 @@ def axes_to_resize(
 
 
 def _scales(builder: PlanBuilder, node: Node, op: ops.Resize, rank: int) -> dict[int, float]:
-    """By axis, as they are given; empty where sizes are."""
+    """Return the given scales by axis; empty where sizes are given."""
     if len(node.inputs) < 3 or node.inputs[2] is None or not node.inputs[2].name:
         return {}
     scales = builder.constant(node.inputs[2], "its scales")
@@ -97,7 +97,7 @@ def coordinates(op: ops.Resize, real: Any, size: int, wanted: int, scale: float)
 
 
 def _linear(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
-    """Of the two neighbours, by nearness."""
+    """Weigh the two neighbours by nearness."""
     low = np.floor(at)
     part = at - low
     places = np.stack([low, low + 1], axis=1)
@@ -105,7 +105,7 @@ def _linear(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Re
 
 
 def _cubic(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Reals]:
-    """Of four neighbours, by Keys' kernel (1981), as ONNX's Resize has it."""
+    """Weigh four neighbours by Keys' kernel (1981), as ONNX's Resize has it."""
     places = np.floor(at)[:, None] + np.arange(-1, 3)
     weights = _keys(np.abs(at[:, None] - places), op.cubic_coeff_a)
     if op.exclude_outside:
@@ -122,7 +122,7 @@ def _keys(away: Reals, a: float) -> Reals:
 
 
 def _antialias(at: Reals, size: int, op: ops.Resize, scale: float) -> tuple[NDArray[np.int64], Reals]:
-    """Of all neighbours under the kernel made wide by 1 / scale, as ONNX Runtime and PyTorch have it: those
+    """Weigh all neighbours under the kernel, widened by 1 / scale, as ONNX Runtime and PyTorch have it: those
     beyond the ends count for the last one, or not at all."""
     reach = (2 if op.mode == "cubic" else 1) / scale
     first = np.floor(at + 1 - reach)

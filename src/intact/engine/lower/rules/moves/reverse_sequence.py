@@ -12,7 +12,7 @@ from intact.graph import Node, ops
 
 
 def lower_reverse_sequence(builder: PlanBuilder, node: Node) -> None:
-    """By constant lengths: all rows whole at once, else row by row."""
+    """Lower with constant lengths: full rows are reversed at once, others row by row."""
     x, lengths = data(builder, node.inputs[0]), numbers(builder, node, 1)
     op = ops.ReverseSequence.of(node)
     time, batch = op.time_axis, op.batch_axis

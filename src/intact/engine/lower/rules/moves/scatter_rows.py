@@ -22,7 +22,7 @@ from intact.graph import Node, ops
 
 
 def lower_scatter_nd(builder: PlanBuilder, node: Node) -> None:
-    """As `lower_gather_nd` the other way round."""
+    """Lower a ScatterND, the inverse of `lower_gather_nd`."""
     x, updates = tensors_alike(builder, node.inputs[0], node.inputs[2])
     index, value = plain(builder, node.inputs[1]), node.outputs[0]
     count, name = index.shape[-1], value.name

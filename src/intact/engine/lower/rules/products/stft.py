@@ -12,7 +12,7 @@ from intact.graph import Node, ops
 
 
 def lower_stft(builder: PlanBuilder, node: Node) -> None:
-    """Of a real signal, each frame under the window: a wave is a filter."""
+    """Lower the STFT of a real signal to a convolution: each windowed wave is a filter."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     batch, samples = x.shape[:2] if len(x.shape) in (2, 3) else (0, 0)
     if x.dtype != "float32" or x.shape not in ((batch, samples), (batch, samples, 1)):

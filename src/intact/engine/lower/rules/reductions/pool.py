@@ -119,7 +119,7 @@ def _over_images(builder: PlanBuilder, node: Node, x: str, y: str, make: Make) -
 
 
 def _global(mode: Literal["average", "max"]) -> Make:
-    """Of whole planes."""
+    """Lower a pool over whole planes."""
     return lambda node, x, y: Pool(node.name or "", (node.name or "",), x, y, mode)
 
 
@@ -244,7 +244,7 @@ def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
 
 
 def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, op: ops.AveragePool) -> None:
-    """The same over planes; each window counts all elements under it."""
+    """Lower an average pool of volumes as pools over planes; each window counts all its elements."""
     channels, value = builder.tensors[x].shape[1], node.outputs[0]
     if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of volumes of a known number of channels")

@@ -11,7 +11,7 @@ from intact.graph import Node
 
 
 def lower_reduce_log_sum_exp(builder: PlanBuilder, node: Node) -> None:
-    """Of what is left below the largest one, so that no exponential overflows."""
+    """Lower with the largest element subtracted first, so that no exponential overflows."""
     x, shape, axes, keepdims, reduced = reduction_of(builder, node)
     chain, output_dims = StepChain(builder, node), dims_of(node.outputs[0])
     most = float(np.finfo(np.float32).max)

@@ -10,7 +10,7 @@ from intact.numerics.arg_max import ORDER_DTYPES
 
 
 def lower_top_k(builder: PlanBuilder, node: Node) -> None:
-    """Of a known number of elements. They come in order, also where any order would do."""
+    """Lower a TopK with a known k. The elements are sorted, also where any order would do."""
     x, op = data(builder, node.inputs[0]), ops.TopK.of(node)
     k = numbers(builder, node, 1)
     if x.dtype not in ("codes", *ORDER_DTYPES) or not x.shape:
