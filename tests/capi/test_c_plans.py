@@ -172,7 +172,7 @@ def test_sessions_of_one_plan_run_at_once(c_library, tmp_path):
     net = Qdq()
     x = net.pair(net.input("x", ("n", 3, 24, 24)))
     plan = lower(net.proto(net.pair(net.conv(net.pair(net.node("Relu", net.conv(x, 3, 16))), 16, 8))))
-    engine = saved(plan, tmp_path / "plan")
+    engine = save_plan(plan, tmp_path / "plan")
     opened = CPlan(c_library, tmp_path / "plan", threads=2)
     feeds = [{"x": net.rng.standard_normal((n, 3, 24, 24)).astype(np.float32)} for n in (1, 2, 3, 4)]
     want = [engine.run(one) for one in feeds]
