@@ -99,3 +99,16 @@ def test_a_circle_is_found(tmp_path: Path, a: str, b: str) -> None:
     for name, text in {"__init__": "", "a": a, "b": b, "c": "from p import a"}.items():
         (tmp_path / "p" / f"{name}.py").write_text(text)
     assert circles(graph(tmp_path)) == {frozenset({"p.a", "p.b"})}
+
+
+def test_what_another_room_has_is_taken_from_a_package() -> None:
+    """A room's modules are its own: others import what the ``__init__`` of one of its packages gives."""
+    deep = {
+        f"{path.relative_to(SOURCES)}: {node.module}"
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.count(".") > 1
+        if node.module.split(".")[1] != path.relative_to(SOURCES).parts[1]
+        if not SOURCES.joinpath(*node.module.split("."), "__init__.py").exists()
+    }
+    assert deep == set()

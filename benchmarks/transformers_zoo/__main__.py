@@ -37,7 +37,7 @@ from torch import Tensor, nn
 import intact
 from intact import graph
 from intact.engine.compare import compare
-from intact.engine.comparison_counts import ROUNDING
+from intact.engine.compare.comparison_counts import ROUNDING
 from intact.engine.steps import FallbackSubgraph
 from intact.torch import export, quantize
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn  # noqa: TID251
 
-    from intact.engine import Engine, Plan
-    from intact.engine.backend import Backend, Options
+    from intact.engine import Backend, Engine, Options, Plan
     from intact.graph import Source
     from intact.ptq import QuantizedModel
     from intact.ptq.analysis import SensitivityAnalysis

@@ -327,7 +327,7 @@ def test_tables_fit_a_terminal_of_80_columns(run, net, int8, samples, tmp_path, 
 
 def test_indices_are_counted_and_have_no_distance() -> None:
     pytest.importorskip("torch")
-    from intact.engine.comparison_counts import Comparison, Counts, TensorCounts
+    from intact.engine.compare.comparison_counts import Comparison, Counts, TensorCounts
     from intact.torch.qdq.verify_export import EndToEnd
 
     indices, rest = np.array([1, 6624, 3]), np.array([1, 0, 3])

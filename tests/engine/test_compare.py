@@ -6,7 +6,7 @@ import pytest
 import intact
 from intact.engine import Engine
 from intact.engine.compare import compare
-from intact.engine.comparison_counts import Counts, Distance
+from intact.engine.compare.comparison_counts import Counts, Distance
 from intact.graph import load
 
 

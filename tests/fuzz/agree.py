@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from tests.fuzz.rounding import SUMS, reals, rounding_bound
 
-from intact.engine.comparison_counts import ROUNDING
+from intact.engine.compare.comparison_counts import ROUNDING
 from intact.engine.plan import Plan
 from intact.engine.steps import Codes, FakeQuantize, LayerNorm
 from intact.engine.steps.base.wiring import reads, writes

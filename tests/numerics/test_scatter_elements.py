@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from intact.numerics.scatter_elements import REDUCTIONS, scatter_elements
+from intact.numerics.scatter_elements import SCATTER_REDUCTIONS, scatter_elements
 
 NAN, INF = math.nan, math.inf
 F = np.float32
@@ -19,7 +19,7 @@ def _combine(reduction, there, update):
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_scattered_elements_one_after_the_other(dtype, reduction, axis):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.scatter_elements import REDUCTIONS
+from intact.numerics.scatter_elements import SCATTER_REDUCTIONS
 from intact.numerics.scatter_rows import row_numbers, scatter_rows
 
 
@@ -15,7 +15,7 @@ def _combine(reduction, there, update):
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_scattered_rows_one_after_the_other(dtype, reduction):
     rng = np.random.default_rng(0)

@@ -116,7 +116,7 @@ def test_no_file_of_the_package_is_the_users():
     """Wherever in the package a frame's code stands: not beside what traces alone."""
     folder = Path(intact.__file__).parent
     namespace = {"proxy": proxy}
-    for place in ("engine/build.py", "ptq/quantize.py", "torch/qdq/export.py"):
+    for place in ("engine/build.py", "ptq/quantize_model.py", "torch/qdq/export.py"):
         with user_frames():
             exec(compile("found = proxy.CapturedTraceback.extract()", folder / place, "exec"), namespace)
         files = [frame.filename for frame in namespace["found"].summary()]

@@ -15,7 +15,7 @@ from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
 from intact.errors import QuantValueError
-from intact.kernels.registry import alternatives, kernel_list, kernels_in_use
+from intact.kernels import alternatives, kernel_list, kernels_in_use
 from intact.timings import Timings
 
 if TYPE_CHECKING:

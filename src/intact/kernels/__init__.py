@@ -11,9 +11,21 @@ from intact.kernels.elementwise import (
     learned_range_grad,
     quantize,
 )
-from intact.kernels.registry import Kernel, cpu_features, kernel_list
+from intact.kernels.epilogue import BoundEpilogue, Bytes
+from intact.kernels.float_steps import Product, Real
+from intact.kernels.program import ARENA, SLACK, Context, NativeStep, Program, ThreadPool, View
+from intact.kernels.registry import (
+    Kernel,
+    alternatives,
+    cpu_features,
+    instructions,
+    kernel_list,
+    kernels_in_use,
+    machine,
+)
 from intact.kernels.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.kernels.statistics import (
+    MAX_BINS,
     FoundRange,
     absmax,
     affine_gains,
@@ -24,30 +36,14 @@ from intact.kernels.statistics import (
     grid_gains,
     minmax,
 )
+from intact.kernels.window import PixelWindow
 from intact.kernels.windows import window_sums, windows
 
 __all__ = [
-    "FoundRange",
-    "Kernel",
-    "absmax",
-    "affine_gains",
-    "collect_pow2",
-    "count_fixed",
-    "count_pow2",
-    "cpu_features",
-    "dequantize",
-    "entropy_divergences",
-    "fake_quantize",
-    "fake_quantize_grad",
-    "grid_gains",
-    "kernel_list",
-    "learned_range_grad",
-    "minmax",
-    "moments",
-    "quadratic_forms",
-    "quantize",
-    "round_together",
-    "unit_factor",
-    "window_sums",
-    "windows",
-]
+    "ARENA", "MAX_BINS", "SLACK", "BoundEpilogue", "Bytes", "Context", "FoundRange", "Kernel", "NativeStep",
+    "PixelWindow", "Product", "Program", "Real", "ThreadPool", "View", "absmax", "affine_gains",
+    "alternatives", "collect_pow2", "count_fixed", "count_pow2", "cpu_features", "dequantize",
+    "entropy_divergences", "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions", "kernel_list",
+    "kernels_in_use", "learned_range_grad", "machine", "minmax", "moments", "quadratic_forms", "quantize",
+    "round_together", "unit_factor", "window_sums", "windows",
+]  # fmt: skip

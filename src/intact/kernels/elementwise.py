@@ -17,8 +17,7 @@ from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
 from intact.kernels._layout import ParameterLayout, plan
 from intact.kernels.registry import kernels_in_use
-from intact.numerics import granule_shape
-from intact.numerics.grids.affine import code_zero_point, positive_scale
+from intact.numerics import code_zero_point, granule_shape, positive_scale
 from intact.spec import QuantSpec
 
 Floats = NDArray[np.float32]

@@ -94,7 +94,7 @@ def scatter_elements(
         updates: Sizes of `index`, dtype of y.
         y: The output; other elements stay.
         axis: The axis of y that the indices count along.
-        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
+        reduction: One of `numerics.scatter_elements.SCATTER_REDUCTIONS`.
     """
     return _native.step_scatter_elements(index, updates, y, axis, reduction)
 
@@ -109,7 +109,7 @@ def scatter_rows(
         updates: [n, width], dtype of y.
         y: [product of sizes, width], dense rows; other rows stay.
         sizes: The size of each axis that a tuple indexes.
-        reduction: One of `numerics.scatter_elements.REDUCTIONS`.
+        reduction: One of `numerics.scatter_elements.SCATTER_REDUCTIONS`.
     """
     return _native.step_scatter_rows(index, updates, y, list(sizes), reduction)
 

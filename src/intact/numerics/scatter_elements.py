@@ -11,7 +11,7 @@ from intact.numerics.floats.binary import maximum, minimum
 
 Array = NDArray[Any]
 
-REDUCTIONS = ("none", "add", "mul", "max", "min")
+SCATTER_REDUCTIONS = ("none", "add", "mul", "max", "min")
 """How an element and an update for it become one; with "none" the update replaces the element."""
 SCATTER_DTYPES = ("float32", "int32", "int64")
 """dtypes that reductions other than "none" accept."""
@@ -25,7 +25,7 @@ def scatter_elements(x: Array, index: Array, updates: Array, axis: int, reductio
         index: Integers; negative ones count from the end. Indices along the axis take effect in their order.
         updates: Shape of the index, dtype of x.
         axis: The axis of x that the indices count along.
-        reduction: One of `REDUCTIONS`.
+        reduction: One of `SCATTER_REDUCTIONS`.
     Returns:
         Shape and dtype of x.
     Source: ONNX ScatterElements.
@@ -43,7 +43,7 @@ def combine_updates(reduction: str, current: Array, update: Array) -> Array:
     """The reduction of elements and their updates, in the dtype of `current`.
 
     Args:
-        reduction: One of `REDUCTIONS`.
+        reduction: One of `SCATTER_REDUCTIONS`.
         current, update: Arrays of one shape. Floats meet in `maximum` and `minimum`, integers wrap around.
     """
     is_float = current.dtype.kind == "f"

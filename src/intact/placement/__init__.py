@@ -1,6 +1,7 @@
 """Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
 
 from intact.layer import Layer
+from intact.placement.activations import Activation, activation_behind
 from intact.placement.checks import check
 from intact.placement.explain import explain
 from intact.placement.float_steps import (
@@ -12,29 +13,15 @@ from intact.placement.float_steps import (
 )
 from intact.placement.formats import in_formats, with_layers_of
 from intact.placement.place import place
+from intact.placement.placement_graph import View, is_pair, may_be_float, shape_of
 from intact.placement.profiles import PROFILES, Profile, profile_of
 from intact.placement.read_pairs import read_placement
 from intact.placement.records import Finding, Fusion, Kept, Placement, Site
+from intact.placement.scales import tensor_scales
 
 __all__ = [
-    "AGREEMENT_KEY",
-    "Finding",
-    "Fusion",
-    "Kept",
-    "Layer",
-    "PROFILES",
-    "Placement",
-    "Profile",
-    "Site",
-    "agreement",
-    "check",
-    "explain",
-    "float_steps",
-    "in_formats",
-    "in_other_runtimes",
-    "place",
-    "profile_of",
-    "read_placement",
-    "record_agreement",
-    "with_layers_of",
-]
+    "AGREEMENT_KEY", "PROFILES", "Activation", "Finding", "Fusion", "Kept", "Layer", "Placement", "Profile",
+    "Site", "View", "activation_behind", "agreement", "check", "explain", "float_steps", "in_formats",
+    "in_other_runtimes", "is_pair", "may_be_float", "place", "profile_of", "read_placement",
+    "record_agreement", "shape_of", "tensor_scales", "with_layers_of",
+]  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from intact.graph import Model, Node, is_op, ops
-from intact.graph.ops.attributes import subgraphs
+from intact.graph.ops import subgraphs
 from intact.placement.records import Placement
 
 AGREEMENT_KEY = "intact.agreement"

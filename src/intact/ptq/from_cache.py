@@ -13,9 +13,8 @@ from intact import graph
 from intact.calib import TrtCache, ZeroRangeWarning
 from intact.errors import CalibrationError
 from intact.graph import pipelines
-from intact.placement import Profile, place
-from intact.placement.scales import tensor_scales
-from intact.ptq.quantize import quantize
+from intact.placement import Profile, place, tensor_scales
+from intact.ptq.quantize_model import quantize
 from intact.ptq.result import QuantizedModel
 from intact.ptq.stages.prepare_model import nothing_to_quantize
 

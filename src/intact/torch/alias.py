@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from intact.errors import IntactError
-from intact.standins.distribution_metadata import StandInDistribution, register_distribution
+from intact.standins import StandInDistribution, register_distribution
 
 OLD_NAME = "pytorch_quantization"
 STANDINS = Path(__file__).with_name("standins")

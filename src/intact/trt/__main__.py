@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from intact.standins.run_script import run_script
+from intact.standins import run_script
 from intact.trt.alias import alias, standins
 
 

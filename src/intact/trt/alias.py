@@ -12,7 +12,7 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.standins.distribution_metadata import StandInDistribution, register_distribution
+from intact.standins import StandInDistribution, register_distribution
 from intact.trt.base.dialects import VERSIONS
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
 from intact.trt.plugins.plugin_decorators import PluginModule

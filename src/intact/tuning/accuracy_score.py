@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.ptq.measure.holdout_samples import HoldoutSample
-from intact.ptq.measure.top1_margin import has_same_top1, has_top1
+from intact.ptq.measure import HoldoutSample, has_same_top1, has_top1
 
 Score = Callable[[Engine], float]
 """Of a model that runs: the larger the better."""

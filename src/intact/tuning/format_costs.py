@@ -13,13 +13,21 @@ from intact.graph import Model, PicklableModel
 from intact.job_pool import JobPool
 from intact.placement import Layer
 from intact.progress import Progress
-from intact.ptq.analysis.analyze import states_around_pairs
-from intact.ptq.analysis.model_segments import Read
-from intact.ptq.analysis.partial_quantization import QuantizedReads, grids_of, quantize_reads
-from intact.ptq.analysis.sensitivity_trials import Sweep, SweepJobs, Trial, measure_in_pool
-from intact.ptq.analysis.sensitivity_units import SweepUnit, units_of
-from intact.ptq.measure.quantization_state import State
-from intact.ptq.scope.settings import Settings, with_override
+from intact.ptq.analysis import (
+    QuantizedReads,
+    Read,
+    Sweep,
+    SweepJobs,
+    SweepUnit,
+    Trial,
+    grids_of,
+    measure_in_pool,
+    quantize_reads,
+    states_around_pairs,
+    units_of,
+)
+from intact.ptq.measure import State
+from intact.ptq.scope import Settings, with_override
 from intact.tuning.integer_program import FormatProgram
 from intact.tuning.latency_clock import CachedClock
 from intact.tuning.layer_formats import FLOAT, LayerFormat

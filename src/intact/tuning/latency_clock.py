@@ -17,7 +17,7 @@ from intact import graph
 from intact.engine import Engine, compile
 from intact.errors import QuantValueError
 from intact.graph import Model
-from intact.kernels.registry import instructions
+from intact.kernels import instructions
 from intact.timings import processor
 
 Clock = Callable[[Any], float]

@@ -8,7 +8,7 @@ from glob import escape
 from typing import Any
 
 from intact.errors import QuantValueError
-from intact.ptq.scope.settings import Settings, with_override
+from intact.ptq.scope import Settings, with_override
 
 FLOAT = "float"
 """The format that loses nothing."""

@@ -9,9 +9,9 @@ from typing import Any
 from intact.engine import compile
 from intact.graph import Model, PicklableModel
 from intact.job_pool import JobPool
-from intact.ptq.quantize import quantize
-from intact.ptq.scope.settings import Settings
-from intact.ptq.stages.prepare_model import NothingToQuantizeError
+from intact.ptq import quantize
+from intact.ptq.scope import Settings
+from intact.ptq.stages import NothingToQuantizeError
 from intact.tuning.accuracy_score import Score, check_score
 from intact.tuning.integer_program import Choice
 

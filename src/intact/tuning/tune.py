@@ -17,12 +17,10 @@ from intact.errors import QuantValueError
 from intact.graph import Model, PicklableModel
 from intact.job_pool import InProcess, JobPool
 from intact.placement import Layer
-from intact.ptq.analysis.analyze import settings_of
-from intact.ptq.branch_data import keep_if_read_once, open_batches
-from intact.ptq.data.batch_splitting import BatchSplitter
-from intact.ptq.data.model_inputs import Feeds, inputs_of
-from intact.ptq.scope.override_weights import names_of_quantized
-from intact.ptq.scope.settings import Settings
+from intact.ptq import keep_if_read_once, open_batches
+from intact.ptq.analysis import settings_of
+from intact.ptq.data import BatchSplitter, Feeds, inputs_of
+from intact.ptq.scope import Settings, names_of_quantized
 from intact.spec import is_whole
 from intact.tuning.accuracy_score import Agreement, Score, check_score
 from intact.tuning.format_costs import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intact.kernels import moves
-from intact.numerics.scatter_elements import REDUCTIONS, scatter_elements
+from intact.numerics.scatter_elements import SCATTER_REDUCTIONS, scatter_elements
 
 
 def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -25,7 +25,7 @@ def reversed_axes(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | Non
 @pytest.mark.parametrize("wide", ["int32", "int64"])
 @pytest.mark.parametrize(
     ("dtype", "reduction"),
-    [*((d, r) for d in ("float32", "int32", "int64") for r in REDUCTIONS),
+    [*((d, r) for d in ("float32", "int32", "int64") for r in SCATTER_REDUCTIONS),
      *((d, "none") for d in ("uint8", "float16", "bool", "float64"))],
 )  # fmt: skip
 def test_scattered_elements(runner: Any, dtype: str, reduction: str, wide: str, turned: bool) -> None:

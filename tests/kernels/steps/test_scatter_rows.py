@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intact.kernels import moves
-from intact.numerics.scatter_elements import REDUCTIONS
+from intact.numerics.scatter_elements import SCATTER_REDUCTIONS
 from intact.numerics.scatter_rows import row_numbers, scatter_rows
 
 
@@ -21,7 +21,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("wide", ["int32", "int64"])
 @pytest.mark.parametrize("width", [0, 1, 5, 700])
 @pytest.mark.parametrize("count", [0, 1, 40])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
 def test_rows_by_tuples(runner: Any, reduction: str, count: int, width: int, wide: str) -> None:
     rng, sizes = np.random.default_rng(0), (3, 4)
     x, updates = numbers("float32", (12, width)), numbers("float32", (count, width), 1)

@@ -18,7 +18,7 @@ from intact.cli import time_engine
 from intact.cli.printing import say, show_json, show_table, threads_in_words
 from intact.cli.shared_options import COUNT, READ, AsJson, Threads, check_seconds
 from intact.errors import QuantValueError
-from intact.kernels.registry import instructions
+from intact.kernels import instructions
 
 PEERS = ("onnxruntime", "openvino")
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from intact.calib import TrtCache
-from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
+from intact.calib import ALGORITHMS, DEFAULT_VERSION, TrtCache
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.errors import CalibrationError
@@ -144,7 +143,7 @@ VERBS: dict[str, Callable[..., None]] = {"to-onnx": to_onnx, "from-onnx": from_o
 
 def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
     """Return the scales of a Q/DQ graph that a cache can hold, and reasons for the others, by tensor."""
-    from intact.placement.scales import tensor_scales
+    from intact.placement import tensor_scales
 
     scales: dict[str, np.float32] = {}
     left_out: dict[str, str] = {}
@@ -172,7 +171,7 @@ def _entries(file: Path) -> Mapping[str, np.float32 | None]:
     with reading(file), file.open("rb") as content:
         if content.read(4) == b"TRT-":
             return TrtCache.load(file).scales
-    from intact.ptq.from_cache import tensor_names
+    from intact.ptq import tensor_names
 
     graph = _graph(file)
     scales, _ = scales_of(graph)

@@ -114,7 +114,7 @@ def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, obje
 
     Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
     """
-    from intact.engine.steps.base.wiring import writes
+    from intact.engine.steps import writes
 
     kinds: dict[str, list[str]] = {}
     rounding: dict[str, str] = {}
@@ -157,7 +157,7 @@ def read(
     """
     from intact.graph import is_op, load, pipelines, run_stages, upgrade_opset
     from intact.placement import place, read_placement
-    from intact.ptq.scope.name_patterns import NameResolver, node_names
+    from intact.ptq.scope import NameResolver, node_names
 
     graph = load(model)
     before = node_names(graph)

@@ -193,7 +193,7 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
-    from intact.ptq.result import across, layers_of, summary, warnings_of
+    from intact.ptq import across, layers_of, summary, warnings_of
 
     layers, warnings = layers_of(result), warnings_of(result)
     bits16 = across(result, lambda part: part.bits16)

@@ -18,9 +18,8 @@ from intact.cli.printing import say, show_json, show_table
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
-    from intact.engine import Engine
-    from intact.engine.engine import Port
-    from intact.ptq.data.batches import Source
+    from intact.engine import Engine, Port
+    from intact.ptq.data import Source
 
 NpzOut = Annotated[
     Path | None,
@@ -90,15 +89,14 @@ def run(
             say(shared_options.preparation_note(report["images"]))
         say(f"{report['samples']} samples in {report['seconds']:.3f} s" + (f"; wrote {out}" if out else ""))
     if timings is not None:
-        from intact.engine.profile import COLUMNS
+        from intact.engine import COLUMNS
 
         show_table(f"{timings.seconds * 1e6:.1f} us in all", COLUMNS, timings.rows(), figures=COLUMNS[:4])
 
 
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:
     """Open `data` for an engine's inputs; an engine with a fixed batch gets batches of that size."""
-    from intact.ptq.data.batches import open_data
-    from intact.ptq.data.model_inputs import Input
+    from intact.ptq.data import Input, open_data
 
     inputs = [Input(port.name, np.dtype(port.dtype), port.shape) for port in engine.inputs]
     fixed = inputs[0].shape[0] if inputs and inputs[0].shape else None

@@ -141,7 +141,7 @@ def _cache_calibrator(path: Path) -> trt.IInt8Calibrator:
     """Return a calibrator that has a cache and no data."""
     from intact import trt
     from intact.calib import TrtCache
-    from intact.trt.building.calibrators import TABLES
+    from intact.trt.building import TABLES
 
     kinds = (trt.IInt8EntropyCalibrator2, trt.IInt8MinMaxCalibrator, trt.IInt8EntropyCalibrator)
     kind = {TABLES[k.ALGORITHM]: k for k in kinds}[TrtCache.load(path).algorithm]

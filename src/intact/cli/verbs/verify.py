@@ -18,8 +18,7 @@ from intact.cli.verbs.run import open_for
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
-    from intact.engine.compare import Module
-    from intact.engine.comparison_counts import Comparison, Counts, Distance, TensorCounts
+    from intact.engine.compare import Comparison, Counts, Distance, Module, TensorCounts
     from intact.graph import Model
 
 DIFFERENT = 1
@@ -218,7 +217,7 @@ _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
 def _module(name: str, graph: Model) -> Module:
     from intact.graph import read_named_pairs
-    from intact.torch.models.array_runner import Runner
+    from intact.torch.models import Runner
 
     return Runner(_load_module(name), read_named_pairs(graph))
 

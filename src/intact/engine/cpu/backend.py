@@ -26,8 +26,7 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
-from intact.kernels.program import Program, ThreadPool
-from intact.kernels.registry import kernels_in_use, machine
+from intact.kernels import Program, ThreadPool, kernels_in_use, machine
 from intact.timings import Timings
 
 _STEP_BYTES = 4096

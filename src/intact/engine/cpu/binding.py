@@ -22,7 +22,7 @@ from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
-from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
+from intact.kernels import ARENA, SLACK, NativeStep, Program, View
 
 NO_HALO: Halo = (0, 0, 0, 0)
 ALIGNMENT = 64

@@ -21,8 +21,7 @@ from intact.engine.shapes import Compute, FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.kernels import moves
-from intact.kernels.program import ARENA, NativeStep, Program
+from intact.kernels import ARENA, NativeStep, Program, moves
 from intact.limits import ENGINE_BYTES
 
 

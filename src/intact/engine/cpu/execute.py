@@ -24,7 +24,7 @@ from intact.engine.steps import (
     ScatterRows,
     Step,
 )
-from intact.kernels.program import ARENA, Context
+from intact.kernels import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
 Memory = Callable[[str], NDArray[Any]]

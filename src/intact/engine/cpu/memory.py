@@ -13,7 +13,7 @@ from intact.engine.cpu.micro_batches import MicroBatches
 from intact.engine.plan import Plan
 from intact.engine.steps import Epilogue, Step
 from intact.engine.steps.base.wiring import reads, writes
-from intact.kernels.program import SLACK
+from intact.kernels import SLACK
 
 
 @dataclass

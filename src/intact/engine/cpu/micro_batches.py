@@ -22,7 +22,7 @@ from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import constants, reads, writes
-from intact.kernels.program import ARENA
+from intact.kernels import ARENA
 
 NEAR_BYTES = 1 << 20
 """Of activations that stay next to each core: a server's second cache has 1 to 2 MB."""

@@ -2,6 +2,9 @@
 
 from intact.engine.lower.passes.fold_sizes import fold_sizes
 from intact.engine.lower.pipeline import ENGINE
+from intact.engine.lower.rules.moves.interpolate import samples
 from intact.engine.lower.stages import lower
 
-__all__ = ["ENGINE", "fold_sizes", "lower"]
+__all__ = [
+    "ENGINE", "fold_sizes", "lower", "samples",
+]  # fmt: skip

@@ -15,6 +15,7 @@ from intact.engine.steps.base.dims import Dim
 from intact.engine.steps.base.epilogue import Epilogue
 from intact.engine.steps.base.step import Halo, Step, Traits
 from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
+from intact.engine.steps.base.wiring import writes
 from intact.engine.steps.calls.call import Call
 from intact.engine.steps.calls.onnx import FallbackSubgraph
 from intact.engine.steps.calls.shape_arithmetic import ShapeArithmetic
@@ -72,7 +73,7 @@ __all__ = [
     "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
     "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape",
-    "Resize", "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax",
-    "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
+    "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose", "writes",
 ]  # fmt: skip

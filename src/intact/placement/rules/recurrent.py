@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.graph import ops
-from intact.graph.ops.recurrent import Recurrent
+from intact.graph.ops import Recurrent
 from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import graph
-from intact.calib.range_candidates import Ends
+from intact.calib import Ends
 from intact.graph import Model, Session, is_op, set_initializer
 from intact.ptq.analysis.model_segments import ModelSegment, Read
 from intact.ptq.data.parallel_runs import THREADS

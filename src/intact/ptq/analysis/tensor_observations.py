@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels
-from intact.calib.range_candidates import Ends
+from intact.calib import Ends
 from intact.graph import Model, Session, Value, ops
 from intact.ptq.data.model_inputs import Feeds
 from intact.ptq.data.parallel_runs import THREADS, in_order

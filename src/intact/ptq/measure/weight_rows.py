@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from intact import kernels
 from intact.graph import Node, ops
-from intact.numerics import to_float32
-from intact.numerics.windows import Window
+from intact.numerics import Window, to_float32
 
 _PART_BYTES = 2**22
 

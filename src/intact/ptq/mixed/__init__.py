@@ -1,1 +1,18 @@
 """Mixed precision: gives 16 bits or float to the layers that need it, within a time budget."""
+
+from intact.ptq.mixed.float_budget import GOOD_DB, reader_is_recurrent
+from intact.ptq.mixed.precision_search import (
+    RUNS,
+    Form,
+    UnitTrials,
+    affordable_steps,
+    forms_of,
+    is_clearly_better,
+    is_hopeless,
+)
+from intact.ptq.mixed.predicted_time import PredictedTime
+
+__all__ = [
+    "GOOD_DB", "RUNS", "Form", "PredictedTime", "UnitTrials", "affordable_steps", "forms_of",
+    "is_clearly_better", "is_hopeless", "reader_is_recurrent",
+]  # fmt: skip

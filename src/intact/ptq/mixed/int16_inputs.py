@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from intact.calib import Calibration
-from intact.calib.choose_amax import Stats
+from intact.calib import Calibration, Stats
 from intact.graph import Node, is_op, ops
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_targets import Target

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.calib import Calibration, Range
-from intact.calib.range_candidates import Candidates, ChosenRange, Ends
+from intact.calib import Calibration, Candidates, ChosenRange, Ends, Range
 from intact.errors import QuantValueError
 from intact.graph import Stripped
 from intact.spec import Format, QuantSpec, is_whole

@@ -11,8 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels, numerics
-from intact.calib import Calibration, Histogram, Range
-from intact.calib.range_candidates import Candidates, ChosenRange, Ends, by_method, configurations
+from intact.calib import (
+    Calibration,
+    Candidates,
+    ChosenRange,
+    Ends,
+    Histogram,
+    Range,
+    by_method,
+    configurations,
+)
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
 from intact.ptq.scope.preset_grids import PresetCandidates

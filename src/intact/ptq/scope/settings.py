@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any, Literal
 
-from intact.calib import METHODS, Calibration
-from intact.calib.calibration_methods import MethodOptions
+from intact.calib import METHODS, Calibration, MethodOptions
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
 from intact.job_pool import JobPool

@@ -1,1 +1,8 @@
 """The stages of quantization: each proposes a new state, which is scored, and kept or dropped."""
+
+from intact.ptq.stages.int16_activations import Unit, readers_behind, with_reason
+from intact.ptq.stages.prepare_model import NothingToQuantizeError
+
+__all__ = [
+    "NothingToQuantizeError", "Unit", "readers_behind", "with_reason",
+]  # fmt: skip

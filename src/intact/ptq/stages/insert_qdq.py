@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import graph
-from intact.calib.range_candidates import Ends
+from intact.calib import Ends
 from intact.graph import Constants, Inserter, Mark, Model, Namer, Pair, set_initializer
 from intact.numerics import store
 from intact.ptq.measure.quantization_state import State, StoredScale

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from intact.calib import amax_from_counts
 from intact.errors import CalibrationError, UnsupportedError
-from intact.kernels.statistics import MAX_BINS
+from intact.kernels import MAX_BINS
 from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.calib.on_device import DeviceBins, count_fixed

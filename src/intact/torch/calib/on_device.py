@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from intact.calib import Histogram, Range
-from intact.calib.histogram import BINS, MIN_EXPONENT
+from intact.calib import BINS, MIN_EXPONENT, Histogram, Range
 from intact.errors import CalibrationError
 from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops

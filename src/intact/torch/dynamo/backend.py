@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from intact.engine import Engine
-from intact.engine.engine import Port
+from intact.engine import Engine, Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from intact.engine.engine import Engine
-from intact.engine.plan import Plan
+from intact.engine import Engine, Plan
 from intact.engine.steps import Step, Tensor
 
 __all__ = ["run_step"]

@@ -97,7 +97,7 @@ def resize(
     antialias: bool,
 ) -> Tensor:  # fmt: skip
     """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
-    from intact.engine.lower.rules.moves.interpolate import samples  # which reads ONNX
+    from intact.engine.lower import samples  # which reads ONNX
     from intact.graph import ops
 
     attributes = ops.Resize(

@@ -17,7 +17,7 @@ from torch import nn
 
 from intact import graph as onnx_graph
 from intact.graph import ops
-from intact.graph.ops.attributes import integer, text
+from intact.graph.ops import integer, text
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.dynamic_shapes import TracedCalls, place_by_fixed_sizes

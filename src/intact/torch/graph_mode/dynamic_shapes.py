@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from intact.graph import Constants, Model, Node, Value
-from intact.placement import Placement
-from intact.placement.placement_graph import may_be_float, shape_of
+from intact.placement import Placement, may_be_float, shape_of
 from intact.torch.graph_mode.model_calls import ModelCall
 
 __all__ = ["TracedCalls", "place_by_fixed_sizes"]

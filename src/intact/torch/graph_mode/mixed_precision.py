@@ -18,20 +18,21 @@ from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
-from intact.ptq.measure.output_errors import Errors, lowest_sqnr, relative_error
-from intact.ptq.mixed.float_budget import GOOD_DB, reader_is_recurrent
-from intact.ptq.mixed.precision_search import (
+from intact.ptq.measure import Errors, lowest_sqnr, relative_error
+from intact.ptq.mixed import (
+    GOOD_DB,
     RUNS,
     Form,
+    PredictedTime,
     UnitTrials,
     affordable_steps,
     forms_of,
     is_clearly_better,
     is_hopeless,
+    reader_is_recurrent,
 )
-from intact.ptq.mixed.predicted_time import PredictedTime
-from intact.ptq.scope.settings import FLOAT_BUDGET
-from intact.ptq.stages.int16_activations import Unit, with_reason
+from intact.ptq.scope import FLOAT_BUDGET
+from intact.ptq.stages import Unit, with_reason
 from intact.torch.exact import torch_functions
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.module_units import ModuleUnit, shapes_of, units_of

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from intact.graph import Model, ops
-from intact.ptq.stages.int16_activations import Unit, readers_behind
+from intact.ptq.stages import Unit, readers_behind
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.model_calls import ModelCall
 from intact.torch.graph_mode.quantizer_plan import QuantizerPlan

@@ -16,7 +16,7 @@ from intact.graph import ops
 from intact.patterns import check_patterns, ends_of_path, exact, require_fitting
 from intact.placement import Placement, float_steps, in_formats, profile_of
 from intact.progress import waiting
-from intact.ptq.measure.measured_outputs import outputs_in_any_order
+from intact.ptq.measure import outputs_in_any_order
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor

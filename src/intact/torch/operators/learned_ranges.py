@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 
 from intact import kernels
-from intact.calib import Histogram, range_of
-from intact.calib.range_candidates import Ends
+from intact.calib import Ends, Histogram, range_of
 from intact.spec import INT8, Format, QuantSpec
 from intact.torch import fake_quantize_formula as formula
 from intact.torch.operators import fake_quantize as ops

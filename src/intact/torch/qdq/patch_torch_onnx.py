@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from intact import graph
 from intact.errors import UnsupportedError
-from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
+from intact.graph.rewrites import GATHERED_MATMUL
 from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops

@@ -15,8 +15,7 @@ import numpy as np
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError
 from intact.limits import NPZ_BYTES
-from intact.ptq.data.image_decoding import decode_image
-from intact.ptq.data.npy_files import Npz
+from intact.ptq.data import Npz, decode_image
 
 FOLDER_SIZE = 32
 MIN_PER_CLASS = 10

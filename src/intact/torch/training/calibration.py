@@ -15,12 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from intact.calib import Calibration, Histogram, Range
-from intact.calib.range_candidates import Candidates, ChosenRange, configurations
+from intact.calib import Calibration, Candidates, ChosenRange, Histogram, Range, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
-from intact.ptq.measure.match_rows import align_rows
+from intact.ptq.measure import align_rows
 from intact.torch import distributed
 from intact.torch.distributed import ProcessGroup
 from intact.torch.exact import torch_functions

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intact.calib import METHODS, Histogram, Range, ZeroRangeWarning, range_of
-from intact.calib.range_candidates import Ends
+from intact.calib import METHODS, Ends, Histogram, Range, ZeroRangeWarning, range_of
 from intact.errors import IntactError, QuantValueError
 from intact.numerics import ZERO_RANGE
 from intact.patterns import exact, nearest

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from intact.calib.histogram import BINS
+from intact.calib import BINS
 from intact.torch import fake_quantize_formula as formula
 from intact.torch.triton.granule_layout import layout_of
 from intact.torch.triton.inline_formula import OPTIONS, power_of_two

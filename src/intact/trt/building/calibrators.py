@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics, ptq
-from intact.calib import LEAST_VALUES, Calibration, TrtCache, amax_of
-from intact.calib.range_candidates import Candidates
+from intact.calib import LEAST_VALUES, Calibration, Candidates, TrtCache, amax_of
 from intact.errors import CalibrationError, IntactError
-from intact.ptq.stages.prepare_model import NothingToQuantizeError
+from intact.ptq.stages import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.base.enums import CalibrationAlgoType
 from intact.trt.base.itensor import Sizes, at_address, is_address

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine import Plan
-from intact.engine.engine import Engine, Port
+from intact.engine import Engine, Plan, Port, as_input
 from intact.engine.steps import FallbackSubgraph, Tensor
-from intact.engine.user_arrays import as_input
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.enums import DataType

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from intact import numerics, ptq
 from intact.calib import TrtCache
-from intact.engine import Plan
-from intact.engine.engine import Engine
+from intact.engine import Engine, Plan
 from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import Model, Node, node_seconds, to_bytes
-from intact.ptq.stages.prepare_model import NothingToQuantizeError
+from intact.ptq.stages import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
 from intact.trt.base.enums import BuilderFlag, DataType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from intact.engine.custom import Operator, Quantized, find, register
-from intact.engine.custom import OutputGrid as Grid
+from intact.engine import Operator, Quantized, find, register
+from intact.engine import OutputGrid as Grid
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.base.logger import ILogger

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.custom import find, register
+from intact.engine import find, register
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt.base.enums import (
     DataType,

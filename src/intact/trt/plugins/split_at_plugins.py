@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intact.engine.custom import find
+from intact.engine import find
 from intact.graph import Model, Value, part
 
 

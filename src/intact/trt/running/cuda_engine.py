@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from intact.engine import Plan
-from intact.engine.engine import Engine
+from intact.engine import Engine, Plan
 from intact.engine.files import plan_files as files
 from intact.errors import QuantValueError
 from intact.trt.base.dialects import DialectChoice

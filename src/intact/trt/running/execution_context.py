@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.engine import Engine
+from intact.engine import Engine
 from intact.errors import IntactError, QuantValueError
 from intact.trt.base.enums import (
     ErrorCodeTRT,

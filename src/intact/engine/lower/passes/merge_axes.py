@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower.base.builder import MOST_RANK
 from intact.graph import Inserter, Node, Outcome, Rewrite, Scene, Value, is_op, ops, replace, set_shape
-from intact.graph.core.edit import static_sizes
+from intact.graph.core import static_sizes
 
 
 def _join_axes(node: Node, scene: Scene) -> Outcome:

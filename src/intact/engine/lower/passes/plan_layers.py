@@ -38,8 +38,7 @@ from intact.engine.steps.base.wiring import reads, writes
 from intact.graph import Model
 from intact.graph.ops import display_name
 from intact.layer import Layer, Precision
-from intact.placement import Placement
-from intact.placement.placement_graph import is_pair
+from intact.placement import Placement, is_pair
 
 _SUMS = (Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)

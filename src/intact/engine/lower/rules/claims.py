@@ -18,9 +18,7 @@ from intact.engine.lower.rules.reductions.layer_norm import lower_layer_norm
 from intact.engine.lower.rules.reductions.softmax import lower_softmax
 from intact.engine.lower.rules.table import LAYERS, lower_layer_in_codes, lower_layer_in_floats
 from intact.graph import Node, Value, is_op
-from intact.placement import PROFILES, Fusion
-from intact.placement.activations import Activation, activation_behind
-from intact.placement.placement_graph import View
+from intact.placement import PROFILES, Activation, Fusion, View, activation_behind
 
 
 @dataclass(frozen=True)

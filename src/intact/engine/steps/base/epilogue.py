@@ -12,8 +12,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import Const, Read
-from intact.numerics import Gain, Residual
-from intact.numerics.floats.function import FUNCTIONS
+from intact.numerics import FUNCTIONS, Gain, Residual
 
 FILED = {"key": "ending"}
 """What plan files call the field of a step that has one."""

@@ -10,7 +10,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.sizes import mismatch
 from intact.engine.steps.base.tensors import Shape
 from intact.errors import QuantValueError
-from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
+from intact.numerics import SCATTER_DTYPES, SCATTER_REDUCTIONS
 
 
 def check_rows(index: NDArray[Any], size: int, where: str) -> None:
@@ -49,7 +49,7 @@ def check_scattered(checker: Checker, x: str, index: str, updates: str, y: str, 
     """
     checker.index(index)
     checker.one_dtype(x, updates, y)
-    checker.that(reduction in REDUCTIONS, reduction, f"one of {', '.join(REDUCTIONS)}")
+    checker.that(reduction in SCATTER_REDUCTIONS, reduction, f"one of {', '.join(SCATTER_REDUCTIONS)}")
     dtype = checker.dtype(x)
     combines = reduction == "none" or dtype in SCATTER_DTYPES
     checker.that(combines, f"{reduction} of {dtype}", f"one of {', '.join(SCATTER_DTYPES)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.tensors import Shape
-from intact.numerics.windows import Window
+from intact.numerics import Window
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]

@@ -13,7 +13,7 @@ from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.floats.binary import apply_slope, maximum, minimum
+from intact.numerics import apply_slope, maximum, minimum
 
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,

@@ -12,7 +12,7 @@ from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Reads, Write
-from intact.numerics.elementwise import ELEMENTWISE, elementwise, takes
+from intact.numerics import ELEMENTWISE, elementwise, takes
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.floats.function import FUNCTIONS
+from intact.numerics import FUNCTIONS
 
 
 @dataclass(frozen=True)

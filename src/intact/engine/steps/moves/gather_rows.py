@@ -16,7 +16,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.scatter_rows import row_numbers
+from intact.numerics import row_numbers
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.grid_sample import PADDINGS, grid_sample
+from intact.numerics import PADDINGS, grid_sample
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.numerics.interpolate import interpolate
+from intact.numerics import interpolate
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.scatter_elements import scatter_elements
+from intact.numerics import scatter_elements
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ScatterElements(Step):
         index: int32 or int64, with as many axes as x and no more elements along the others. Negative ones
             count from the end; what is out of range is an error.
         updates: Of its shape, and of the dtype, or the grid, of x.
-        reduction: What becomes of both: one of `numerics.scatter_elements.REDUCTIONS`; of codes "none".
+        reduction: What becomes of both: one of `numerics.SCATTER_REDUCTIONS`; of codes "none".
     """
 
     kind = "scatter_elements"

@@ -15,7 +15,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics.scatter_rows import scatter_rows
+from intact.numerics import scatter_rows
 
 
 @dataclass(frozen=True)

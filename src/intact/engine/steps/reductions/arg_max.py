@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.arg_max import ORDER_DTYPES, arg_max
+from intact.numerics import ORDER_DTYPES, arg_max
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
+from intact.numerics import CUM_SUM_DTYPES, cum_sum
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.fold import FOLD_DTYPES, fold
+from intact.numerics import FOLD_DTYPES, fold
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step, Traits
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics.arg_max import ORDER_DTYPES
-from intact.numerics.top_k import top_k
+from intact.numerics import ORDER_DTYPES, top_k
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.steps import Conv
-from intact.kernels import depthwise
-from intact.kernels.program import NativeStep
-from intact.kernels.window import PixelWindow
+from intact.kernels import NativeStep, PixelWindow, depthwise
 
 
 def is_depthwise(step: Conv, binding: Binding) -> bool:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.base.views import grid_of, zero_of
 from intact.engine.steps import Epilogue
-from intact.kernels.epilogue import BoundEpilogue
-from intact.kernels.program import View
+from intact.kernels import BoundEpilogue, View
 from intact.numerics import NO_OFFSET
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from intact.engine.cpu.binding import Binding
 from intact.engine.steps import Shape, Tensor
-from intact.kernels.float_steps import Real
-from intact.kernels.program import View
+from intact.kernels import Real, View
 
 
 def operand_of(binding: Binding, name: str) -> Real:

@@ -14,10 +14,7 @@ from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.shapes import checksum
 from intact.engine.steps import Conv, ConvTranspose, Linear
-from intact.kernels import gemm
-from intact.kernels.epilogue import BoundEpilogue
-from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import alternatives
+from intact.kernels import BoundEpilogue, NativeStep, View, alternatives, gemm
 
 Weighted = Conv | ConvTranspose | Linear
 

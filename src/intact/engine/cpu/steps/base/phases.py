@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from intact.kernels.program import View
-from intact.numerics.floats.float_conv_transpose import Phase
+from intact.kernels import View
+from intact.numerics import Phase
 
 
 def are_side_by_side(phases: list[Phase], images: list[View]) -> bool:

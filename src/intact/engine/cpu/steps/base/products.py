@@ -6,7 +6,7 @@ from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.operands import spread
 from intact.engine.steps import MatMul, Shape
-from intact.kernels.float_steps import Product, Real
+from intact.kernels import Product, Real
 
 
 def product_of(step: MatMul, binding: Binding, a: Real, y: Real) -> Product:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.cpu.binding import Binding, dense_strides
 from intact.engine.steps import Codes, Shape
-from intact.kernels import moves, pointwise
-from intact.kernels.epilogue import Bytes
-from intact.kernels.program import NativeStep, View
-from intact.numerics.integers.multipliers import MULTIPLIER_LIMIT
+from intact.kernels import Bytes, NativeStep, View, moves, pointwise
+from intact.numerics import MULTIPLIER_LIMIT
 
 
 def zero_of(codes: Codes) -> int:

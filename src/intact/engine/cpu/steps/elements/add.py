@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.views import broadcast, grid_of, zero_of
 from intact.engine.steps import Add
-from intact.kernels import pointwise
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, pointwise
 
 
 @binds(Add)

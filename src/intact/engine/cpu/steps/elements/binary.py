@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import spread
 from intact.engine.steps import Binary
-from intact.kernels import float_steps
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, float_steps
 
 
 @binds(Binary)

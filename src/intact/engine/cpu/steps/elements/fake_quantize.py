@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import operand_of
 from intact.engine.steps import FakeQuantize
-from intact.kernels import float_steps, moves
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, View, float_steps, moves
 
 
 @binds(FakeQuantize)

@@ -6,8 +6,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.steps import Reinterpret
-from intact.kernels import moves, pointwise
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, moves, pointwise
 
 
 @binds(Reinterpret)

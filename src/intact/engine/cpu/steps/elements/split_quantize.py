@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.steps import SplitQuantize
-from intact.kernels import pointwise
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, pointwise
 
 
 @binds(SplitQuantize)

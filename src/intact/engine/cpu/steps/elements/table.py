@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.steps import Table
 from intact.errors import FileFormatError
-from intact.kernels import pointwise
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, pointwise
 
 
 @binds(Table)

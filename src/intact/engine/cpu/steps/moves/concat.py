@@ -5,7 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.views import move, part_of
 from intact.engine.steps import Concat
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep
 
 
 @binds(Concat)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.views import move
 from intact.engine.steps import Expand
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep
 
 
 @binds(Expand)

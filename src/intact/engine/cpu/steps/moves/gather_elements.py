@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.indices import check_constant_index
 from intact.engine.steps import GatherElements
-from intact.kernels import moves
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, moves
 
 
 @binds(GatherElements)

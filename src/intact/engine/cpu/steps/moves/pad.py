@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.views import move, part_of, zero_of
 from intact.engine.steps import Pad
-from intact.kernels import moves
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, View, moves
 
 
 @binds(Pad)

@@ -6,7 +6,7 @@ from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.layout import same_strides_under
 from intact.engine.cpu.steps.base.views import dense, is_dense, move
 from intact.engine.steps import Reshape
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep
 
 
 @binds(Reshape)

@@ -6,8 +6,7 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.indices import check_constant_index
 from intact.engine.cpu.steps.base.views import move
 from intact.engine.steps import ScatterElements
-from intact.kernels import moves
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, moves
 
 
 @binds(ScatterElements)

@@ -13,9 +13,7 @@ from intact.engine.cpu.steps.base.epilogue import bind_epilogue
 from intact.engine.cpu.steps.base.indices import check_constant_index
 from intact.engine.cpu.steps.base.views import zero_of
 from intact.engine.steps import ChosenLinear
-from intact.kernels import gemm, moves
-from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import alternatives
+from intact.kernels import NativeStep, View, alternatives, gemm, moves
 
 
 @binds(ChosenLinear)

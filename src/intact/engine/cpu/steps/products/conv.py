@@ -6,7 +6,7 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.depthwise import bind_depthwise, is_depthwise
 from intact.engine.cpu.steps.base.partial_conv import PartialConv, native_conv
 from intact.engine.steps import Conv
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep
 
 
 @binds(Conv)

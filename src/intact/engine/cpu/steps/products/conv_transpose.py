@@ -11,8 +11,8 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.partial_conv import PartialConv, native_conv
 from intact.engine.cpu.steps.base.phases import are_side_by_side, every_stride, taps_label
 from intact.engine.steps import ConvTranspose
-from intact.kernels.program import SLACK, NativeStep
-from intact.numerics.floats.float_conv_transpose import phases
+from intact.kernels import SLACK, NativeStep
+from intact.numerics import phases
 
 
 @binds(ConvTranspose)

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import constant_or_none
 from intact.engine.steps import FloatConv
-from intact.kernels import float_gemm
-from intact.kernels.program import NativeStep
-from intact.kernels.window import PixelWindow
+from intact.kernels import NativeStep, PixelWindow, float_gemm
 
 
 @binds(FloatConv)

@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.phases import are_side_by_side, every_stride, taps_label
 from intact.engine.steps import FloatConvTranspose
-from intact.kernels import float_gemm
-from intact.kernels.program import SLACK, NativeStep, View
-from intact.kernels.window import PixelWindow
-from intact.numerics.floats.float_conv_transpose import phases
+from intact.kernels import SLACK, NativeStep, PixelWindow, View, float_gemm
+from intact.numerics import phases
 
 
 @binds(FloatConvTranspose)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import spread
 from intact.engine.steps import FloatMatMul
-from intact.kernels import float_gemm
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, View, float_gemm
 
 
 @binds(FloatMatMul)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.steps.base.partial_conv import PartialConv, native_conv
 from intact.engine.steps import Linear
-from intact.kernels import moves
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, View, moves
 
 
 @binds(Linear)

@@ -6,8 +6,7 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import operand_of, spread
 from intact.engine.cpu.steps.base.products import matrices_under, product_of
 from intact.engine.steps import MatMul
-from intact.kernels import float_steps
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, float_steps
 
 
 @binds(MatMul)

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import operand_of, transpose_operand
 from intact.engine.steps import Recurrent
-from intact.kernels import float_gemm, recurrent
-from intact.kernels.float_steps import Real
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, Real, float_gemm, recurrent
 
 
 @binds(Recurrent)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.base.operands import constant_or_none, operand_of
 from intact.engine.steps import LayerNorm
-from intact.kernels import float_steps
-from intact.kernels.float_steps import Real
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, Real, View, float_steps
 
 
 @binds(LayerNorm)

@@ -6,7 +6,7 @@ from intact.engine.cpu.binding import Binding, binds, dense_view
 from intact.engine.cpu.fuse import NormAndCodes
 from intact.engine.cpu.steps.base.operands import operand_of
 from intact.engine.cpu.steps.reductions.layer_norm import native_layer_norm
-from intact.kernels.program import NativeStep, View
+from intact.kernels import NativeStep, View
 
 
 @binds(NormAndCodes)

@@ -10,9 +10,7 @@ from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.steps.base.views import dense, grid_of, regrid, zero_of
 from intact.engine.steps import Pool, Shape
 from intact.errors import QuantValueError
-from intact.kernels import moves, pool
-from intact.kernels.program import NativeStep, View
-from intact.kernels.window import PixelWindow
+from intact.kernels import NativeStep, PixelWindow, View, moves, pool
 
 
 @binds(Pool)

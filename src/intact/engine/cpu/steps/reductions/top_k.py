@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.steps import TopK
-from intact.kernels import moves
-from intact.kernels.program import NativeStep
+from intact.kernels import NativeStep, moves
 
 
 @binds(TopK)

@@ -9,7 +9,7 @@ from intact.engine.lower.base.rule import between_floats, plain
 from intact.engine.lower.rules.elements.elementwise import operation_step, write_operation
 from intact.engine.steps import Binary, Clip
 from intact.graph import Node, Value
-from intact.numerics.elementwise import INTEGERS
+from intact.numerics import INTEGERS
 
 
 def lower_integer_clip(builder: PlanBuilder, node: Node) -> None:

@@ -8,7 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import Rule, plain, who
 from intact.engine.steps import Dim, Elementwise, Tensor
 from intact.graph import Node, ops
-from intact.numerics.elementwise import ELEMENTWISE, takes
+from intact.numerics import ELEMENTWISE, takes
 
 
 def operation(name: str) -> Rule:

@@ -8,7 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, who
 from intact.engine.steps import Elementwise, Tensor
 from intact.graph import Node
-from intact.numerics.elementwise import INTEGERS
+from intact.numerics import INTEGERS
 
 
 def lower_sign(builder: PlanBuilder, node: Node) -> None:

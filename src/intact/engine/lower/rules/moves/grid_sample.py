@@ -6,7 +6,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, who
 from intact.engine.steps import GridSample
 from intact.graph import Node, ops
-from intact.numerics.grid_sample import PADDINGS
+from intact.numerics import PADDINGS
 
 
 def lower_grid_sample(builder: PlanBuilder, node: Node) -> None:

@@ -10,7 +10,7 @@ from intact.engine.lower.base.rule import data, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import check_range
 from intact.engine.steps import ScatterElements, Tensor
 from intact.graph import Node, Value, ops
-from intact.numerics.scatter_elements import REDUCTIONS, SCATTER_DTYPES
+from intact.numerics import SCATTER_DTYPES, SCATTER_REDUCTIONS
 
 
 def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
@@ -54,6 +54,6 @@ def require_reduction(name: str, x: Tensor) -> str:
     """
     if name != "none" and x.dtype not in SCATTER_DTYPES:
         raise NoMatch(f"no kernel has '{name}' of {x.dtype}")
-    if name not in REDUCTIONS:
+    if name not in SCATTER_REDUCTIONS:
         raise NoMatch(f"its reduction is '{name}'")
     return name

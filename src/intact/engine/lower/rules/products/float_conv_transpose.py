@@ -19,7 +19,7 @@ from intact.engine.lower.rules.moves.stack_planes import (
 from intact.engine.steps import Concat, FloatConvTranspose, Reshape, Slice, Step
 from intact.engine.steps.base.window import Pair
 from intact.graph import Node, ops
-from intact.numerics.floats.float_conv_transpose import Phase, phases
+from intact.numerics import Phase, phases
 
 
 def write_float_conv_transpose_of_volumes(

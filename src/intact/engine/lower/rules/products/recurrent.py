@@ -18,7 +18,7 @@ from intact.engine.lower.base.weights import gates_of, prove, prove_joined
 from intact.engine.lower.rules.elements.split_quantize import codes_read
 from intact.engine.steps import Epilogue, FloatLinear, Linear, Recurrent
 from intact.graph import Node, Value, ops
-from intact.graph.ops.recurrent import Recurrent as Operator
+from intact.graph.ops import Recurrent as Operator
 
 
 @dataclass(frozen=True)

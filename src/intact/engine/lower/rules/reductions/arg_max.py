@@ -6,7 +6,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, tell, who
 from intact.engine.steps import ArgMax, Reshape
 from intact.graph import Node, ops
-from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics import ORDER_DTYPES
 
 
 def lower_arg_max(builder: PlanBuilder, node: Node) -> None:

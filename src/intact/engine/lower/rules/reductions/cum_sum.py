@@ -6,7 +6,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import numbers, plain, who
 from intact.engine.steps import CumSum
 from intact.graph import Node, ops
-from intact.numerics.cum_sum import CUM_SUM_DTYPES
+from intact.numerics import CUM_SUM_DTYPES
 
 
 def lower_cum_sum(builder: PlanBuilder, node: Node) -> None:

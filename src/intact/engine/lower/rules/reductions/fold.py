@@ -8,7 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, tell
 from intact.engine.steps import Elementwise, Fold, Reshape
 from intact.graph import Node, ops
-from intact.numerics.fold import FOLD_DTYPES
+from intact.numerics import FOLD_DTYPES
 
 
 def lower_fold(builder: PlanBuilder, node: Node) -> None:

@@ -27,7 +27,7 @@ from intact.engine.steps import Binary, FloatConv, Pool, Reshape, Step
 from intact.engine.steps.base.dims import Dim
 from intact.engine.steps.base.window import Pair
 from intact.graph import Node, ops
-from intact.numerics.windows import Window
+from intact.numerics import Window
 
 
 def lower_max_pool(builder: PlanBuilder, node: Node) -> None:

@@ -6,7 +6,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, data, define_like, numbers, who
 from intact.engine.steps import Dim, Tensor, TopK
 from intact.graph import Node, Value, ops, set_shape
-from intact.numerics.arg_max import ORDER_DTYPES
+from intact.numerics import ORDER_DTYPES
 
 
 def lower_top_k(builder: PlanBuilder, node: Node) -> None:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from intact import graph, placement
-from intact.calib import Calibration, ZeroRangeWarning
-from intact.calib.range_candidates import ChosenRange
+from intact.calib import Calibration, ChosenRange, ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.gc_freeze import gc_frozen
 from intact.job_pool import JobPool

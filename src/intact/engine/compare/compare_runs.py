@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.comparison_counts import Comparison, Counts, Distance, LayerCounts, TensorCounts
+from intact.engine.compare.comparison_counts import Comparison, Counts, Distance, LayerCounts, TensorCounts
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate

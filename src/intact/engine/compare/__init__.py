@@ -1,0 +1,15 @@
+"""Compare one Q/DQ model in every way that runs it: integer reference, engine, module and ONNX Runtime."""
+
+from intact.engine.compare.compare_runs import Module, compare
+from intact.engine.compare.comparison_counts import (
+    ROUNDING,
+    Comparison,
+    Counts,
+    Distance,
+    LayerCounts,
+    TensorCounts,
+)
+
+__all__ = [
+    "ROUNDING", "Comparison", "Counts", "Distance", "LayerCounts", "Module", "TensorCounts", "compare",
+]  # fmt: skip
