@@ -97,7 +97,7 @@ def test_an_example_is_for_modules_alone(qdq):
 def test_a_loaded_engine_gives_the_same_and_packs_nothing(model, plan, x):
     loaded = intact.load(plan, threads=1)
     assert np.array_equal(loaded(x), intact.compile(model, threads=1)(x))
-    assert dict(loaded.packed.maps[0]) == {}, "everything came packed"
+    assert dict(loaded.packed_weights.maps[0]) == {}, "everything came packed"
 
 
 def test_another_machine_packs_for_itself(model, plan, x, monkeypatch):
