@@ -45,7 +45,7 @@ def test_logic(qdq, lower_graph, op_type):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_bits_of_integers(qdq, lowered, dtype):
+def test_bits_of_integers(qdq, lower_graph, dtype):
     """One of the operands is a mask with all sizes of bits, broadcast; both may be negative."""
     g = qdq()
     ends = np.array([0, 1, -1, np.iinfo(dtype).min, np.iinfo(dtype).max, 0x55], dtype)
