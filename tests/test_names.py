@@ -49,7 +49,7 @@ ADJECTIVES = {
     "decoded", "enabled", "exported", "fixed", "fused", "grouped", "hidden", "installed", "inverted",
     "learned", "masked", "mixed", "nested", "packed", "padded", "permuted", "promoted", "quantized",
     "recorded", "rectified", "required", "reversed", "saved", "shared", "split", "squared", "stored",
-    "supported", "traced", "unsigned", "untraced",
+    "supported", "traced", "unsigned", "untraced", "weighted",
 }  # fmt: skip
 """Participles that the field uses as adjectives: fine in front of a noun, as in ``quantized_weights``."""
 
@@ -60,18 +60,13 @@ LINKS = {
 """Words that are no nouns: ``quantized_by_peer`` is a participle all the same."""
 
 OTHERS_NAMES = {
-    "cudaMallocManaged", "expected_error", "expected_sqnr", "pagelocked_empty", "pagelocked_zeros",
-    "scaled_e4m3", "unsigned",
+    "added", "cudaMallocManaged", "described", "expected_error", "expected_sqnr", "met", "pagelocked_empty",
+    "pagelocked_zeros", "ranked", "scaled_e4m3", "streamed", "unsigned",
 }  # fmt: skip
 """Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
 
-PARTICIPLES_LEFT: set[str] = {
-    "src/intact/ptq",
-    "src/intact/tuning",
-}
-FILLERS_LEFT: set[str] = {
-    "src/intact/ptq",
-}
+PARTICIPLES_LEFT: set[str] = set()
+FILLERS_LEFT: set[str] = set()
 """Rooms where functions and variables still have such names; both lists only ever get shorter."""
 
 SUFFIXES = {".py", ".pyi", ".cc", ".h", ".inc"}

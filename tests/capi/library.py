@@ -118,11 +118,11 @@ class CPlan:
 
     def session(self) -> CPlan:
         """Another session of the same plan, which is open for as long as this object is."""
-        found = CPlan.__new__(CPlan)
-        found._library, found._plan, found._session = self._library, self._plan, c.c_void_p()
-        found.inputs, found.outputs, found._shares = self.inputs, self.outputs, True
-        found.call("session_new", self._plan, c.byref(found._session))
-        return found
+        session = CPlan.__new__(CPlan)
+        session._library, session._plan, session._session = self._library, self._plan, c.c_void_p()
+        session.inputs, session.outputs, session._shares = self.inputs, self.outputs, True
+        session.call("session_new", self._plan, c.byref(session._session))
+        return session
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that has an error as its last argument."""

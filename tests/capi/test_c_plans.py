@@ -175,13 +175,13 @@ def test_sessions_of_one_plan_run_at_once(c_library, tmp_path):
     engine = save_plan(plan, tmp_path / "plan")
     opened = CPlan(c_library, tmp_path / "plan", threads=2)
     feeds = [{"x": net.rng.standard_normal((n, 3, 24, 24)).astype(np.float32)} for n in (1, 2, 3, 4)]
-    want = [engine.run(one) for one in feeds]
+    want = [engine.run(inputs) for inputs in feeds]
 
     def run(number):
         session = opened.session()
-        made = [session.run(feeds[number]) for _ in range(20)]
+        runs = [session.run(feeds[number]) for _ in range(20)]
         session.close()
-        return all(np.array_equal(one[name], want[number][name]) for one in made for name in one)
+        return all(np.array_equal(outputs[name], want[number][name]) for outputs in runs for name in outputs)
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(4)))

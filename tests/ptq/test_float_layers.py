@@ -234,7 +234,7 @@ def test_time_is_told_by_products_and_elements(poor_net: onnx.ModelProto, images
     nodes = {node.outputs[0].name: node.name or "" for node in model.graph}
 
     def time_with_floats(*result: str) -> float:
-        return predicted.added_time([Unit((0, name, True), (name,), (nodes[name],)) for name in result])
+        return predicted.time_difference([Unit((0, name, True), (name,), (nodes[name],)) for name in result])
 
     # Products alone: [outputs, inputs * taps] for each of 144 places.
     products = {"wide": 8 * 72 * 144, "even": 8 * 8 * 144, "a": 64 * 72 * 144, "y": 8 * 576 * 144}

@@ -137,7 +137,8 @@ def test_products_of_states_count_in_any_form(build: Any) -> None:
         elements = STEPS * (IN + directions * HIDDEN)
         assert predicted.total == inputs + 45 * states + 140 * elements
         more = (
-            predicted.added_time([Unit((0, "x", True, None), ("x",), (node.name or "",))]) * predicted.total
+            predicted.time_difference([Unit((0, "x", True, None), ("x",), (node.name or "",))])
+            * predicted.total
         )
         assert more == pytest.approx(17 * inputs + 20 * elements)
         floats = replace(placed, layers=tuple(replace(item, precision="float") for item in placed.layers))

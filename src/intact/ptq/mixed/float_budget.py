@@ -179,7 +179,7 @@ class _Search:
         if not units:
             return []
         wide = None if self._int16_state is None else WideUnits(state)
-        longest = max((held.feeds for held in state.runs), key=elements)
+        longest = max((run.feeds for run in state.runs), key=elements)
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
         unit_trials = FileTrials(state, self.after, predicted, wide)
         units = [

@@ -239,8 +239,8 @@ class UnitTrials(ABC):
         possible.
         """
         if form == "float":
-            return self._predicted.added_time(units)
-        return self._predicted.added_time(units, self._wide) if all(map(self.can_widen, units)) else inf
+            return self._predicted.time_difference(units)
+        return self._predicted.time_difference(units, self._wide) if all(map(self.can_widen, units)) else inf
 
 
 class FileTrials(UnitTrials):

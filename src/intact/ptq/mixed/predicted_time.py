@@ -62,7 +62,7 @@ class PredictedTime:
         self.total = alone + sum(self._of_layer(layer, _form_of(layer)) for layer in self._layers)
         """Of all layers and of the nodes that are in none, which are float."""
 
-    def added_time(self, units: Iterable[Unit], wide: Container[str] = ()) -> float:
+    def time_difference(self, units: Iterable[Unit], wide: Container[str] = ()) -> float:
         """Return the extra time of the layers that read `units` when these are float, as a part of `total`.
 
         Args:

@@ -127,7 +127,7 @@ class _Tensors:
 
     def __init__(self, state: State, names: Sequence[str], runs: Sequence[HoldoutSample]) -> None:
         self._model, self._names, self._runs = state.model, names, runs
-        inner = [held.inner for held in runs if state.has_run and held.inner is not None]
+        inner = [run.inner for run in runs if state.has_run and run.inner is not None]
         self._tensors_of_runs: list[dict[str, NDArray]] = inner if len(inner) == len(runs) else []
         self._room = _KEPT_BYTES
         self._sessions: dict[tuple[str, ...], tuple[Session, list[str]]] = {}
