@@ -83,6 +83,6 @@ def test_the_reference_shows_names_that_exist() -> None:
     """mkdocstrings says so too, but a build of the site takes a minute."""
     for page in (ROOT / "docs/reference").glob("*.md"):
         for name in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE):
-            at = ROOT / "src" / name.replace(".", "/")  # or a function, called like its module
-            module = at.parent if at.name == at.parent.name else at
-            assert module.with_suffix(".py").exists() or (at / "__init__.py").exists(), name
+            at = ROOT / "src" / name.replace(".", "/")
+            modules = at.with_suffix(".py"), at / "__init__.py", at.parent.with_suffix(".py")  # of a function
+            assert any(module.exists() for module in modules), name
