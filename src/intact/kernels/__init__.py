@@ -23,7 +23,6 @@ from intact.kernels.registry import (
     kernels_in_use,
     machine,
 )
-from intact.kernels.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.kernels.statistics import (
     MAX_BINS,
     FoundRange,
@@ -36,6 +35,7 @@ from intact.kernels.statistics import (
     grid_gains,
     minmax,
 )
+from intact.kernels.weight_rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.kernels.window import PixelWindow
 from intact.kernels.windows import window_sums, windows
 

@@ -75,7 +75,7 @@ class Distance(Counts):
 
 @dataclass
 class LayerCounts(Counts):
-    """Two ways to compute one tensor from the same codes.
+    """Counts how many codes of one tensor differ between two ways of computing it from the same inputs.
 
     Attributes:
         boundary: How far, in steps, a differing value lies from the rounding boundary, at most.
