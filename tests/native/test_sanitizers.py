@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.loaders import seeds
 
 ROOT = Path(__file__).parents[2]
 CMAKE = shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
@@ -24,12 +25,20 @@ pytestmark = [
 ]
 
 
+def mutated_plans(folder: Path) -> list[str]:
+    """Write plan files that no engine wrote; the C library must refuse or run each."""
+    paths = [folder / f"{number}.plan" for number in range(1000)]
+    for number, path in enumerate(paths):
+        path.write_bytes(seeds.make("plan", number))
+    return [str(path) for path in paths]
+
+
 @pytest.mark.parametrize(
     ("sanitizer", "programs"),
     [
         ("thread", ("executor", "checked")),
         ("address", ("executor", "checked")),
-        ("address", ("steps", "families")),  # which share the kernels: these are compiled once
+        ("address", ("steps", "families", "hostile")),  # which share the kernels: these are compiled once
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
@@ -41,8 +50,9 @@ def test_sanitized(sanitizer: str, programs: tuple[str, ...], tmp_path: Path) ->
     ):
         built = subprocess.run([str(CMAKE), *step], capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
-    for target in targets:
-        ran = subprocess.run([str(tmp_path / target)], capture_output=True, text=True, timeout=600)
+    for program, target in zip(programs, targets, strict=True):
+        plans = mutated_plans(tmp_path) if program == "hostile" else []
+        ran = subprocess.run([str(tmp_path / target), *plans], capture_output=True, text=True, timeout=600)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     if sanitizer == "address" and "checked" in programs:
         read = subprocess.run([str(tmp_path / "native_checked"), "outside"], capture_output=True, text=True)
