@@ -146,7 +146,7 @@ def test_bench_keeps_both_sides_to_the_same_instructions(net: Path, monkeypatch:
     assert sides["intact"].instructions() == instructions("gemm", "avx2")
     assert sides["openvino"].instructions() == "AVX2"
     assert sides["onnxruntime"].instructions() == "all there are"
-    assert not sides["onnxruntime"].limited
+    assert not sides["onnxruntime"].has_limit
     assert bench.Case("intact", net).instructions() == "none"
     assert set(bench.Isa) < set(ISA_LEVELS)
     assert set(bench.ONEDNN_NAMES) == set(bench.Isa)

@@ -14,7 +14,7 @@ from intact.kernels.program import ARENA, View
 
 
 @settings(max_examples=60, deadline=None)
-@given(made=layers())
+@given(conv_layer=layers())
 def test_any_convolution(gemm_kernel, conv_layer):
     assert_equal(conv_layer, gemm_kernel)
 
@@ -134,7 +134,7 @@ def test_a_large_layer_in_many_items(gemm_kernel):
 
 
 @settings(max_examples=60, deadline=None)
-@given(made=layers(tiles=True))
+@given(conv_layer=layers(tiles=True))
 def test_any_convolution_by_winograd(winograd_kernel, conv_layer):
     assert_equal(conv_layer, winograd_kernel)
 

@@ -5,8 +5,17 @@ A new rule is a file with a `RULE`, and one line here.
 
 from __future__ import annotations
 
-from intact.placement.rules import elementwise, moves, norms, pools, products, recurrent, residual, weighted
-from intact.placement.rules import function_tables as tables
+from intact.placement.rules import (
+    elementwise,
+    function_tables,
+    moves,
+    norms,
+    pools,
+    products,
+    recurrent,
+    residual,
+    weighted,
+)
 from intact.placement.rules.base import Context, Int8, Kind, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -17,7 +26,7 @@ RULES: tuple[Rule, ...] = (
     elementwise.RULE,
     pools.RULE,
     moves.RULE,
-    tables.RULE,
+    function_tables.RULE,
     norms.RULE,
 )
 """Asked in this order; the first that applies decides."""

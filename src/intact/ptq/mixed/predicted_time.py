@@ -30,13 +30,13 @@ def elements(feeds: Feeds) -> float:
 
 
 def shapes_of(model: Model, feeds: Feeds) -> Shapes:
-    """Run the model once, and return the shapes of tensors by name, without control flow and unknown
-    operators.
+    """Run the model once, and return the shapes of tensors by name, without control flow and compound
+    or unknown operators.
 
     These may make sequences, say, which have no shape. The work of such nodes is not counted, so that what
     others take is a larger part of the whole.
     """
-    nodes = [node for node in model.graph if (op := ops.read(node)) is not None and op.kind != "control"]
+    nodes = [node for node in model.graph if (op := ops.read(node)) and op.kind not in ("control", "compound")]
     values = (value for node in nodes for value in node.outputs)
     names = [value.name for value in values if value.name]
     session = Session(model, extra=names, folded=True, threads=THREADS)
