@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-def mutated_plans(folder: Path) -> list[str]:
+def write_mutated_plans(folder: Path) -> list[str]:
     """Write plan files that no engine wrote; the C library must refuse or run each."""
     paths = [folder / f"{number}.plan" for number in range(1000)]
     for number, path in enumerate(paths):
@@ -51,7 +51,7 @@ def test_sanitized(sanitizer: str, programs: tuple[str, ...], tmp_path: Path) ->
         built = subprocess.run([str(CMAKE), *step], capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
     for program, target in zip(programs, targets, strict=True):
-        plans = mutated_plans(tmp_path) if program == "hostile" else []
+        plans = write_mutated_plans(tmp_path) if program == "hostile" else []
         ran = subprocess.run([str(tmp_path / target), *plans], capture_output=True, text=True, timeout=600)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     if sanitizer == "address" and "checked" in programs:
