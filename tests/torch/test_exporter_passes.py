@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from torch.onnx._internal.fx.passes import type_promotion
 from torch.overrides import _get_current_function_mode_stack
 
 import intact
+from intact.torch.private_torch import DECOMPOSE_WITH_REGISTRY
 from intact.torch.qdq import run_exporter
 from intact.torch.qdq.run_exporter import translate
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
@@ -96,10 +98,10 @@ def test_no_pass_over_the_program_is_watched(monkeypatch, net):
         seen.extend(type(mode).__module__ for mode in _get_current_function_mode_stack())
         return original(program, registry)
 
-    passes = run_exporter._fx_passes
+    passes = import_module(DECOMPOSE_WITH_REGISTRY.module)
     original = passes.decompose_with_registry
     monkeypatch.setattr(passes, "decompose_with_registry", find)
-    monkeypatch.setattr(run_exporter, "constants_folded", nullcontext)
+    monkeypatch.setattr(run_exporter, "fold_constants", nullcontext)
     translate(net, CALL, opset=18)
     assert not any(name.startswith("intact.torch.tracing.assertions") for name in seen)
 
