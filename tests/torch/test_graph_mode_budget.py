@@ -124,7 +124,9 @@ def test_outputs_that_are_good_are_left_alone() -> None:
 
 
 def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intact.torch.graph_mode.mixed_precision.is_clearly_better", lambda before, after: False)
+    monkeypatch.setattr(
+        "intact.torch.graph_mode.mixed_precision.is_clearly_better", lambda before, after: False
+    )
     model, data = make_net(Outlier), batches(2, 3, 12, 12)
     ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (None, 0))
     assert ours.report == plain.report

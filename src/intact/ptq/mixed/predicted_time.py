@@ -36,7 +36,9 @@ def shapes_of(model: Model, feeds: Feeds) -> Shapes:
     These may make sequences, say, which have no shape. The work of such nodes is not counted, so that what
     others take is a larger part of the whole.
     """
-    nodes = [node for node in model.graph if (op := ops.read(node)) and op.kind not in ("control", "compound")]
+    nodes = [
+        node for node in model.graph if (op := ops.read(node)) and op.kind not in ("control", "compound")
+    ]
     values = (value for node in nodes for value in node.outputs)
     names = [value.name for value in values if value.name]
     session = Session(model, extra=names, folded=True, threads=THREADS)
