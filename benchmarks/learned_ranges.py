@@ -45,11 +45,11 @@ class Data:
 
     def __init__(self, shared: Path, options: Any) -> None:
         self.train = Images(shared / "data" / "cifar10_train.npz", options.train_images)
-        self.held = copy.copy(self.train)
-        self.held.x, self.held.y = self.train.x[-options.held :], self.train.y[-options.held :]
+        self.holdout = copy.copy(self.train)
+        self.holdout.x, self.holdout.y = self.train.x[-options.held :], self.train.y[-options.held :]
         self.train.x, self.train.y = self.train.x[: -options.held], self.train.y[: -options.held]
         test = shared / "data" / "cifar10_test.npz"
-        self.judge = self.held if options.held_only else Images(test, 10_000)
+        self.judge = self.holdout if options.held_only else Images(test, 10_000)
 
 
 def quantize(net: str, weights: Path, bits: int, images: Any) -> nn.Module:
@@ -77,7 +77,7 @@ def run(net: str, weights: Path, bits: int, learn: str | None, data: Data, optio
     log(f"{label}: float {reference:.2f}, before {before:.2f}, {first:.0f} s")
 
     def validate(trained: nn.Module) -> float:
-        score, seconds = top1(trained, data.held), time.process_time() - started
+        score, seconds = top1(trained, data.holdout), time.process_time() - started
         log(f"{label}: {score:.2f} of {options.held} held images, {seconds:.0f} s")
         return score
 

@@ -167,6 +167,8 @@ def filler_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FILLERS:
             yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in FILLERS:
+            yield node.attr, node.lineno
         elif isinstance(node, ast.arg) and node.arg in FILLERS:
             yield node.arg, node.lineno
 

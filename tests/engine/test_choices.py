@@ -37,18 +37,18 @@ class Told:
     """A stopwatch that says what it was told, by form; each look at the time takes `step` seconds."""
 
     def __init__(self, seconds, step=0.0):
-        self.told, self.step, self.time, self.asked = seconds, step, 0.0, 0
+        self.seconds_of_form, self.step, self.time, self.readings = seconds, step, 0.0, 0
 
     def now(self):
         self.time += self.step
         return self.time
 
     def seconds(self, bound, run):
-        self.asked += 1
+        self.readings += 1
         run()
         each = np.ones(len(bound.labels))
         for index, choice in bound.choices.items():
-            each[index] = self.told[choice.form]
+            each[index] = self.seconds_of_form[choice.form]
         return each
 
 
@@ -126,8 +126,8 @@ def test_layers_that_are_alike_share_a_figure_for_each_form(plan, monkeypatch, p
 
 def test_a_budget_ends_the_turns(plan):
     runs = measure.LEAST * measure.COUNTED * 2
-    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=2.0).backend.stopwatch.asked == runs
-    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=0.1).backend.stopwatch.asked > runs
+    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=2.0).backend.stopwatch.readings == runs
+    assert tune_engine(plan, {DIRECT: 2.0, TILED: 1.0}, step=0.1).backend.stopwatch.readings > runs
 
 
 def test_a_cache_gives_the_same_choice_and_nothing_is_timed_again(plan, tmp_path):
@@ -136,7 +136,7 @@ def test_a_cache_gives_the_same_choice_and_nothing_is_timed_again(plan, tmp_path
     again = intact.compile(plan, threads=1, timing_cache=tmp_path / "times.json")
     assert forms(again)[:3] == [(DIRECT, "cache")] * 3
     other = tune_engine(plan, {DIRECT: 9.0, TILED: 1.0}, Timings.load(tmp_path / "times.json"))
-    assert other.backend.stopwatch.asked == 0 and forms(other)[:3] == [(DIRECT, "cache")] * 3
+    assert other.backend.stopwatch.readings == 0 and forms(other)[:3] == [(DIRECT, "cache")] * 3
 
 
 def test_figures_are_for_a_machine_a_limit_and_a_number_of_threads(plan, monkeypatch):

@@ -38,7 +38,7 @@ class Image:
     def __init__(self, first: tuple) -> None:
         self.g, self.grid, self.channels = Qdq(), first, 4
         self.now = self.g.pair(self.g.input("x", ["n", 4, 9, 8]), *first)
-        self.kept = (self.now, 4, (9, 8))
+        self.branch = (self.now, 4, (9, 8))
         self.size = (9, 8)
 
     def end(self, real: str, grid: tuple) -> None:
@@ -59,13 +59,13 @@ class Image:
         self.end(self.act(y, act), grid)
 
     def add(self, grid, act):
-        other, channels, size = self.kept
+        other, channels, size = self.branch
         if (channels, size) == (self.channels, self.size):
             y = self.g.node("Add", self.g.conv(self.now, self.channels, self.channels, 3), other)
         else:
             y = self.g.node("Add", self.now, self.now)
         self.end(self.act(y, act), grid)
-        self.kept = (self.now, self.channels, self.size)
+        self.branch = (self.now, self.channels, self.size)
 
     def max(self, grid):
         self.now = self.g.node("MaxPool", self.now, kernel_shape=[3, 3], pads=[1] * 4)
@@ -105,7 +105,7 @@ class Tokens:
     def __init__(self, first: tuple) -> None:
         self.g = Qdq()
         self.now = self.g.pair(self.g.input("x", ["n", "t", 16]), *first)
-        self.kept = self.now
+        self.branch = self.now
 
     def end(self, real: str, grid: tuple) -> None:
         self.now = self.g.pair(real, *grid)
@@ -132,16 +132,16 @@ class Tokens:
         self.end(g.node("MatMul", g.pair(weights, 1 / 127), self.now), grid)
 
     def norm(self, grid):
-        y = self.g.node("Add", self._linear(self.now), self.kept)
+        y = self.g.node("Add", self._linear(self.now), self.branch)
         y = self.g.node("LayerNormalization", y, self.g.floats(16), self.g.floats(16), axis=-1)
         self.end(y, grid)
-        self.kept = self.now
+        self.branch = self.now
 
     def add(self, grid):
-        self.end(self.g.node("Add", self.now, self.kept), grid)
+        self.end(self.g.node("Add", self.now, self.branch), grid)
 
     def mul(self, grid):
-        self.end(self.g.node("Mul", self.now, self.g.node("Sigmoid", self.kept)), grid)
+        self.end(self.g.node("Mul", self.now, self.g.node("Sigmoid", self.branch)), grid)
 
     def table(self, grid):
         self.end(self.g.node("Tanh", self.now), grid)

@@ -36,11 +36,11 @@ class Faults:
     """Counts calls; call number `at` raises `error`.
 
     Attributes:
-        made: The names of the calls so far.
+        calls: The names of the calls so far.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.at, self.made = -1, list[str]()
+        self.at, self.calls = -1, list[str]()
         self.error: BaseException | None = None
         for name in CALLS:
             if hasattr(os, name):
@@ -57,12 +57,12 @@ class Faults:
 
     def arm(self, at: int, error: BaseException | None = None) -> None:
         """Let call number `at`, from 0, raise `error`; -1: none."""
-        self.at, self.error, self.made = at, error, []
+        self.at, self.error, self.calls = at, error, []
 
     def note_call(self, name: str) -> None:
         """One call."""
-        self.made.append(name)
-        if len(self.made) - 1 == self.at and self.error is not None:
+        self.calls.append(name)
+        if len(self.calls) - 1 == self.at and self.error is not None:
             raise self.error
 
     def _failing(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ def test_every_call_that_fails_leaves_the_old_file_or_the_new_one(
     writer.reset(start)
     faults.arm(-1)
     writer.write()
-    calls = list(faults.made)
+    calls = list(faults.calls)
     assert writer.content() == writer.new
     assert {"stat", "open", "write", "fsync"} <= set(calls)
     for kind, error in FAULTS.items():

@@ -28,7 +28,7 @@ class Body:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.nodes: list[onnx.NodeProto] = []
-        self.held: dict[str, np.ndarray] = {"one": np.float32([1])}
+        self.constants: dict[str, np.ndarray] = {"one": np.float32([1])}
         self.rng = rng
 
     def __call__(self, op_type: str, *inputs: str, to: str = "", outputs: int = 1, **attributes: Any) -> Any:
@@ -37,8 +37,8 @@ class Body:
         return names[0] if outputs == 1 else names
 
     def weight(self, *shape: int) -> str:
-        name = f"w{len(self.held)}"
-        self.held[name] = self.rng.standard_normal(shape).astype(np.float32) / 2
+        name = f"w{len(self.constants)}"
+        self.constants[name] = self.rng.standard_normal(shape).astype(np.float32) / 2
         return name
 
     def sums(self, count: int, x: str = "x_t", h: str = "h") -> list[str]:
@@ -100,7 +100,7 @@ def loop_model(
     """
     body, states = Body(np.random.default_rng(seed)), STATES.get(kind, ("h",))
     body("Add", "i", "i_one", to="i_next")
-    body.held["i_one"] = np.int64(1)
+    body.constants["i_one"] = np.int64(1)
     body("Gather", "x", "i", to="x_t", axis=0)
     if form:
         body("Gather", "m", "i", to="m_t", axis=0)
@@ -138,7 +138,7 @@ def loop_model(
         helper.make_node("Loop", ["", "begins", "start", *first], ["i_last", *lasts, "y"], body=inner,
                          name="loop"),
     ]  # fmt: skip
-    constants = {**body.held, "start": np.int64(0), "zeros": np.zeros((BATCH, HIDDEN), np.float32)}
+    constants = {**body.constants, "start": np.int64(0), "zeros": np.zeros((BATCH, HIDDEN), np.float32)}
     if echo:
         constants["h0"] = constants["zeros"]
     faces = [info("x", FLOAT, STEPS, BATCH, IN)]
@@ -167,7 +167,7 @@ def scan_model(kind: str, backwards: int = 0) -> onnx.ModelProto:
         info("y", FLOAT, STEPS, BATCH, HIDDEN),
         *(info(f"last_{s}", FLOAT, BATCH, HIDDEN) for s in states),
     ]
-    return _model([scan], faces, outputs, body.held)
+    return _model([scan], faces, outputs, body.constants)
 
 
 def _model(nodes: list, inputs: list, outputs: list, constants: dict[str, np.ndarray]) -> onnx.ModelProto:

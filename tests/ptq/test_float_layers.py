@@ -195,13 +195,13 @@ class _EvenTrials(UnitTrials):
     """Units of an equal error and time each, and how often trials were asked for by `weights`."""
 
     def __init__(self, time: float) -> None:
-        self.each, self.asked = time, list[bool]()
+        self.each, self.requests = time, list[bool]()
 
     def can_widen(self, unit: Unit) -> bool:
         return True
 
     def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
-        self.asked.append(weights)
+        self.requests.append(weights)
         return [0.01 * len(part) for part in parts]
 
     def time(self, units: Sequence[Unit], form: Form) -> float:
@@ -214,7 +214,7 @@ def test_16_bits_are_not_tried_where_they_could_not_pay(time: float, hopeless: b
     units = [Unit((0, f"t{i}", True), (f"n{i}",), ()) for i in range(8)]
     trials = _EvenTrials(time)
     groups = trials.measure(units, budget=0.4)
-    assert (groups == []) == hopeless and (False in trials.asked) != hopeless
+    assert (groups == []) == hopeless and (False in trials.requests) != hopeless
     assert len(_EvenTrials(time).measure(units)) == 8, "without a budget all is measured"
 
 

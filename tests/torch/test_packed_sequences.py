@@ -32,12 +32,12 @@ class Tagger(nn.Module):
         self.layer = layer(16, 24, batch_first=True, **options)
         width = 48 if options.get("bidirectional") else 24
         self.words_head, self.head = nn.Linear(width, 5), nn.Linear(24, 4)
-        self.between = nn.Linear(16, 16) if activation else None
+        self.hidden = nn.Linear(16, 16) if activation else None
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True, enforce_sorted=False)
-        if self.between is not None:
-            packed = PackedSequence(torch.relu(self.between(packed.data)), *packed[1:])
+        if self.hidden is not None:
+            packed = PackedSequence(torch.relu(self.hidden(packed.data)), *packed[1:])
         y, last = self.layer(packed)
         y, _ = pad_packed_sequence(y, batch_first=True, padding_value=0.5)
         return self.words_head(y), self.head(last[0][-1] if isinstance(last, tuple) else last[-1])

@@ -38,8 +38,8 @@ def calibrator(kind: type[trt.IInt8Calibrator], batches: int = 2, cache: bytes |
             if not self.left:
                 return None
             self.left -= 1
-            self.held = self.rng.standard_normal((4, 16, 8, 8)).astype(np.float32)
-            return [self.held.ctypes.data]
+            self.batch = self.rng.standard_normal((4, 16, 8, 8)).astype(np.float32)
+            return [self.batch.ctypes.data]
 
         def read_calibration_cache(self) -> bytes | None:
             self.calls.append("read")

@@ -19,7 +19,7 @@ class Batches(trt.IInt8EntropyCalibrator2):
     def __init__(self, arrays: list[np.ndarray], size: int = 1) -> None:
         super().__init__()
         self.arrays, self.size, self.cache = iter(arrays), size, b""
-        self.held: list[np.ndarray] = []
+        self.batches: list[np.ndarray] = []
 
     def get_batch_size(self) -> int:
         return self.size
@@ -28,8 +28,8 @@ class Batches(trt.IInt8EntropyCalibrator2):
         array = next(self.arrays, None)
         if array is None:
             return None
-        self.held.append(np.ascontiguousarray(array))
-        return [self.as_batch(self.held[-1])]
+        self.batches.append(np.ascontiguousarray(array))
+        return [self.as_batch(self.batches[-1])]
 
     def as_batch(self, array: np.ndarray) -> object:
         return array

@@ -104,7 +104,7 @@ class SizesDiffer(QuantValueError):
     """A part in ONNX Runtime made other sizes than it was bound for: they depend on values of the inputs.
 
     Attributes:
-        made: The shapes of what it made, by tensor.
+        part_shapes: The shapes that the part gave, by tensor.
     """
 
     def __init__(self, name: str, bound: Shape, part_shapes: Mapping[str, Shape]) -> None:
@@ -112,7 +112,7 @@ class SizesDiffer(QuantValueError):
             f"tensor '{name}'", f"shape {part_shapes[name]}",
             f"{bound}, as before: values of the inputs decide sizes", "run this model in ONNX Runtime",
         )  # fmt: skip
-        self.made = dict(part_shapes)
+        self.part_shapes = dict(part_shapes)
 
 
 class SizesUnknown(QuantValueError):
@@ -178,7 +178,7 @@ def retry_with_sizes(
         try:
             return attempt()
         except SizesDiffer as differ:
-            known_shapes.update(differ.made)
+            known_shapes.update(differ.part_shapes)
         except SizesUnknown:
             part_shapes = evaluated()
             if part_shapes.items() <= known_shapes.items():

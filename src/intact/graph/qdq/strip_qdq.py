@@ -76,9 +76,9 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
         dynamic = any(map(is_dynamic, branch.model.graph))
         if (within := strip_qdq(branch.model)) or dynamic:
             graft(model, branch, branch.model)
-            stripper.found = within | stripper.found
+            stripper.pairs = within | stripper.pairs
     prune(model)
-    return stripper.found
+    return stripper.pairs
 
 
 def strip_dynamic(model: ir.Model) -> list[Note]:
@@ -99,7 +99,7 @@ def strip_dynamic(model: ir.Model) -> list[Note]:
 
 class _Stripper:
     def __init__(self, graph: ir.Graph) -> None:
-        self.found: dict[str, Stripped] = {}
+        self.pairs: dict[str, Stripped] = {}
         self._graph, self._scene = graph, Scene(graph)
         self._constants = self._scene.constants
         self._stored: dict[tuple[ir.Value | None, ...], ir.Value] = {}
@@ -114,8 +114,8 @@ class _Stripper:
             bounds = self._bounds(view.source)
             stripped = Stripped(view.spec, view.scale, view.zero_point, bounds or (-np.inf, np.inf))
             if bounds is not None:
-                self.found[value.name or ""] = stripped
-            self.found.setdefault(value.name or "", stripped)
+                self.pairs[value.name or ""] = stripped
+            self.pairs.setdefault(value.name or "", stripped)
         elif view is None and (bias := quantized_bias_of(node.outputs[0], self._constants)) is not None:
             scale = bias.scale if bias.scale.size > 1 else bias.scale.reshape(())
             self._store(node, bias.codes.astype(np.float32) * scale)

@@ -153,14 +153,14 @@ def _order(builder: PlanBuilder) -> list[Ordered]:
     # then go into it together. Taken earlier, some of them would need a part of their own.
     while order.native() or order.part():
         pass
-    return order.found
+    return order.ordered
 
 
 class _Order:
     """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
 
     def __init__(self, builder: PlanBuilder) -> None:
-        self.builder, self.found = builder, list[Ordered]()
+        self.builder, self.ordered = builder, list[Ordered]()
         graph = builder.model.graph
         needed = _nodes_of_outputs(builder)
         self._left = [node for node in needed if node not in builder.of_sizes]
@@ -178,7 +178,7 @@ class _Order:
         """What depends on sizes alone comes first."""
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         if ys:
-            self.found.append(SizesPart(nodes, ys))
+            self.ordered.append(SizesPart(nodes, ys))
             self._steps.mark_ready(ys)
             self._nodes.mark_ready(ys)
 
@@ -199,14 +199,14 @@ class _Order:
 
     def native(self) -> bool:
         """Move every native step that can run; whether there was one."""
-        before = len(self.found)
+        before = len(self.ordered)
         while (turn := self._steps.pop()) is not None:
             step = self._waiting[turn[1]]
-            self.found.append(step)
+            self.ordered.append(step)
             self._wanted.subtract(set(reads(step)))
             self._steps.mark_ready(writes(step), turn)
             self._nodes.mark_ready(writes(step))
-        return len(self.found) > before
+        return len(self.ordered) > before
 
     def part(self) -> bool:
         """Take all nodes that can run now; whether there were some."""
@@ -222,7 +222,7 @@ class _Order:
         nodes = [self._left[index] for index in sorted(indices)]
         # What only this part reads is no output of it: ONNX Runtime may fuse it away, and copies it nowhere.
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
-        self.found.append(Part(nodes, ys))
+        self.ordered.append(Part(nodes, ys))
         self._steps.mark_ready(ys)
         return True
 

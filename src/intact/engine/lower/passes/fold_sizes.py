@@ -48,10 +48,10 @@ def fold_sizes(model: Model) -> list[Note]:
         for node in list(model.graph):
             walk.visit(node)
         folded += walk.folded
-        if not walk.folded and not walk.told:
+        if not walk.folded and not walk.resized:
             break
         refresh_shapes(model)  # what follows from what is known now is seen by the next walk
-        if not walk.told:
+        if not walk.resized:
             break
     return [Note("", f"{folded} results of arithmetic with sizes are constants")] if folded else []
 
@@ -61,13 +61,13 @@ class _Walk:
 
     Attributes:
         folded: How many values became constants.
-        told: How many tensors got sizes that the graph did not say.
+        resized: How many tensors got sizes that the graph did not say.
         numbers: Contents of integer tensors.
         shapes: Sizes of tensors, as far as they are known better than the graph says.
     """
 
     def __init__(self, model: Model) -> None:
-        self.folded = self.told = 0
+        self.folded = self.resized = 0
         self.numbers: dict[Value, Sizes] = {}
         self.shapes: dict[Value, Sizes] = {}
         self._scene = Scene(model.graph)
@@ -94,7 +94,7 @@ class _Walk:
         merged = [a if b is None else b for a, b in zip(sizes, declared or sizes, strict=True)]
         self.shapes[value] = merged
         if merged != declared:
-            self.told += merged != [None] * len(merged) or declared is None
+            self.resized += merged != [None] * len(merged) or declared is None
             set_shape(value, merged)
 
     def _measure_constant(self, value: Value) -> None:
