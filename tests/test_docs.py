@@ -118,3 +118,12 @@ def test_the_index_of_decisions_has_every_title_once() -> None:
     listed = re.findall(r"^- \[(.*)\]\((0\S+\.md)\)$", index, re.MULTILINE)
     assert len(listed) == len(titles) and {name: title for title, name in listed} == titles
     assert [name for name, title in titles.items() if not title.startswith(f"{int(name[:4])}. ")] == []
+
+
+def test_sources_name_decisions_that_exist() -> None:
+    sources = [path for folder in ("src", "csrc", "include") for path in (ROOT / folder).rglob("*")]
+    texts = {path: path.read_text("utf-8") for path in sources if path.suffix in {".py", ".h", ".hpp", ".cc"}}
+    pages = {
+        page for text in texts.values() for page in re.findall(r"docs/(decisions/\d{4}-[\w-]+\.md)", text)
+    }
+    assert pages and {page for page in pages if not (ROOT / "docs" / page).exists()} == set()

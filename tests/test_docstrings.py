@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +29,13 @@ def is_overload(node: Definition) -> bool:
     return any(ast.unparse(decorator).endswith("overload") for decorator in node.decorator_list)
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield (path in the package, tree) of every module."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """Return (path in the package, tree) of every module."""
+    return [
+        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
 
 
 def classes() -> dict[str, list[ast.ClassDef]]:

@@ -23,10 +23,6 @@ OURS = {"cannot", "crew", "ending", "extent", "judge", "motion", "sheet", "stret
 FILES = {"planes", "reals", "sums"}
 """The same, as names of files: what these hold, nobody guesses."""
 
-WORDS_LEFT: set[tuple[str, str]] = set()
-FILES_LEFT: set[str] = set()
-"""Where they still stand; both only ever get shorter."""
-
 FILLERS = {
     "asked", "between", "found", "given", "has", "held", "kept", "known", "laid", "made", "one",
     "others", "said", "taken", "told", "who",
@@ -65,10 +61,6 @@ OTHERS_NAMES = {
 }  # fmt: skip
 """Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
 
-PARTICIPLES_LEFT: set[str] = set()
-FILLERS_LEFT: set[str] = set()
-"""Rooms where functions and variables still have such names; both lists only ever get shorter."""
-
 SUFFIXES = {".py", ".pyi", ".cc", ".h", ".inc"}
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
@@ -102,7 +94,7 @@ def test_no_public_class_name_occurs_twice() -> None:
     places = defaultdict(list)
     for path in sources():
         if path.suffix == ".py" and path.parent.name != "ops":
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for node in tree_of(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(path.relative_to(ROOT)))
     twice = {name: where for name, where in places.items() if len(where) > 1}
@@ -117,8 +109,7 @@ def test_no_identifier_is_a_word_that_was_ours() -> None:
         for identifier in {*identifiers(path), path.stem}
         for word in words(identifier) & OURS
     }
-    assert {key: where for key, where in result.items() if key not in WORDS_LEFT} == {}
-    assert WORDS_LEFT - result.keys() == set(), "these are gone: take them off the list"
+    assert result == {}
 
 
 def test_no_file_is_named_by_a_word_that_was_ours() -> None:
@@ -127,8 +118,7 @@ def test_no_file_is_named_by_a_word_that_was_ours() -> None:
         for path in sources()
         if set(re.split(r"[_./]", path.stem)) & OURS or path.stem in FILES
     }
-    assert named - FILES_LEFT == set()
-    assert FILES_LEFT - named == set(), "these are gone: take them off the list"
+    assert named == set()
 
 
 def test_words_are_found_wherever_they_stand() -> None:
@@ -137,20 +127,16 @@ def test_words_are_found_wherever_they_stand() -> None:
     assert words("steam") & OURS == words("extend") & OURS == set()
 
 
-def room(path: Path) -> str:
-    folders = path.relative_to(ROOT).parts[:-1]
-    return "/".join(folders[: 3 if folders[0] == "src" else 2])
-
-
 @cache
-def modules() -> list[tuple[str, str, ast.Module]]:
-    """Room, path and syntax tree of each Python file."""
-    trees = []
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Path and syntax tree of each Python file."""
     for folder in ("src", "tests", "benchmarks", "examples"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            trees.append((room(path), str(path.relative_to(ROOT)), tree))
-    return trees
+            yield str(path.relative_to(ROOT)), tree_of(path)
 
 
 def is_participle(function: str) -> bool:
@@ -173,28 +159,18 @@ def filler_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.arg, node.lineno
 
 
-def check_rooms(places: dict[str, list[str]], left: set[str]) -> None:
-    """Fail for a name in a room that is not in `left`, and for a room in `left` that has no such name."""
-    assert {folder: names for folder, names in places.items() if folder not in left} == {}
-    assert left - places.keys() == set(), "these rooms are clean: take them off the list"
-
-
 def test_no_function_is_named_by_a_past_participle() -> None:
-    places = defaultdict(list)
-    for folder, path, tree in modules():
-        for node in ast.walk(tree):
-            function = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ""
-            if is_participle(function) and function not in OTHERS_NAMES:
-                places[folder].append(f"{path}:{node.lineno} {function}")
-    check_rooms(places, PARTICIPLES_LEFT)
+    assert [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_participle(node.name) and node.name not in OTHERS_NAMES
+    ] == []
 
 
 def test_no_variable_is_a_filler_word() -> None:
-    places = defaultdict(list)
-    for folder, path, tree in modules():
-        for name, line in filler_names(tree):
-            places[folder].append(f"{path}:{line} {name}")
-    check_rooms(places, FILLERS_LEFT)
+    assert [f"{path}:{line} {name}" for path, tree in modules() for name, line in filler_names(tree)] == []
 
 
 def test_participles_are_told_from_verbs_and_noun_phrases() -> None:

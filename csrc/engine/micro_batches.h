@@ -1,5 +1,5 @@
 // Which steps run a few images of a batch at a time, so that what lies between them stays near the core
-// (docs/decisions/0042-a-few-images-at-a-time.md): steps that treat images apart, one behind the other, are
+// (docs/decisions/0042-micro-batches.md): steps that treat images apart, one behind the other, are
 // repeated for a few images each time, as if the batch were smaller. Threads share the times, and what only
 // these steps use needs memory for a few images of each thread.
 #pragma once

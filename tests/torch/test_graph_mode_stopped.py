@@ -55,7 +55,7 @@ def test_what_is_in_front_of_the_line_is_placed(images: Tensor) -> None:
     result = quantize_model(Detector(), images)
     assert "" not in result.report.replaced
     assert result.report.replaced.keys() == {"behind"}
-    assert "`if kept.shape[0] > 60:`" in result.report.left[""]
+    assert "`if positive.shape[0] > 60:`" in result.report.left[""]
     assert set(result.report.modules) == {"stem", "block.first", "block.second", "head", "behind"}
     assert "block.add_quantizer" in result.report.quantizers
     assert "(the model itself): left" in str(result.report)

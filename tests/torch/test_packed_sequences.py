@@ -20,7 +20,10 @@ from intact.torch import export, quantize
 from intact.torch.exact import exact_functions, torch_functions
 
 STEPS, LENGTHS = 9, ([9, 3, 6], [2, 9, 9], [9, 1, 4])
-DATA = [(torch.randint(0, 20, (3, STEPS)), torch.tensor(lengths)) for lengths in LENGTHS]
+GENERATOR = torch.Generator().manual_seed(0)
+DATA = [
+    (torch.randint(0, 20, (3, STEPS), generator=GENERATOR), torch.tensor(lengths)) for lengths in LENGTHS
+]
 
 
 class Tagger(nn.Module):

@@ -14,6 +14,7 @@ from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
 from intact.graph.core.edit import (
     hold_constants,
+    input_of,
     own_weights,
     separate_names,
     set_initializer,
@@ -21,13 +22,12 @@ from intact.graph.core.edit import (
 )
 from intact.graph.core.extract import cut, part
 from intact.graph.core.float_values import float_value, float_value_of
-from intact.graph.core.invariants import check_after, check_graph, checks_every_pass
+from intact.graph.core.invariants import check_after, check_graph
 from intact.graph.core.notes import Note
 from intact.graph.core.paths import nodes_between
 from intact.graph.core.proto import to_proto
 from intact.graph.core.prune import lift_constants, prune
 from intact.graph.core.quantization_view import (
-    QuantizedBias,
     QuantizedValue,
     is_op,
     quantization_of,
@@ -112,7 +112,6 @@ __all__ = [
     "QUANTIZER_KEY",
     "REASON_KEY",
     "QuantizedValue",
-    "QuantizedBias",
     "Rewrite",
     "Scene",
     "QuantizerCall",
@@ -129,7 +128,6 @@ __all__ = [
     "check_format",
     "check_graph",
     "check_opset",
-    "checks_every_pass",
     "cut",
     "data_files",
     "find_data_dependent_shapes",
@@ -145,6 +143,7 @@ __all__ = [
     "inline_functions",
     "inputs_behind",
     "is_dynamic",
+    "input_of",
     "is_op",
     "merge_common_subexpressions",
     "lift_constants",

@@ -1,8 +1,8 @@
 """What a function that makes native steps sees, and the registry of those functions.
 
-One function for each kind of step, beside the family's others:
+One function for each kind of step, in the file of its name in `steps`:
 
-    @binder("conv", halo=padding_of)
+    @binds(Conv)
     def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
         return [gemm.conv(binding.image(step.x), binding.image(step.y), ...)]
 """

@@ -1,10 +1,7 @@
 """From a Q/DQ graph to a Plan, through named passes that say what they did and what they could not do."""
 
 from intact.engine.lower.passes.fold_sizes import fold_sizes
-from intact.engine.lower.pipeline import ENGINE
 from intact.engine.lower.rules.moves.interpolate import samples
 from intact.engine.lower.stages import lower
 
-__all__ = [
-    "ENGINE", "fold_sizes", "lower", "samples",
-]  # fmt: skip
+__all__ = ["fold_sizes", "lower", "samples"]

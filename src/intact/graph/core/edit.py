@@ -37,6 +37,11 @@ def rank_of(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
+def input_of(node: ir.Node, index: int) -> ir.Value | None:
+    """Return an input of `node`; None where the node leaves it out."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
 def last_size(value: ir.Value | None) -> int | None:
     """Return the size of the last axis; None where it is unknown."""
     size = value.shape[-1] if value is not None and value.shape else None

@@ -7,7 +7,6 @@ codes pass through it. A record stands in the file of its kind: adding one there
 
 from intact.graph.ops.arithmetic import *
 from intact.graph.ops.attributes import copy_attributes as copy_attributes
-from intact.graph.ops.attributes import integer, text
 from intact.graph.ops.attributes import plain as plain
 from intact.graph.ops.attributes import subgraphs as subgraphs
 from intact.graph.ops.compounds import *
@@ -23,13 +22,9 @@ from intact.graph.ops.record import Kind as Kind
 from intact.graph.ops.record import Look as Look
 from intact.graph.ops.record import Operator as Operator
 from intact.graph.ops.recurrent import *
-from intact.graph.ops.recurrent import Recurrent
+from intact.graph.ops.recurrent import Recurrent as Recurrent
 from intact.graph.ops.reductions import *
 from intact.graph.ops.signals import *
 from intact.graph.ops.structure import *
 from intact.graph.ops.weighted import *
 from intact.graph.ops.window import Windowed as Windowed
-
-__all__ = [
-    "Recurrent", "integer", "subgraphs", "text",
-]  # fmt: skip

@@ -167,6 +167,22 @@ class DequantizeLinear(Operator):
 
 
 @dataclass(frozen=True)
+class InputMarker(Operator, shared=True):
+    """The marker of an input of a call, while graph mode reads a traced model."""
+
+    kind: ClassVar[Kind] = "compound"
+    id: int = -1
+
+
+@dataclass(frozen=True)
+class Opaque(Operator, shared=True):
+    """What stands in a traced model for an operator that torch's exporter cannot write."""
+
+    kind: ClassVar[Kind] = "compound"
+    operator: str = ""
+
+
+@dataclass(frozen=True)
 class TensorMarker(Operator):
     """The marker of a tensor, on which our exporters hang its grid. Inputs: data, amax, amin."""
 

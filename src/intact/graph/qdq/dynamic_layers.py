@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact.graph import ops
 from intact.graph.core.constants import Constants
+from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
@@ -120,16 +121,16 @@ class _Floats:
         self, node: ir.Node, codes: int, scale: int, zero: int, turned: Sequence[int] = ()
     ) -> ir.Value:
         """The floats of the weight at an input, whose scales and zero points lie along its last axis."""
-        stored = self.array(_input(node, codes), "weight")
-        factor = self.array(_input(node, scale), "weight's scale").astype(np.float32)
+        stored = self.array(input_of(node, codes), "weight")
+        factor = self.array(input_of(node, scale), "weight's scale").astype(np.float32)
         return self.store_floats(
-            node, _input(node, codes), _along_last(factor, stored),
+            node, input_of(node, codes), _along_last(factor, stored),
             _along_last(self.zero(node, zero), stored), turned,
         )  # fmt: skip
 
     def zero(self, node: ir.Node, index: int) -> NDArray[Any]:
         """A zero point, by default 0."""
-        value = _input(node, index)
+        value = input_of(node, index)
         return np.zeros((), np.int32) if value is None else self.array(value, "weight's zero point")
 
     def replace_layer(
@@ -160,10 +161,6 @@ class _Floats:
             old.name = None
             old.replace_all_uses_with(new_output, replace_graph_outputs=True)
         self.scene.graph.remove(node, safe=True)
-
-
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def _name_before_quantization(name: str) -> str:
@@ -216,7 +213,7 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
         if scale is None:
             scale = _static_scale(codes, factors, constants)
             factors.remove(scale)
-        values.append(floats.real(node, codes, scale, _input(node, 2 + index)))
+        values.append(floats.real(node, codes, scale, input_of(node, 2 + index)))
     factor = np.ones((), np.float32)
     for value in factors:
         factor = np.asarray(factor * floats.array(value, "factor").astype(np.float32), np.float32)
@@ -311,48 +308,48 @@ def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
 
 def _dequantize(floats: _Floats, node: ir.Node) -> str:
     """Return the codes of a DynamicQuantizeLinear made floats again."""
-    codes, scale, zero = (_input(node, at) for at in (0, 1, 2))
+    codes, scale, zero = (input_of(node, at) for at in (0, 1, 2))
     real = floats.real(node, codes, scale, zero)
     floats.scene.replace(node, real)
     return "what its codes were made of"
 
 
 def _dynamic_product(floats: _Floats, node: ir.Node) -> str:
-    floats.replace_layer(node, "MatMul", [node.inputs[0], floats.weight(node, 1, 2, 3)], _input(node, 4))
+    floats.replace_layer(node, "MatMul", [node.inputs[0], floats.weight(node, 1, 2, 3)], input_of(node, 4))
     return "MatMul"
 
 
 def _product_of_codes(floats: _Floats, node: ir.Node) -> str:
     weight = floats.weight(node, 1, 3, 5)
-    real = floats.real(node, node.inputs[0], _input(node, 2), _input(node, 4))
-    floats.replace_layer(node, "MatMul", [real, weight], _input(node, 6))
+    real = floats.real(node, node.inputs[0], input_of(node, 2), input_of(node, 4))
+    floats.replace_layer(node, "MatMul", [real, weight], input_of(node, 6))
     return "MatMul"
 
 
 def _lstm(floats: _Floats, node: ir.Node) -> str:
     """Its weights lie as [directions, inputs, 4 * hidden], those of LSTM the other way round."""
     w, r = floats.weight(node, 1, 8, 9, (0, 2, 1)), floats.weight(node, 2, 10, 11, (0, 2, 1))
-    inputs = [node.inputs[0], w, r, *(_input(node, at) for at in range(3, 8))]
+    inputs = [node.inputs[0], w, r, *(input_of(node, at) for at in range(3, 8))]
     floats.swap(node, "LSTM", inputs, "")
     return "LSTM"
 
 
 def _attention(floats: _Floats, node: ir.Node) -> str:
     weight = floats.weight(node, 1, 4, 7)
-    real = floats.real(node, node.inputs[0], _input(node, 3), _input(node, 6))
-    floats.swap(node, "Attention", [real, weight, *(_input(node, at) for at in (2, 5, 8))], MICROSOFT)
+    real = floats.real(node, node.inputs[0], input_of(node, 3), input_of(node, 6))
+    floats.swap(node, "Attention", [real, weight, *(input_of(node, at) for at in (2, 5, 8))], MICROSOFT)
     return "Attention"
 
 
 def _embedding(floats: _Floats, node: ir.Node) -> str:
     """Inputs: ids, segments; five tables and weights; the mask; five scales; five zero points."""
     tables = [
-        None if _input(node, at) is None else floats.weight(node, at, at + 6, at + 11) for at in range(2, 7)
+        None if input_of(node, at) is None else floats.weight(node, at, at + 6, at + 11) for at in range(2, 7)
     ]
     floats.swap(
         node,
         "EmbedLayerNormalization",
-        [node.inputs[0], _input(node, 1), *tables, _input(node, 7)],
+        [node.inputs[0], input_of(node, 1), *tables, input_of(node, 7)],
         MICROSOFT,
     )
     return "EmbedLayerNormalization"
@@ -360,9 +357,9 @@ def _embedding(floats: _Floats, node: ir.Node) -> str:
 
 def _few_bits(floats: _Floats, node: ir.Node) -> str:
     """Return the weight of a MatMulNBits as floats; its columns lie behind each other."""
-    if _input(node, 4) is not None:
+    if input_of(node, 4) is not None:
         raise _Obstacle("its blocks are in an order of their own")
-    zero = _input(node, 3)
+    zero = input_of(node, 3)
     codes, scale = floats.array(node.inputs[1], "weight"), floats.array(node.inputs[2], "weight's scale")
     zeros = None if zero is None else floats.array(zero, "weight's zero point")
     if scale.dtype != np.float32:
@@ -373,7 +370,7 @@ def _few_bits(floats: _Floats, node: ir.Node) -> str:
     stored = node.inputs[1]
     name = _name_before_quantization((stored.name if stored is not None else "") or "weight")
     weight = floats.scene.inserter(node).constant(name, array)
-    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], _input(node, 5))
+    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], input_of(node, 5))
     return "MatMul"
 
 

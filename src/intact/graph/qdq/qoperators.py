@@ -11,6 +11,7 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.core.build import Inserter
 from intact.graph.core.constants import Constants
+from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT, QOperator
 from intact.graph.ops.attributes import copy_attributes
@@ -45,13 +46,13 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     if form is None or obstacle:
         return Stays(f"{op_type} stays: {obstacle}")
     insert = scene.inserter(node)
-    floats = [_input(node, at) for at in form.plain]
+    floats = [input_of(node, at) for at in form.plain]
     floats += [_dequantize_input(node, at, scene) for at in form.data_inputs(node)]
-    if form.bias is not None and _input(node, form.bias) is not None:
+    if form.bias is not None and input_of(node, form.bias) is not None:
         floats.append(_dequantize_bias(node, form, scene))
     output, base = node.outputs[0], node.name or op_type
     y = _float_node(node, form, floats, insert)
-    if (scale := _input(node, form.written)) is not None:
+    if (scale := input_of(node, form.written)) is not None:
         zero = _zero_point(node, form, insert)
         y = insert.node(
             "QuantizeLinear", [y, scale, zero], f"{base}.codes", dtype=zero.dtype, shape=output.shape
@@ -81,7 +82,7 @@ def _float_node(node: ir.Node, form: QOperator, floats: list[ir.Value | None], i
 
 def _dequantize_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
     """Return the floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
-    codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
+    codes, scale, zero = input_of(node, at), input_of(node, at + 1), input_of(node, at + 2)
     assert codes is not None
     if (codes, scale, zero) not in scene.added:
         inputs = [codes, scale] if zero is None else [codes, scale, zero]
@@ -107,8 +108,8 @@ def _scale_axis(
 def _dequantize_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
     """Return the int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
     assert form.bias is not None
-    codes, (first, second) = _input(node, form.bias), form.data_inputs(node)
-    x_scale, w_scale = (scene.constants(_input(node, at + 1)) for at in (first, second))
+    codes, (first, second) = input_of(node, form.bias), form.data_inputs(node)
+    x_scale, w_scale = (scene.constants(input_of(node, at + 1)) for at in (first, second))
     assert codes is not None and x_scale is not None and w_scale is not None
     product = np.float32(form.factor) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
     insert = scene.inserter(node)
@@ -123,10 +124,10 @@ def _dequantize_bias(node: ir.Node, form: QOperator, scene: Scene) -> ir.Value:
 
 
 def _zero_point(node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
-    zero_point_input = _input(node, form.written + 1)
+    zero_point_input = input_of(node, form.written + 1)
     if zero_point_input is not None:
         return zero_point_input
-    x = _input(node, form.data_inputs(node)[0])
+    x = input_of(node, form.data_inputs(node)[0])
     dtype = x.dtype if x is not None and x.dtype is not None else ir.DataType.UINT8
     return insert.constant(f"{node.name}.zero_point", np.zeros((), dtype.numpy()))
 
@@ -134,18 +135,14 @@ def _zero_point(node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
 _DROPPED = ("channels_last", "opset")  # of ONNX Runtime's operators; `_obstacle` has looked at them
 
 
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
 def _obstacle(node: ir.Node, form: QOperator, constants: Constants) -> str:
     """Why `node` cannot be rewritten; empty where it can."""
-    scales = [constants(_input(node, at + 1)) for at in form.data_inputs(node)]
+    scales = [constants(input_of(node, at + 1)) for at in form.data_inputs(node)]
     if any(scale is None for scale in scales):
         return "its scales are not constant"
     if not isinstance(form, ops.QLinearConcat) and any(s is not None and s.size > 1 for s in scales[:1]):
         return "its first input has several scales"
-    x = _input(node, form.data_inputs(node)[0])
+    x = input_of(node, form.data_inputs(node)[0])
     rank = len(x.shape) if x is not None and x.shape is not None else None
     if form.channels_last and rank is None:
         return "its channels are last, and its rank is not known"

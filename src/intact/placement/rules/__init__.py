@@ -16,7 +16,7 @@ from intact.placement.rules import (
     residual,
     weighted,
 )
-from intact.placement.rules.base import Context, Int8, Kind, Rule
+from intact.placement.rules.base import Context, Int8, Rule
 
 RULES: tuple[Rule, ...] = (
     weighted.RULE,
@@ -37,4 +37,4 @@ def rules_of(op_type: str, domain: str) -> list[Rule]:
     return [rule for rule in RULES if domain == "" and op_type in rule.op_types]
 
 
-__all__ = ["Context", "Int8", "Kind", "RULES", "Rule", "rules_of"]
+__all__ = ["Context", "Int8", "RULES", "Rule", "rules_of"]

@@ -1,8 +1,8 @@
 """Runs the last stages, and repeats them with some layers in 16 bits or float where outputs are poor.
 
 Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
-(`unit_groups`). A budget is spent where an output is below `POOR_DB`, on what is worth it; ``bits16="auto"``
-takes as little as brings every output to `GOOD_DB`, found by bisection
+(`precision_search`). A budget is spent where an output is below `POOR_DB`, on what is worth it.
+``bits16="auto"`` takes as little as brings every output to `GOOD_DB`, found by bisection
 (docs/decisions/0043-int16-activations-int8-weights.md). On what recurrent layers read the budget is spent
 below `GOOD_DB` already.
 """

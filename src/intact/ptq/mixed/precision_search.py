@@ -1,9 +1,9 @@
 """Chooses which units get 16 bits or stay in float, by error saved per predicted time.
 
-A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in
-groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits
-could help, once without: what 16 bits leave is the error of the weights. What takes the most error off for
-its time is raised first (docs/decisions/0043-int16-activations-int8-weights.md).
+A unit (`int16_activations`) is a tensor and the weights that multiply it. Units are quantized alone, by
+trials in groups that are halved where their error is large (decision 33), once with their weights and, where
+16 bits could help, once without: what 16 bits leave is the error of the weights. What takes the most
+error off for its time is raised first (docs/decisions/0043-int16-activations-int8-weights.md).
 """
 
 from __future__ import annotations

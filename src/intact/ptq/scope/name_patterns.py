@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from glob import escape
 
 from intact.graph import Model, nodes_between
-from intact.patterns import ends_of_path, exact, no_fit, no_path
+from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.ptq.scope.settings import Settings
 
 NodeNames = Mapping[str, str]
@@ -63,9 +62,9 @@ class NameResolver:
         if ends := ends_of_path(pattern, names):
             return self._nodes_on_paths(where, pattern, *ends)
         exact_pattern = exact(pattern, frozenset(names))
-        here = {name for name, kind in self._now.items() if _fits(exact_pattern, (name, kind))}
-        there = {name for name, kind in self.before.items() if _fits(exact_pattern, (name, kind))}
-        fits_tensor = tensors and _fits(exact_pattern, self._tensors)
+        here = {name for name, kind in self._now.items() if is_fitting(exact_pattern, (name, kind))}
+        there = {name for name, kind in self.before.items() if is_fitting(exact_pattern, (name, kind))}
+        fits_tensor = tensors and is_fitting(exact_pattern, self._tensors)
         became = [name for name, origin in self._origins.items() if origin in there and name not in here]
         if not (here or there or fits_tensor):
             what = "node, operator or tensor" if tensors else "node or operator"
@@ -82,7 +81,9 @@ class NameResolver:
         graph, fitting = self.model.graph, []
         for end_pattern in (start, end):
             patterns = self._resolve(where, end_pattern, False)
-            fitting.append([n for n in graph if any(_fits(p, (n.name or "", n.op_type)) for p in patterns)])
+            fitting.append(
+                [n for n in graph if any(is_fitting(p, (n.name or "", n.op_type)) for p in patterns)]
+            )
         nodes = nodes_between(graph, *fitting)
         if not nodes:
             raise no_path(where, pattern)
@@ -138,7 +139,3 @@ def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> 
 
 def _flat(patterns_by_user: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for resolved in patterns_by_user.values() for pattern in resolved))
-
-
-def _fits(pattern: str, names: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)

@@ -17,7 +17,6 @@ from torch import nn
 
 from intact import graph as onnx_graph
 from intact.graph import ops
-from intact.graph.ops import integer, text
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.dynamic_shapes import TracedCalls, place_by_fixed_sizes
@@ -113,7 +112,7 @@ def analyse(
     placement = replace(placement, sites=tuple(_sites_at_calls(sites, traced.model, reading.edges)))
     inside = find_layer_inputs(traced.model, reading.owners, reading.edges)
     untranslated = {
-        reading.owners[node.name or ""].label: text(node, "operator", "")
+        reading.owners[node.name or ""].label: ops.Opaque.of(node).operator
         for node in traced.model.graph
         if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in reading.owners
     }
@@ -324,7 +323,7 @@ class _Reading:
         self._spread_edges(model)
 
     def _edge(self, node: onnx_graph.Node) -> Edge:
-        return self._edges_by_number[integer(node, "id", -1)]
+        return self._edges_by_number[ops.InputMarker.of(node).id]
 
     def _find_owners(self, nodes: Sequence[onnx_graph.Node]) -> dict[onnx_graph.Node, ModelCall]:
         owners: dict[onnx_graph.Node, ModelCall] = {}

@@ -1,6 +1,6 @@
 """Spend a time budget on 16 bits or floats for the layers that lose most, where 8 bits leave an output poor.
 
-The search is that for files (`intact.ptq.mixed.budget`), run on the module. Units are quantized alone by
+The search is that for files (`intact.ptq.mixed`), run on the module. Units are quantized alone by
 their switches, on the hold-out batches of calibration. Times are predicted for the exported graph.
 """
 

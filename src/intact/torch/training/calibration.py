@@ -304,7 +304,7 @@ def calibrate(
     "auto" takes for each tensor the range of the smallest expected squared error among all methods;
     then it compares that configuration with the four plain ones by the error of the model's outputs
     on the first `HOLDOUT_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
-    no such method gets "max" (docs/decisions/0006-auto-compares-outputs.md has the measurements).
+    no such method gets "max" (docs/decisions/0006-calibration-method-auto.md has the measurements).
 
     Args:
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.

@@ -11,7 +11,7 @@ from intact.engine.files.limits import DTYPES
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, new_sizes
 from intact.engine.lower.base.fused import Fused
 from intact.engine.steps import STRING, Dim, Tensor
-from intact.graph import Node, Value, set_shape
+from intact.graph import Node, Value, input_of, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
 """Writes the steps of one node, or raises NoMatch."""
@@ -69,7 +69,7 @@ def who(node: Node) -> tuple[str, tuple[str, ...]]:
 
 def has(node: Node, index: int) -> bool:
     """Whether `node` has this input."""
-    return index < len(node.inputs) and node.inputs[index] is not None
+    return input_of(node, index) is not None
 
 
 def numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:

@@ -17,7 +17,7 @@ from intact.engine.lower.base.rule import who
 from intact.engine.lower.base.weights import gates_of, prove, prove_joined
 from intact.engine.lower.rules.elements.split_quantize import codes_read
 from intact.engine.steps import Epilogue, FloatLinear, Linear, Recurrent
-from intact.graph import Node, Value, ops
+from intact.graph import Node, Value, input_of, ops
 from intact.graph.ops import Recurrent as Operator
 
 
@@ -52,7 +52,7 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     weight = builder.hold(f"{name}.states", layer.states)
     bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
     h, c = (_state(builder, node, index) for index in (5, 6))
-    lengths = _lengths(builder, _input(node, 4))
+    lengths = _lengths(builder, input_of(node, 4))
     y, last_h, last_c = (*(_output(builder, value) for value in node.outputs), "", "")[:3]
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
@@ -68,10 +68,10 @@ def _read(builder: PlanBuilder, node: Node) -> _Layer:
     assert isinstance(op, Operator)
     if why := op.unusual(node):
         raise NoMatch(why)
-    states = _floats(builder, _input(node, 2), "its weight of states")
+    states = _floats(builder, input_of(node, 2), "its weight of states")
     cell = _cell(op)
     directions, rows, _ = states.shape
-    value = _input(node, 3)
+    value = input_of(node, 3)
     if value is None:
         return _Layer(op, cell, states, None, None)
     both = builder.constant(value, "its bias").astype(np.float64).reshape(directions, 2, rows)
@@ -147,13 +147,9 @@ def _epilogue(
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
 
 
-def _input(node: Node, index: int) -> Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
 def _state(builder: PlanBuilder, node: Node, index: int) -> str:
     """The first state; "" where it is 0 everywhere."""
-    value = _input(node, index)
+    value = input_of(node, index)
     array = builder.constants(value)
     if value is None or (array is not None and not array.any()):
         return ""

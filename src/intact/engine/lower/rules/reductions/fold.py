@@ -6,6 +6,7 @@ import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, tell
+from intact.engine.lower.rules.reductions.reduce import axes_of_reduction
 from intact.engine.steps import Elementwise, Fold, Reshape
 from intact.graph import Node, ops
 from intact.numerics import FOLD_DTYPES
@@ -14,14 +15,10 @@ from intact.numerics import FOLD_DTYPES
 def lower_fold(builder: PlanBuilder, node: Node) -> None:
     """Along one axis after the other, the last one first; a mean is divided then."""
     x, value, op = plain(builder, node.inputs[0]), node.outputs[0], ops.Reduction.of(node)
-    op_axes, rank = op.axes_of(node, builder.constants), len(x.shape)
-    if op_axes is None:
-        raise NoMatch("its axes is not a constant")
+    axes = axes_of_reduction(builder, node, len(x.shape))
     function = node.op_type.removeprefix("Reduce").lower()
     if ("sum" if function == "mean" else function) not in FOLD_DTYPES.get(x.dtype, ()):
         raise NoMatch(f"no kernel has {node.op_type} of {x.dtype}")
-    everything = () if op.noop_with_empty_axes else range(rank)
-    axes = sorted({axis % rank for axis in op_axes} or everything)
     step_names, name, count = (node.name or "", (node.name or "",)), x.name, 1
     shape = list(x.shape)
     for axis in reversed(axes):

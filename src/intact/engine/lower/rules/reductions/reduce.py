@@ -21,27 +21,32 @@ def lower_reduce(builder: PlanBuilder, node: Node) -> None:
     axes: tuple[int, ...] = tuple(range(2, rank))
     keepdims = True
     if node.op_type.startswith("Reduce"):
-        op = ops.Reduction.of(node)
-        keepdims = bool(op.keepdims)
-        op_axes = op.axes_of(node, builder.constants)
-        if op_axes is None:
-            raise NoMatch("its axes is not a constant")
-        everything = () if op.noop_with_empty_axes else range(rank)
-        axes = tuple(sorted({axis % rank for axis in op_axes} or everything))
+        keepdims = bool(ops.Reduction.of(node).keepdims)
+        axes = axes_of_reduction(builder, node, rank)
     y = builder.write(builder.output(value), value)
     step_names = node.name or "", (node.name or "",)
     builder.add(Reduce(*step_names, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
+
+
+def axes_of_reduction(builder: PlanBuilder, node: Node, rank: int) -> tuple[int, ...]:
+    """The axes along which a Reduce operator goes, ascending, from 0 on.
+
+    Raises:
+        NoMatch: They are not constant.
+    """
+    op = ops.Reduction.of(node)
+    axes = op.axes_of(node, builder.constants)
+    if axes is None:
+        raise NoMatch("its axes is not a constant")
+    everything = () if op.noop_with_empty_axes else range(rank)
+    return tuple(sorted({axis % rank for axis in axes} or everything))
 
 
 def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
     """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
     x, op = builder.real(node.inputs[0]), ops.Reduction.of(node)
     shape = builder.tensors[x].shape
-    op_axes = op.axes_of(node, builder.constants)
-    if op_axes is None:
-        raise NoMatch("its axes is not a constant")
-    everything = () if op.noop_with_empty_axes else range(len(shape))
-    axes = tuple(sorted({axis % len(shape) for axis in op_axes} or everything))
+    axes = axes_of_reduction(builder, node, len(shape))
     reduced: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return x, shape, axes, bool(op.keepdims), reduced
 
