@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 
+#include "base/type_names.h"
 #include "engine/checker.h"
 #include "engine/failure.h"
 #include "engine/fields.h"

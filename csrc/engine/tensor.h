@@ -64,8 +64,4 @@ struct TensorRecord {
   Type outer_type() const { return codes ? (codes->is_signed ? Type::i8 : Type::u8) : type; }
 };
 
-// NumPy's name of a type, and back; nothing for a name that is none.
-const char* name_of(Type type);
-std::optional<Type> type_named(std::string_view name);
-
 }  // namespace intact::engine
