@@ -46,7 +46,7 @@ int64_t image_bytes(const Plan& plan, const std::vector<Shape>& shapes, const Pl
   int64_t found = 0;
   each_tensor(plan, step, [&](int v) {
     const Shape& shape = shapes[static_cast<size_t>(v)];
-    found += product(product(shape.begin() + 1, shape.end()), plan.tensor(v).itemsize());
+    found += product(product({shape.begin() + 1, shape.end()}), plan.tensor(v).itemsize());
   });
   return found;
 }

@@ -251,7 +251,7 @@ class Reader {
       bool sound = type.has_value();
       for (const int64_t n : sizes) sound = sound && n >= 0;
       if (!sound) fail_file(fields.where(), dtype, "a dtype and sizes");
-      const auto count = static_cast<size_t>(product(sizes.data(), sizes.data() + sizes.size()));
+      const auto count = static_cast<size_t>(product(sizes));
       const auto bytes =
           take_array("packed/" + kernel + "/" + constant, std::min(count, size_t{1} << 50) * bytes_of(*type));
       if (!plan_.arrays.add_packed(constant, kernel, bytes, sum))

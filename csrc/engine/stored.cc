@@ -31,10 +31,8 @@ float from_half(uint16_t half) {
 
 }  // namespace
 
-int64_t Stored::elements() const { return product(shape.data(), shape.data() + shape.size()); }
-int64_t Stored::scale_count() const {
-  return product(scale_shape.data(), scale_shape.data() + scale_shape.size());
-}
+int64_t Stored::elements() const { return product(shape); }
+int64_t Stored::scale_count() const { return product(scale_shape); }
 size_t Stored::code_bytes() const {
   return static_cast<size_t>((product(elements(), kBits[static_cast<size_t>(format)]) + 7) / 8);
 }
