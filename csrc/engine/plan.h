@@ -54,4 +54,14 @@ class Plan {
   Container container_;
 };
 
+// Visits the tensors that a step reads, then those that it makes.
+template <class Visit>
+void each_tensor(const Plan& plan, const PlanStep& step, const Visit& visit) {
+  for (const auto* values : {&step.reads, &step.writes}) {
+    for (const int value : *values) {
+      if (plan.is_tensor(value)) visit(value);
+    }
+  }
+}
+
 }  // namespace intact::engine
