@@ -30,7 +30,7 @@ std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bo
 
 }  // namespace
 
-OpenPlan::OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa)
+OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa)
     : plan(std::move(file), where),
       layout(plan),
       kernels(max_isa),

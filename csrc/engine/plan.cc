@@ -334,7 +334,7 @@ void PlanStep::made_shapes(const Sizes& sizes, std::vector<Shape>& made) const {
   made.push_back(output_shape(sizes));
 }
 
-Plan::Plan(FileBytes file, const std::string& where) : container_(read_container(std::move(file), where)) {
+Plan::Plan(Bytes file, const std::string& where) : container_(read_container(std::move(file), where)) {
   const JsonDocument document(container_.plan, where);
   Reader(*this, container_, document.root(), where).read();
   check_tensors(*this);

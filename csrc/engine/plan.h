@@ -16,7 +16,7 @@ class Plan {
  public:
   // Throws Failure: INTACT_BAD_FILE for what no writer of plans makes; INTACT_UNSUPPORTED for a plan with
   // parts that ONNX Runtime or Python runs, which names them.
-  Plan(FileBytes file, const std::string& where);
+  Plan(Bytes file, const std::string& where);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
