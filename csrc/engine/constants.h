@@ -1,7 +1,6 @@
 // The arrays of a plan: canonical constants, and what kernels have packed of them.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -3,7 +3,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "engine/mapped_file.h"

@@ -8,7 +8,7 @@
 
 namespace intact::engine {
 
-// Both begin at a multiple of 64. Throws Failure (INTACT_NO_FILE).
+// The bytes of both functions begin at a multiple of 64. Throws Failure (INTACT_NO_FILE).
 Bytes map_file(const std::string& path);
 
 // The caller's bytes: as they lie, or copied to where kernels can read them.

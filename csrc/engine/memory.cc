@@ -1,7 +1,6 @@
 #include "engine/memory.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/memory.h"
 #include "runtime/step.h"

@@ -101,12 +101,11 @@ class Reader {
       fields.finish();
       if ((dtype == "codes") != tensor.codes.has_value())
         fail_file(fields.where(), dtype, "codes with a grid");
-      tensor.storage = tensor.codes        ? Storage::codes
-                       : dtype == "string" ? Storage::strings
-                                           : Storage::numbers;
+      tensor.is_string = dtype == "string";
+      const bool has_numbers = !tensor.codes && !tensor.is_string;
       const auto type = type_named(dtype);
-      if (tensor.storage == Storage::numbers && !type) fail_file(fields.where(), dtype, "a dtype");
-      tensor.type = tensor.storage == Storage::numbers ? *type : Type::u8;
+      if (has_numbers && !type) fail_file(fields.where(), dtype, "a dtype");
+      tensor.type = has_numbers ? *type : Type::u8;
       add_name(tensor.name, plan_.tensors.size());
       plan_.tensors.push_back(std::move(tensor));
     }
@@ -309,7 +308,7 @@ void check_order(const Plan& plan) {
 void check_tensors(const Plan& plan) {
   for (const TensorRecord& tensor : plan.tensors) {
     const std::string where = "tensor '" + tensor.name + "'";
-    if (tensor.storage == Storage::strings)
+    if (tensor.is_string)
       throw Failure(INTACT_UNSUPPORTED, where + ": got strings, want numbers");
     if (tensor.rank() > kMaxRank)
       throw Failure(INTACT_UNSUPPORTED, where + ": got more axes than kernels walk");
@@ -326,7 +325,9 @@ void check_tensors(const Plan& plan) {
 }  // namespace
 
 PlanStep::PlanStep(Fields& fields, Traits traits_)
-    : name(fields.text("name")), nodes(fields.texts("nodes")), traits(traits_) {}
+    : name(fields.text("name")), traits(traits_) {
+  fields.texts("nodes");  // nobody needs them, but fields that are left over are refused
+}
 
 Shape PlanStep::output_shape(const Sizes& sizes) const { return sizes.of(reads[0]); }
 

@@ -37,7 +37,7 @@ class PlanStep {
   PlanStep(Fields& fields, Traits traits_);
   // One that stands for steps of the file.
   PlanStep(std::string kind_, const PlanStep& named, Traits traits_)
-      : kind(std::move(kind_)), name(named.name), nodes(named.nodes), traits(traits_) {}
+      : kind(std::move(kind_)), name(named.name), traits(traits_) {}
   virtual ~PlanStep() = default;
   PlanStep(const PlanStep&) = delete;
   PlanStep& operator=(const PlanStep&) = delete;
@@ -58,7 +58,6 @@ class PlanStep {
   std::string where() const { return "step '" + name + "' (" + kind + ")"; }
 
   std::string kind, name;
-  std::vector<std::string> nodes;
   Traits traits;
   // By role, in the order of the fields: tensors, or constants in their places, that it computes with;
   // tensors that it makes; constants.

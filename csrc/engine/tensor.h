@@ -49,11 +49,9 @@ struct Codes {
   }
 };
 
-enum class Storage : uint8_t { numbers, codes, strings };
-
 struct TensorRecord {
   std::string name;
-  Storage storage = Storage::numbers;
+  bool is_string = false;  // check_tensors refuses these
   Type type = Type::u8;  // of elements in memory: codes are bytes
   std::vector<Dim> shape;
   std::optional<Codes> codes;
