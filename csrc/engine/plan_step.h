@@ -20,6 +20,7 @@ constexpr int kNoValue = -1;  // a name that was left out
 
 using Halo = std::array<int64_t, 4>;  // pixels above, left of, below and right of every image
 constexpr Halo kNoHalo{};
+using Pair = std::array<int64_t, 2>;  // down and across an image
 
 // How a kind of step minds where bytes lie.
 struct Traits {
