@@ -33,11 +33,8 @@ std::vector<uint8_t> pack_states(const FloatGemmOps& ops, const float* weight, c
     const size_t first = cell == Cell::gru ? rows * 2 / 3 : rows;
     for (const auto& [begin, end] : {std::pair{size_t{0}, first}, std::pair{first, rows}}) {
       if (begin == end) continue;
-      std::vector<float> turned((end - begin) * hidden);
-      for (size_t r = begin; r < end; ++r) {
-        for (size_t h = 0; h < hidden; ++h) turned[h * (end - begin) + r - begin] = own[r * hidden + h];
-      }
-      const auto packed = pack_matrices(ops, turned.data(), 1, shape[2], static_cast<int64_t>(end - begin));
+      const auto count = static_cast<int64_t>(end - begin);
+      const auto packed = pack_filters(ops, own + begin * hidden, count, 1, shape[2], 1);
       found.insert(found.end(), packed.begin(), packed.end());
     }
   }
