@@ -100,8 +100,7 @@ std::vector<float> Stored::widened() const {
 
 Stored read_form(Fields fields) {
   Stored found;
-  const std::string format =
-      fields.one_of("dtype", {"float16", "bfloat16", "int8", "uint8", "int4", "uint4"});
+  const std::string format = fields.one_of("dtype", kFormats);
   const auto* const named = std::find(std::begin(kFormats), std::end(kFormats), format);
   found.format = static_cast<Stored::Format>(named - std::begin(kFormats));
   found.shape = fields.integers("shape");
