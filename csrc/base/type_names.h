@@ -25,7 +25,7 @@ constexpr const char* name_of(Type type) {
 }
 
 // Nothing for a name that no type has.
-constexpr std::optional<Type> type_named(std::string_view name) {
+constexpr std::optional<Type> find_type(std::string_view name) {
   for (const NamedType& named : kNamedTypes) {
     if (name == named.name) return named.type;
   }

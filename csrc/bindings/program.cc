@@ -31,7 +31,7 @@ constexpr bool kChecked = false;
 constexpr int kMostThreads = 4096;
 
 Type type_of(const std::string& dtype) {
-  if (const auto type = type_named(dtype)) return *type;
+  if (const auto type = find_type(dtype)) return *type;
   throw nb::value_error("no step reads this dtype");
 }
 

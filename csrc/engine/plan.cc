@@ -103,7 +103,7 @@ class Reader {
         fail_file(fields.where(), dtype, "codes with a grid");
       tensor.is_string = dtype == "string";
       const bool has_numbers = !tensor.codes && !tensor.is_string;
-      const auto type = type_named(dtype);
+      const auto type = find_type(dtype);
       if (has_numbers && !type) fail_file(fields.where(), dtype, "a dtype");
       tensor.type = has_numbers ? *type : Type::u8;
       add_name(tensor.name, plan_.tensors.size());
@@ -117,7 +117,7 @@ class Reader {
       ConstantRecord constant;
       constant.name = fields.text("name");
       const std::string dtype = fields.text("dtype");
-      const auto type = type_named(dtype);
+      const auto type = find_type(dtype);
       if (!type) fail_file(fields.where(), dtype, "a dtype");
       constant.type = *type;
       constant.shape = shape_of(fields.integers("shape"), fields.where());
@@ -243,7 +243,7 @@ class Reader {
       Fields fields(entry, where_ + ".packed");
       const std::string constant = fields.text("constant"), kernel = fields.text("kernel");
       const std::string dtype = fields.text("dtype");
-      const auto type = type_named(dtype);
+      const auto type = find_type(dtype);
       const std::vector<int64_t> sizes = fields.integers("shape");
       const uint32_t sum = checksum(fields);
       fields.finish();
