@@ -1,4 +1,4 @@
-// WeightArray of convolutions and of products with constant matrices, packed for a kernel.
+// Weights of convolutions and of products with constant matrices, packed for a kernel.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/type_names.h"
 #include "bindings/bindings.h"
 #include "runtime/balance.h"
 #include "runtime/context.h"
@@ -30,13 +31,7 @@ constexpr bool kChecked = false;
 constexpr int kMostThreads = 4096;
 
 Type type_of(const std::string& dtype) {
-  constexpr std::pair<const char*, Type> kTypes[] = {
-      {"uint8", Type::u8},    {"int8", Type::i8},     {"bool", Type::b8},    {"int16", Type::i16},
-      {"uint16", Type::u16},  {"float16", Type::f16}, {"int32", Type::i32},  {"uint32", Type::u32},
-      {"float32", Type::f32}, {"int64", Type::i64},   {"uint64", Type::u64}, {"float64", Type::f64}};
-  for (const auto& [name, type] : kTypes) {
-    if (dtype == name) return type;
-  }
+  if (const auto type = find_type(dtype)) return *type;
   throw nb::value_error("no step reads this dtype");
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include "runtime/view.h"
@@ -41,13 +42,13 @@ inline int64_t product(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   return a > kMostSize / b ? kMostSize : a * b;
 }
-inline int64_t product(const int64_t* begin, const int64_t* end) {
-  if (std::find(begin, end, 0) != end) return 0;
-  int64_t found = 1;
-  for (; begin != end; ++begin) found = product(found, *begin);
-  return found;
+inline int64_t product(std::span<const int64_t> sizes) {
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
+  int64_t total = 1;
+  for (const int64_t n : sizes) total = product(total, n);
+  return total;
 }
-inline int64_t elements(const Shape& shape) { return product(shape.begin(), shape.end()); }
+inline int64_t elements(const Shape& shape) { return product({shape.begin(), shape.end()}); }
 
 // Strides of row-major memory without gaps.
 inline Axes dense_strides(const Shape& shape, int64_t itemsize) {

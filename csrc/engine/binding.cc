@@ -1,6 +1,7 @@
 #include "engine/binding.h"
 
 #include "engine/failure.h"
+#include "runtime/memory.h"
 #include "steps/halo.h"
 
 namespace intact::engine {
@@ -120,7 +121,7 @@ View Binding::temporary(Type type, const Shape& shape) {
   const int64_t offset = top_, nbytes = product(elements(shape), static_cast<int64_t>(bytes_of(type)));
   if (nbytes > kMostEngineBytes) fail(INTACT_BAD_SHAPE, "a step's memory", text_of(shape), "less");
   program_.tensor(static_cast<size_t>(offset), static_cast<size_t>(nbytes));
-  top_ = round_up(offset + nbytes + static_cast<int64_t>(kSlack));
+  top_ = align64(offset + nbytes + static_cast<int64_t>(kSlack));
   most_ = std::max(most_, top_);
   return dense_view(0, static_cast<size_t>(offset), type, shape);
 }

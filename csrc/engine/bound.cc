@@ -30,7 +30,7 @@ std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bo
 
 }  // namespace
 
-OpenPlan::OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa)
+OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa)
     : plan(std::move(file), where),
       layout(plan),
       kernels(max_isa),
@@ -122,15 +122,13 @@ void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
   std::vector<Place> places = places_;
   std::vector<bool> is_done(plan.tensors.size());
   for (size_t i = steps.begin; i < steps.end; ++i) {
-    for (const auto* values : {&plan.steps[i]->reads, &plan.steps[i]->writes}) {
-      for (const int v : *values) {
-        const auto at = static_cast<size_t>(v);
-        if (!plan.is_tensor(v) || is_done[at]) continue;
-        is_done[at] = true;
-        sizes[at] = steps.sizes(sizes[at]);
-        if (!steps.has(v)) places[at] = window(steps, v);
-      }
-    }
+    each_tensor(plan, *plan.steps[i], [&](int v) {
+      const auto at = static_cast<size_t>(v);
+      if (is_done[at]) return;
+      is_done[at] = true;
+      sizes[at] = steps.sizes(sizes[at]);
+      if (!steps.has(v)) places[at] = window(steps, v);
+    });
     for (const int v : plan.steps[i]->writes) {
       if (!steps.has(v)) binding.add_halo(v);
     }

@@ -13,7 +13,7 @@ namespace intact::engine {
 
 // What all sessions of an open plan share.
 struct OpenPlan {
-  OpenPlan(FileBytes file, const std::string& where, int threads, const char* max_isa);
+  OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa);
 
   Plan plan;
   const LayoutPlan layout;

@@ -1,7 +1,7 @@
 // What a step asks about the values that it names, when a plan is read.
 #pragma once
 
-#include <string>
+#include <array>
 
 #include "engine/failure.h"
 #include "engine/plan.h"

@@ -1,10 +1,7 @@
 #include "engine/constants.h"
 
-#include <cstring>
-
 #include "engine/crc32.h"
 #include "engine/failure.h"
-#include "runtime/context.h"
 
 namespace intact::engine {
 namespace {
@@ -17,12 +14,6 @@ void compare(std::span<const uint8_t> bytes, uint32_t wanted, const std::string&
 }
 
 }  // namespace
-
-Bytes aligned_copy(const void* data, size_t bytes) {
-  std::shared_ptr<uint8_t> memory(make_aligned(bytes + kSlack));
-  if (bytes > 0) std::memcpy(memory.get(), data, bytes);
-  return {{memory.get(), bytes}, memory};
-}
 
 Bytes Arrays::constant(const ConstantRecord& record) {
   const std::lock_guard lock(mutex_);

@@ -1,7 +1,6 @@
 // The arrays of a plan: canonical constants, and what kernels have packed of them.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/bytes.h"
 #include "engine/stored.h"
 #include "engine/tensor.h"
 
@@ -24,17 +24,6 @@ struct ConstantRecord {
   std::optional<Stored> stored;    // where the file holds it in fewer bits
 
   size_t nbytes() const { return static_cast<size_t>(elements(shape)) * bytes_of(type); }
-};
-
-// An array and what keeps it alive.
-struct Bytes {
-  std::span<const uint8_t> bytes;
-  std::shared_ptr<const void> owner;
-
-  template <class T>
-  std::span<const T> as() const {
-    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  }
 };
 
 // Arrays of a file, compared with their checksums when they are first asked for, and arrays that were made of
@@ -69,8 +58,5 @@ class Arrays {
   std::map<std::string, Bytes> sound_;  // constants by name
   std::map<std::pair<std::string, std::string>, Packed> packed_;
 };
-
-// Copies to a multiple of 64, with kSlack zeros behind: what kernels read fastest.
-Bytes aligned_copy(const void* data, size_t bytes);
 
 }  // namespace intact::engine

@@ -61,7 +61,7 @@ size_t end_of(const Json& entry, size_t begin, size_t most) {
 
 }  // namespace
 
-Container read_container(FileBytes file, const std::string& where) {
+Container read_container(Bytes file, const std::string& where) {
   const std::span<const uint8_t> bytes = file.bytes;
   const auto length = static_cast<size_t>(header_length(bytes, where));
   const JsonDocument document({reinterpret_cast<const char*>(bytes.data()) + 8, length}, where);

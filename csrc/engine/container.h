@@ -3,7 +3,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "engine/mapped_file.h"
@@ -11,7 +10,7 @@
 namespace intact::engine {
 
 struct Container {
-  FileBytes file;
+  Bytes file;
   std::string plan;  // the JSON text, of which the checksum has been compared
   std::unordered_map<std::string, std::span<const uint8_t>> arrays;  // with their padding
 };
@@ -24,6 +23,6 @@ constexpr size_t padded_in_file(size_t bytes) {
 }
 
 // Throws Failure (INTACT_BAD_FILE) for anything but such a file; of its arrays nothing is read.
-Container read_container(FileBytes file, const std::string& where);
+Container read_container(Bytes file, const std::string& where);
 
 }  // namespace intact::engine

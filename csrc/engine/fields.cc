@@ -78,7 +78,7 @@ std::optional<double> Fields::real_or_none(std::string_view key) {
   return value.real;
 }
 
-std::string Fields::one_of(std::string_view key, std::initializer_list<const char*> options) {
+std::string Fields::one_of(std::string_view key, std::span<const char* const> options) {
   const Json& value = item(key);
   const bool known =
       value.is(Json::Kind::text) &&

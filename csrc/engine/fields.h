@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -41,7 +42,10 @@ class Fields {
   std::optional<int64_t> integer_or_none(std::string_view key);
   std::optional<double> real_or_none(std::string_view key);
   // A text that is one of these.
-  std::string one_of(std::string_view key, std::initializer_list<const char*> options);
+  std::string one_of(std::string_view key, std::span<const char* const> options);
+  std::string one_of(std::string_view key, std::initializer_list<const char*> options) {
+    return one_of(key, std::span(options.begin(), options.size()));
+  }
   std::vector<std::string> texts(std::string_view key);
   std::vector<int64_t> integers(std::string_view key);
   std::vector<bool> truths(std::string_view key);

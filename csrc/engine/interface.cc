@@ -70,7 +70,7 @@ int threads_of(const intact_options* options) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
 }
 
-void open_plan(intact::engine::FileBytes file, const std::string& where, const intact_options* options,
+void open_plan(intact::engine::Bytes file, const std::string& where, const intact_options* options,
                intact_plan** plan) {
   require(options == nullptr || options->size == sizeof(intact_options), "options: want their size");
   const char* const max_isa = options == nullptr ? nullptr : options->max_isa;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "base/cpu.h"
@@ -112,7 +113,6 @@ Kernels::Kernels(const char* max_isa) {
   fake_quantize = choice.best<FakeQuantizeOps>();
   float_gemm = choice.best<FloatGemmOps>();
   float_steps = choice.best<FloatOps>();
-  gemm = choice.best<GemmOps>();
   matmul = choice.best<MatMulOps>();
   pointwise = choice.best<PointwiseOps>();
   pool = choice.best<PoolOps>();
@@ -120,6 +120,7 @@ Kernels::Kernels(const char* max_isa) {
   reduce = choice.best<ReduceOps>();
   transpose = choice.best<TransposeOps>();
   winograd = choice.best<WinogradOps>();
+  const GemmOps* const gemm = choice.best<GemmOps>();
   // Those that group weights are packed slowly, and slower than all others.
   gemm_forms.push_back(gemm);
   for (const GemmOps* one : choice.alternatives<GemmOps>()) {

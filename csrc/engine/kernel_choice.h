@@ -2,7 +2,6 @@
 // otherwise, as intact.kernels.registry chooses.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "kernels/registry.h"
@@ -19,7 +18,6 @@ struct Kernels {
   const FakeQuantizeOps* fake_quantize;
   const FloatGemmOps* float_gemm;
   const FloatOps* float_steps;
-  const GemmOps* gemm;
   const MatMulOps* matmul;
   const PointwiseOps* pointwise;
   const PoolOps* pool;

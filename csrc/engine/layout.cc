@@ -28,15 +28,6 @@ Frame image_frame(const Shape& shape, int64_t itemsize, const Halo& halo) {
   return {{image, itemsize, row, pixel}, first, there ? last : 0, halo};
 }
 
-template <class Visit>
-void each_tensor(const Plan& plan, const PlanStep& step, const Visit& visit) {
-  for (const auto* values : {&step.reads, &step.writes}) {
-    for (const int value : *values) {
-      if (plan.is_tensor(value)) visit(value);
-    }
-  }
-}
-
 // What lies channels last: what steps ask for, then what can follow without a contradiction.
 std::vector<bool> find_images(const Plan& plan, const std::vector<bool>& outer) {
   std::vector<bool> images(plan.tensors.size());

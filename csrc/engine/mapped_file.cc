@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/failure.h"
-#include "runtime/context.h"
 
 #if !defined(_WIN32)
 #include <fcntl.h>
@@ -21,26 +20,20 @@ namespace {
   throw Failure(INTACT_NO_FILE, "file '" + path + "': " + what);
 }
 
-FileBytes copied(const void* data, size_t bytes) {
-  std::shared_ptr<uint8_t> memory(make_aligned(bytes + 64));
-  if (bytes > 0) std::memcpy(memory.get(), data, bytes);
-  return {{memory.get(), bytes}, memory};
-}
-
 }  // namespace
 
 #if defined(_WIN32)
-FileBytes map_file(const std::string& path) {
+Bytes map_file(const std::string& path) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) refuse(path, std::strerror(errno));
   std::string read;
   char piece[1 << 16];
   for (size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file.get())) > 0;) read.append(piece, n);
   if (std::ferror(file.get()) != 0) refuse(path, "it cannot be read");
-  return copied(read.data(), read.size());
+  return aligned_copy(read.data(), read.size());
 }
 #else
-FileBytes map_file(const std::string& path) {
+Bytes map_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) refuse(path, std::strerror(errno));
   struct stat status{};
@@ -56,8 +49,8 @@ FileBytes map_file(const std::string& path) {
 }
 #endif
 
-FileBytes borrow(const void* data, size_t bytes) {
-  if (reinterpret_cast<uintptr_t>(data) % 64 != 0) return copied(data, bytes);
+Bytes borrow(const void* data, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(data) % 64 != 0) return aligned_copy(data, bytes);
   return {{static_cast<const uint8_t*>(data), bytes}, nullptr};
 }
 

@@ -2,22 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
+
+#include "engine/bytes.h"
 
 namespace intact::engine {
 
-struct FileBytes {
-  std::span<const uint8_t> bytes;     // begin at a multiple of 64
-  std::shared_ptr<const void> owner;  // keeps them there
-};
-
-// Throws Failure (INTACT_NO_FILE).
-FileBytes map_file(const std::string& path);
+// The bytes of both functions begin at a multiple of 64. Throws Failure (INTACT_NO_FILE).
+Bytes map_file(const std::string& path);
 
 // The caller's bytes: as they lie, or copied to where kernels can read them.
-FileBytes borrow(const void* data, size_t bytes);
+Bytes borrow(const void* data, size_t bytes);
 
 }  // namespace intact::engine

@@ -1,8 +1,8 @@
 #include "engine/memory.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "runtime/memory.h"
 #include "runtime/step.h"
 
 namespace intact::engine {
@@ -124,7 +124,7 @@ int64_t place(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   std::vector<Placed> placed;  // by their beginnings
   int64_t most = 0;
   for (const size_t i : order) {
-    const int64_t size = round_up(spans[i].nbytes + static_cast<int64_t>(kSlack));
+    const int64_t size = align64(spans[i].nbytes + static_cast<int64_t>(kSlack));
     int64_t offset = 0;
     for (const Placed& other : placed) {
       if (other.span->begin > spans[i].end || other.span->end < spans[i].begin) continue;

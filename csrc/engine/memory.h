@@ -21,9 +21,4 @@ struct ArenaPlan {
 ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
                       int threads);
 
-constexpr int64_t kArenaAlignment = 64;
-constexpr int64_t round_up(int64_t n) {
-  return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 }  // namespace intact::engine

@@ -8,15 +8,6 @@ namespace {
 // Of activations that stay next to each core: a server's second cache has 1 to 2 MB.
 constexpr int64_t kNearBytes = int64_t{1} << 20;
 
-template <class Visit>
-void each_tensor(const Plan& plan, const PlanStep& step, const Visit& visit) {
-  for (const auto* values : {&step.reads, &step.writes}) {
-    for (const int value : *values) {
-      if (plan.is_tensor(value)) visit(value);
-    }
-  }
-}
-
 // Whether a step may treat images apart: all its tensors have four axes, and what stands for one is the same
 // for all images.
 bool treats_images_apart(const Plan& plan, const PlanStep& step) {
@@ -46,7 +37,7 @@ int64_t image_bytes(const Plan& plan, const std::vector<Shape>& shapes, const Pl
   int64_t found = 0;
   each_tensor(plan, step, [&](int v) {
     const Shape& shape = shapes[static_cast<size_t>(v)];
-    found += product(product(shape.begin() + 1, shape.end()), plan.tensor(v).itemsize());
+    found += product(product({shape.begin() + 1, shape.end()}), plan.tensor(v).itemsize());
   });
   return found;
 }

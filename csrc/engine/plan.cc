@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 
+#include "base/type_names.h"
 #include "engine/checker.h"
 #include "engine/failure.h"
 #include "engine/fields.h"
@@ -100,12 +101,11 @@ class Reader {
       fields.finish();
       if ((dtype == "codes") != tensor.codes.has_value())
         fail_file(fields.where(), dtype, "codes with a grid");
-      tensor.storage = tensor.codes        ? Storage::codes
-                       : dtype == "string" ? Storage::strings
-                                           : Storage::numbers;
-      const auto type = type_named(dtype);
-      if (tensor.storage == Storage::numbers && !type) fail_file(fields.where(), dtype, "a dtype");
-      tensor.type = tensor.storage == Storage::numbers ? *type : Type::u8;
+      tensor.is_string = dtype == "string";
+      const bool has_numbers = !tensor.codes && !tensor.is_string;
+      const auto type = find_type(dtype);
+      if (has_numbers && !type) fail_file(fields.where(), dtype, "a dtype");
+      tensor.type = has_numbers ? *type : Type::u8;
       add_name(tensor.name, plan_.tensors.size());
       plan_.tensors.push_back(std::move(tensor));
     }
@@ -117,7 +117,7 @@ class Reader {
       ConstantRecord constant;
       constant.name = fields.text("name");
       const std::string dtype = fields.text("dtype");
-      const auto type = type_named(dtype);
+      const auto type = find_type(dtype);
       if (!type) fail_file(fields.where(), dtype, "a dtype");
       constant.type = *type;
       constant.shape = shape_of(fields.integers("shape"), fields.where());
@@ -243,14 +243,14 @@ class Reader {
       Fields fields(entry, where_ + ".packed");
       const std::string constant = fields.text("constant"), kernel = fields.text("kernel");
       const std::string dtype = fields.text("dtype");
-      const auto type = type_named(dtype);
+      const auto type = find_type(dtype);
       const std::vector<int64_t> sizes = fields.integers("shape");
       const uint32_t sum = checksum(fields);
       fields.finish();
       bool sound = type.has_value();
       for (const int64_t n : sizes) sound = sound && n >= 0;
       if (!sound) fail_file(fields.where(), dtype, "a dtype and sizes");
-      const auto count = static_cast<size_t>(product(sizes.data(), sizes.data() + sizes.size()));
+      const auto count = static_cast<size_t>(product(sizes));
       const auto bytes =
           take_array("packed/" + kernel + "/" + constant, std::min(count, size_t{1} << 50) * bytes_of(*type));
       if (!plan_.arrays.add_packed(constant, kernel, bytes, sum))
@@ -308,7 +308,7 @@ void check_order(const Plan& plan) {
 void check_tensors(const Plan& plan) {
   for (const TensorRecord& tensor : plan.tensors) {
     const std::string where = "tensor '" + tensor.name + "'";
-    if (tensor.storage == Storage::strings)
+    if (tensor.is_string)
       throw Failure(INTACT_UNSUPPORTED, where + ": got strings, want numbers");
     if (tensor.rank() > kMaxRank)
       throw Failure(INTACT_UNSUPPORTED, where + ": got more axes than kernels walk");
@@ -325,7 +325,9 @@ void check_tensors(const Plan& plan) {
 }  // namespace
 
 PlanStep::PlanStep(Fields& fields, Traits traits_)
-    : name(fields.text("name")), nodes(fields.texts("nodes")), traits(traits_) {}
+    : name(fields.text("name")), traits(traits_) {
+  fields.texts("nodes");  // nobody needs them, but fields that are left over are refused
+}
 
 Shape PlanStep::output_shape(const Sizes& sizes) const { return sizes.of(reads[0]); }
 
@@ -333,7 +335,7 @@ void PlanStep::made_shapes(const Sizes& sizes, std::vector<Shape>& made) const {
   made.push_back(output_shape(sizes));
 }
 
-Plan::Plan(FileBytes file, const std::string& where) : container_(read_container(std::move(file), where)) {
+Plan::Plan(Bytes file, const std::string& where) : container_(read_container(std::move(file), where)) {
   const JsonDocument document(container_.plan, where);
   Reader(*this, container_, document.root(), where).read();
   check_tensors(*this);

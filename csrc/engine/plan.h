@@ -16,7 +16,7 @@ class Plan {
  public:
   // Throws Failure: INTACT_BAD_FILE for what no writer of plans makes; INTACT_UNSUPPORTED for a plan with
   // parts that ONNX Runtime or Python runs, which names them.
-  Plan(FileBytes file, const std::string& where);
+  Plan(Bytes file, const std::string& where);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -53,5 +53,15 @@ class Plan {
 
   Container container_;
 };
+
+// Visits the tensors that a step reads, then those that it makes.
+template <class Visit>
+void each_tensor(const Plan& plan, const PlanStep& step, const Visit& visit) {
+  for (const auto* values : {&step.reads, &step.writes}) {
+    for (const int value : *values) {
+      if (plan.is_tensor(value)) visit(value);
+    }
+  }
+}
 
 }  // namespace intact::engine

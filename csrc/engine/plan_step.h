@@ -20,6 +20,7 @@ constexpr int kNoValue = -1;  // a name that was left out
 
 using Halo = std::array<int64_t, 4>;  // pixels above, left of, below and right of every image
 constexpr Halo kNoHalo{};
+using Pair = std::array<int64_t, 2>;  // down and across an image
 
 // How a kind of step minds where bytes lie.
 struct Traits {
@@ -37,7 +38,7 @@ class PlanStep {
   PlanStep(Fields& fields, Traits traits_);
   // One that stands for steps of the file.
   PlanStep(std::string kind_, const PlanStep& named, Traits traits_)
-      : kind(std::move(kind_)), name(named.name), nodes(named.nodes), traits(traits_) {}
+      : kind(std::move(kind_)), name(named.name), traits(traits_) {}
   virtual ~PlanStep() = default;
   PlanStep(const PlanStep&) = delete;
   PlanStep& operator=(const PlanStep&) = delete;
@@ -58,7 +59,6 @@ class PlanStep {
   std::string where() const { return "step '" + name + "' (" + kind + ")"; }
 
   std::string kind, name;
-  std::vector<std::string> nodes;
   Traits traits;
   // By role, in the order of the fields: tensors, or constants in their places, that it computes with;
   // tensors that it makes; constants.

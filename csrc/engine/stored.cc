@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "engine/axes.h"
 #include "engine/failure.h"
@@ -31,10 +30,8 @@ float from_half(uint16_t half) {
 
 }  // namespace
 
-int64_t Stored::elements() const { return product(shape.data(), shape.data() + shape.size()); }
-int64_t Stored::scale_count() const {
-  return product(scale_shape.data(), scale_shape.data() + scale_shape.size());
-}
+int64_t Stored::elements() const { return product(shape); }
+int64_t Stored::scale_count() const { return product(scale_shape); }
 size_t Stored::code_bytes() const {
   return static_cast<size_t>((product(elements(), kBits[static_cast<size_t>(format)]) + 7) / 8);
 }
@@ -103,8 +100,7 @@ std::vector<float> Stored::widened() const {
 
 Stored read_form(Fields fields) {
   Stored found;
-  const std::string format =
-      fields.one_of("dtype", {"float16", "bfloat16", "int8", "uint8", "int4", "uint4"});
+  const std::string format = fields.one_of("dtype", kFormats);
   const auto* const named = std::find(std::begin(kFormats), std::end(kFormats), format);
   found.format = static_cast<Stored::Format>(named - std::begin(kFormats));
   found.shape = fields.integers("shape");

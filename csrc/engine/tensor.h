@@ -49,11 +49,9 @@ struct Codes {
   }
 };
 
-enum class Storage : uint8_t { numbers, codes, strings };
-
 struct TensorRecord {
   std::string name;
-  Storage storage = Storage::numbers;
+  bool is_string = false;  // check_tensors refuses these
   Type type = Type::u8;  // of elements in memory: codes are bytes
   std::vector<Dim> shape;
   std::optional<Codes> codes;
@@ -63,9 +61,5 @@ struct TensorRecord {
   // The type in which callers pass and get it: codes are int8 or uint8.
   Type outer_type() const { return codes ? (codes->is_signed ? Type::i8 : Type::u8) : type; }
 };
-
-// NumPy's name of a type, and back; nothing for a name that is none.
-const char* name_of(Type type);
-std::optional<Type> type_named(std::string_view name);
 
 }  // namespace intact::engine

@@ -14,8 +14,6 @@ namespace {
 
 using namespace tuning::floats;
 
-constexpr std::array<int64_t, kCells> kGates = {3, 3, 4, 1, 1};
-
 View view_of(const RealOut& y) { return y.view; }
 
 // The scratch of one thread: rows of floats, `pitch` apart, and their addresses for a product.
@@ -97,7 +95,7 @@ Recurrent::Recurrent(const FloatOps& floats, const FloatGemmOps& products, const
       function_(find_function(floats, spec.cell == Cell::rnn_relu ? "relu" : "tanh")->function),
       directions_(spec.reverse.size()),
       hidden_(static_cast<size_t>(spec.hidden)),
-      gates_(static_cast<size_t>(kGates[static_cast<size_t>(spec.cell)])) {
+      gates_(static_cast<size_t>(gates_of(spec.cell))) {
   check();
   steps_ = static_cast<size_t>(s_.x.sizes[0]);
   batch_ = static_cast<size_t>(s_.x.sizes[1]);

@@ -4,16 +4,24 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
+#include "steps/common/named_kinds.h"
 #include "steps/common/real_views.h"
 
 namespace intact {
 
 enum class Cell : uint8_t { gru, gru_reset_after, lstm, rnn_relu, rnn_tanh };
 constexpr size_t kCells = 5;
+constexpr const char* kCellNames[kCells] = {"gru", "gru_reset_after", "lstm", "rnn_relu", "rnn_tanh"};
+constexpr std::optional<Cell> cell_of(std::string_view name) { return find_kind<Cell>(kCellNames, name); }
+constexpr int64_t gates_of(Cell cell) {
+  constexpr int64_t kGates[kCells] = {3, 3, 4, 1, 1};
+  return kGates[static_cast<size_t>(cell)];
+}
 
 struct RecurrentSpec {
   Cell cell;

@@ -1,8 +1,6 @@
 // The Python binding of steps/fold.h.
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 
 #include "bindings/bindings.h"
@@ -14,10 +12,9 @@ void bind_step_fold(nb::module_& m) {
   m.def(
       "step_fold",
       [](const View& x, const View& y, int axis, const std::string& function) {
-        constexpr const char* kNames[] = {"sum", "prod", "max", "min"};
-        const auto* const found = std::find(std::begin(kNames), std::end(kNames), function);
-        require(found != std::end(kNames), "there is no such fold");
-        return native(make_fold({x, y, axis, static_cast<FoldKind>(found - kNames)}));
+        const auto kind = fold_kind_of(function);
+        require(kind.has_value(), "there is no such fold");
+        return native(make_fold({x, y, axis, *kind}));
       },
       "x"_a, "y"_a, "axis"_a, "function"_a);
 }

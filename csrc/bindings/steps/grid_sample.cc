@@ -13,11 +13,10 @@ void bind_step_grid_sample(nb::module_& m) {
       "step_grid_sample",
       [](const View& x, const View& grid, const View& y, bool nearest, const std::string& padding,
          bool align_corners) {
-        const bool zeros = padding == "zeros", border = padding == "border";
-        require(zeros || border || padding == "reflection", "there is no such padding");
+        const auto pads = grid_padding_of(padding);
+        require(pads.has_value(), "there is no such padding");
         const auto mode = nearest ? GridMode::nearest : GridMode::linear;
-        const auto pads = zeros ? GridPadding::zeros : border ? GridPadding::border : GridPadding::reflection;
-        return native(make_grid_sample({x, grid, y, mode, pads, align_corners}));
+        return native(make_grid_sample({x, grid, y, mode, *pads, align_corners}));
       },
       "x"_a, "grid"_a, "y"_a, "nearest"_a, "padding"_a, "align_corners"_a);
 }

@@ -13,22 +13,16 @@
 namespace intact {
 namespace {
 
-Cell cell_of(const std::string& name) {
-  constexpr const char* kNames[kCells] = {"gru", "gru_reset_after", "lstm", "rnn_relu", "rnn_tanh"};
-  for (size_t i = 0; i < kCells; ++i) {
-    if (name == kNames[i]) return static_cast<Cell>(i);
-  }
-  throw nb::value_error("no such recurrent cell");
-}
-
 NativeStep recurrent(const std::string& floats, const std::string& products, const std::string& cell,
                      const View& x, const View& packed, int64_t hidden, std::vector<bool> reverse,
                      const std::optional<View>& bias, const std::optional<RealIn>& h,
                      const std::optional<RealIn>& c, const std::optional<View>& lengths,
                      const std::optional<RealOut>& y, const std::optional<RealOut>& last_h,
                      const std::optional<RealOut>& last_c, int threads) {
-  const RecurrentSpec spec{
-      cell_of(cell), hidden, std::move(reverse), x, packed, bias, h, c, lengths, y, last_h, last_c, threads};
+  const auto kind = cell_of(cell);
+  require(kind.has_value(), "no such recurrent cell");
+  const RecurrentSpec spec{*kind, hidden, std::move(reverse), x, packed, bias, h, c, lengths, y, last_h,
+                           last_c, threads};
   return native(make_recurrent(kernel<FloatOps>(floats), kernel<FloatGemmOps>(products), spec));
 }
 

@@ -1,7 +1,4 @@
 // Element-wise in floats with broadcasting; a or b may name a constant. The slope of a is b (N48).
-#include <algorithm>
-#include <iterator>
-
 #include "engine/kinds.h"
 #include "engine/kinds/fusible.h"
 #include "engine/kinds/views.h"
@@ -9,11 +6,6 @@
 #include "steps/binary.h"
 
 namespace intact::engine {
-namespace {
-
-constexpr const char* kFunctions[kBinaryKinds] = {"add", "sub", "mul", "div", "max", "min", "slope"};
-
-}  // namespace
 
 Binary::Binary(Fields& f)
     : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
@@ -25,19 +17,16 @@ Binary::Binary(Fields& f)
 }
 
 void Binary::check(const Checker& checker) const {
-  const bool known =
-      std::find(std::begin(kFunctions), std::end(kFunctions), function) != std::end(kFunctions);
-  checker.that(known, "a function of two floats");
+  checker.that(binary_kind_of(function).has_value(), "a function of two floats");
 }
 
 Shape Binary::output_shape(const Sizes& sizes) const { return sizes.broadcast(b, sizes.of(a), sizes.of(b)); }
 
 void Binary::bind(Binding& binding) const {
   const Shape& shape = binding.shape(y);
-  const auto* const named = std::find(std::begin(kFunctions), std::end(kFunctions), function);
   binding.add(make_binary(*binding.kernels.float_steps, *binding.kernels.transpose,
                           {spread(binding.real_in(a), shape), spread(binding.real_in(b), shape),
-                           binding.real_out(y), static_cast<BinaryKind>(named - std::begin(kFunctions))}));
+                           binding.real_out(y), binary_kind_of(function).value()}));
 }
 
 std::unique_ptr<PlanStep> read_binary(Fields& fields) { return std::make_unique<Binary>(fields); }

@@ -78,7 +78,7 @@ struct ChosenLinear final : PlanStep {
     const bool direct = line_of_rows(to, made);
     const View dense = direct ? to : binding.temporary(to.type, sizes_of(to));
     if (!direct) line_of_rows(dense, made);
-    check_rows(binding, index, groups);
+    check_indices(binding, index, {groups});
     const View all = binding.view(index);
     add_chosen(rows, part_of(all, all.offset, {all.sizes[0]}, {all.strides[0]}), made, binding);
     if (!direct) binding.add(make_copy(*binding.kernels.transpose, {dense, to}));

@@ -31,7 +31,7 @@ bool is_joined(const PartialConv& part) {
 
 // Of the forms that multiply every pixel of every window the first that suits the layer's size.
 const GemmOps* suited(const std::vector<const GemmOps*>& forms, const PartialConv& part) {
-  const int64_t pixels = product(part.y.sizes.data(), part.y.sizes.data() + 3);
+  const int64_t pixels = product(std::span(part.y.sizes).first(3));
   const PartialWeights& w = part.weight;
   const int64_t window = w.kernel_h * w.kernel_w * w.in * (part.low ? 2 : 1);
   const auto fitting = [&](const GemmOps* k) { return fills(*k, pixels, window, w.out / part.groups); };

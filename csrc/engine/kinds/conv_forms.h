@@ -1,7 +1,6 @@
 // Convolutions and products with constant weights: one native convolution, in the form that pays.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,8 +8,6 @@
 #include "engine/kinds/epilogue.h"
 
 namespace intact::engine {
-
-using Pair = std::array<int64_t, 2>;
 
 // Weights int8 [out, kernel_h, kernel_w, in / groups]: those of a constant, or some of its taps.
 struct PartialWeights {

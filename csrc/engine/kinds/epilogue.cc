@@ -1,7 +1,5 @@
 #include "engine/kinds/epilogue.h"
 
-#include <limits>
-
 namespace intact::engine {
 namespace {
 

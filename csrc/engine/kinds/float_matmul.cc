@@ -3,6 +3,7 @@
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
+#include "engine/kinds/product_spec.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
 #include "steps/float_matmul.h"
@@ -25,7 +26,9 @@ struct FloatMatMul final : PlanStep {
   Shape output_shape(const Sizes& sizes) const override { return sizes.product_shape(a, b); }
 
   void bind(Binding& binding) const override {
-    View to = binding.view(y), left = under(a, to, binding), right = under(b, to, binding);
+    const Shape& shape = binding.shape(y);
+    View to = binding.view(y), left = matrices_under(a, shape, binding),
+         right = matrices_under(b, shape, binding);
     bool one_matrix = true;
     for (int i = 0; i < to.rank - 2; ++i) one_matrix = one_matrix && right.strides[i] == 0;
     View rows, made;
@@ -38,14 +41,6 @@ struct FloatMatMul final : PlanStep {
     }
     binding.add(make_float_matmul(*binding.kernels.float_gemm, *binding.kernels.transpose,
                                   {left, to, right, {}, {}}));
-  }
-
-  // A value's matrices under the leading axes of the product's.
-  static View under(int value, const View& to, Binding& binding) {
-    const View own = binding.view(value);
-    Shape wanted = sizes_of(to);
-    for (int i = 1; i <= 2; ++i) wanted[wanted.rank - i] = own.sizes[own.rank - i];
-    return spread(own, wanted);
   }
 
   int a, b, y;

@@ -1,7 +1,4 @@
 // One number for the elements along an axis, which stays with size 1 (N60).
-#include <algorithm>
-#include <iterator>
-
 #include "engine/binding.h"
 #include "engine/checker.h"
 #include "engine/fields.h"
@@ -12,15 +9,13 @@
 namespace intact::engine {
 namespace {
 
-constexpr const char* kFunctions[] = {"sum", "prod", "max", "min"};
-
 struct Fold final : PlanStep {
   explicit Fold(Fields& f)
       : PlanStep(f, {.strided = true}),
         x(f.reads("x")),
         y(f.writes("y")),
         axis(f.integer("axis")),
-        function(f.one_of("function", {"sum", "prod", "max", "min"})) {}
+        kind(fold_kind_of(f.one_of("function", kFoldNames)).value()) {}
 
   void check(const Checker& checker) const override {
     checker.axis(x, axis);
@@ -33,13 +28,11 @@ struct Fold final : PlanStep {
     return made;
   }
   void bind(Binding& binding) const override {
-    const auto* const named = std::find(std::begin(kFunctions), std::end(kFunctions), function);
-    binding.add(make_fold({binding.view(x), binding.view(y), static_cast<int>(axis),
-                           static_cast<FoldKind>(named - std::begin(kFunctions))}));
+    binding.add(make_fold({binding.view(x), binding.view(y), static_cast<int>(axis), kind}));
   }
   int x, y;
   int64_t axis;
-  std::string function;
+  FoldKind kind;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ struct Gather final : PlanStep {
   }
 
   void bind(Binding& binding) const override {
-    check_rows(binding, index, binding.shape(x)[static_cast<int>(axis)]);
+    check_indices(binding, index, {binding.shape(x)[static_cast<int>(axis)]});
     binding.add(make_gather({binding.view(x), binding.view(index), binding.view(y), static_cast<int>(axis)}));
   }
 

@@ -30,7 +30,7 @@ struct GatherElements final : PlanStep {
     return sizes.of(index);
   }
   void bind(Binding& binding) const override {
-    check_rows(binding, index, binding.shape(x)[static_cast<int>(axis)]);
+    check_indices(binding, index, {binding.shape(x)[static_cast<int>(axis)]});
     binding.add(make_gather_elements(
         {binding.view(x), binding.view(index), binding.view(y), static_cast<int>(axis)}));
   }

@@ -1,8 +1,8 @@
 // Rows of x that tuples of indices choose: y [n, width]; the first tuples, one part of them, are those of x's
 // first rows. A run that meets an index out of range ends there.
+#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
-#include "engine/kinds/scattered.h"
 #include "engine/kinds/views.h"
 #include "steps/gather_rows.h"
 
@@ -25,12 +25,15 @@ struct GatherRows final : PlanStep {
     checker.one_dtype(x, y);
     checker.one_grid(x, y);
   }
-  int64_t parts(int64_t rows) const { return count_of(row_sizes) > 0 ? rows / count_of(row_sizes) : 0; }
+  int64_t parts(int64_t rows) const {
+    const int64_t count = product(row_sizes);
+    return count > 0 ? rows / count : 0;
+  }
 
   Shape output_shape(const Sizes& sizes) const override {
     const Shape &from = sizes.of(x), &rows = sizes.of(index);
     const int64_t count = parts(from[0]);
-    if (rows[1] != static_cast<int64_t>(row_sizes.size()) || from[0] != product(count, count_of(row_sizes))) {
+    if (rows[1] != static_cast<int64_t>(row_sizes.size()) || from[0] != product(count, product(row_sizes))) {
       sizes.mismatch(index, "shape " + text_of(rows), "tuples for the sizes of the rows");
     }
     if (count > 0 ? rows[0] % count != 0 : rows[0] != 0) {
@@ -39,7 +42,7 @@ struct GatherRows final : PlanStep {
     return {rows[0], from[1]};
   }
   void bind(Binding& binding) const override {
-    check_tuples(binding, index, row_sizes);
+    check_indices(binding, index, row_sizes);
     const View from = binding.view(x);
     binding.add(
         make_gather_rows({from, binding.view(index), binding.view(y), row_sizes, parts(from.sizes[0])}));

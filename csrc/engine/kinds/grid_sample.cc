@@ -16,7 +16,7 @@ struct GridSample final : PlanStep {
         grid(f.operand("grid")),
         y(f.writes("y")),
         nearest(f.truth("nearest")),
-        padding(f.one_of("padding", {"zeros", "border", "reflection"})),
+        padding(grid_padding_of(f.one_of("padding", kGridPaddingNames)).value()),
         align_corners(f.truth("align_corners")) {}
 
   void check(const Checker& checker) const override {
@@ -33,15 +33,12 @@ struct GridSample final : PlanStep {
     return made;
   }
   void bind(Binding& binding) const override {
-    const auto pads = padding == "zeros"    ? GridPadding::zeros
-                      : padding == "border" ? GridPadding::border
-                                            : GridPadding::reflection;
     binding.add(make_grid_sample({binding.view(x), binding.view(grid), binding.view(y),
-                                  nearest ? GridMode::nearest : GridMode::linear, pads, align_corners}));
+                                  nearest ? GridMode::nearest : GridMode::linear, padding, align_corners}));
   }
   int x, grid, y;
   bool nearest;
-  std::string padding;
+  GridPadding padding;
   bool align_corners;
 };
 

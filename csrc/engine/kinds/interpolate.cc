@@ -34,7 +34,7 @@ struct Interpolate final : PlanStep {
   }
   void bind(Binding& binding) const override {
     const int64_t size = binding.shape(x)[static_cast<int>(axis)];
-    check_rows(binding, places, size);
+    check_indices(binding, places, {size});
     std::vector<int64_t> read;
     for (const int64_t place : binding.array<int64_t>(places))
       read.push_back(place < 0 ? place + size : place);

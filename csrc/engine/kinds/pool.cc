@@ -10,8 +10,6 @@
 namespace intact::engine {
 namespace {
 
-using Pair = std::array<int64_t, 2>;
-
 constexpr int64_t kLarge = 2;     // times fewer taps, at least, where there is another pass over memory
 constexpr int64_t kFew = 16;      // channels that leave most of a register idle
 constexpr int64_t kFewBytes = 4;  // where the window is small besides, and passes over bytes cost as much

@@ -1,9 +1,5 @@
 // One layer of an LSTM, a GRU or a simple network, in one direction or in several (N52): views with the batch
 // last but one, whatever comes first in the graph.
-#include <algorithm>
-#include <cstring>
-#include <iterator>
-
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/float_filters.h"
@@ -13,13 +9,6 @@
 
 namespace intact::engine {
 namespace {
-
-struct CellForm {
-  const char* name;
-  int64_t gates;
-};
-constexpr CellForm kForms[kCells] = {
-    {"gru", 3}, {"gru_reset_after", 3}, {"lstm", 4}, {"rnn_relu", 1}, {"rnn_tanh", 1}};
 
 constexpr int kState[] = {1, 0, 2}, kStates[] = {1, 2, 0, 3};
 
@@ -33,11 +22,8 @@ std::vector<uint8_t> pack_states(const FloatGemmOps& ops, const float* weight, c
     const size_t first = cell == Cell::gru ? rows * 2 / 3 : rows;
     for (const auto& [begin, end] : {std::pair{size_t{0}, first}, std::pair{first, rows}}) {
       if (begin == end) continue;
-      std::vector<float> turned((end - begin) * hidden);
-      for (size_t r = begin; r < end; ++r) {
-        for (size_t h = 0; h < hidden; ++h) turned[h * (end - begin) + r - begin] = own[r * hidden + h];
-      }
-      const auto packed = pack_matrices(ops, turned.data(), 1, shape[2], static_cast<int64_t>(end - begin));
+      const auto count = static_cast<int64_t>(end - begin);
+      const auto packed = pack_filters(ops, own + begin * hidden, count, 1, shape[2], 1);
       found.insert(found.end(), packed.begin(), packed.end());
     }
   }
@@ -49,7 +35,7 @@ struct Recurrent final : PlanStep {
       : PlanStep(f, {.strided = true}),
         x(f.reads("x")),
         weight(f.constant("weight", Type::f32, 3)),
-        form(cell_named(f.text("cell"), f.where())),
+        cell(read_cell(f.text("cell"), f.where())),
         reverse(f.truths("reverse")),
         bias(f.constant("bias", Type::f32, 2, true)),
         h(f.operand("h", true)),
@@ -60,19 +46,17 @@ struct Recurrent final : PlanStep {
         last_c(f.writes("last_c", true)),
         batch_first(f.truth("batch_first")) {}
 
-  static const CellForm& cell_named(const std::string& name, const std::string& where) {
-    const auto* const found =
-        std::find_if(std::begin(kForms), std::end(kForms), [&](const CellForm& c) { return name == c.name; });
-    if (found == std::end(kForms)) fail_file(where, name, "a recurrent cell");
-    return *found;
+  static Cell read_cell(const std::string& name, const std::string& where) {
+    const auto cell = cell_of(name);
+    if (!cell) fail_file(where, name, "a recurrent cell");
+    return *cell;
   }
-  Cell cell() const { return static_cast<Cell>(&form - kForms); }
 
   void check(const Checker& checker) const override {
     const Shape& shape = checker.sizes(weight);
     const auto directions = static_cast<int64_t>(reverse.size());
     const bool fits =
-        shape[0] == directions && directions > 0 && shape[2] > 0 && shape[1] == form.gates * shape[2];
+        shape[0] == directions && directions > 0 && shape[2] > 0 && shape[1] == gates_of(cell) * shape[2];
     checker.that(fits, "weights of each direction, gate and state");
     checker.ranks(3, x);
     for (const int state : {h, c, last_h, last_c}) {
@@ -80,8 +64,8 @@ struct Recurrent final : PlanStep {
     }
     checker.floats(x);
     checker.that(!writes.empty(), "outputs");
-    checker.that((c == kNoValue && last_c == kNoValue) || cell() == Cell::lstm, "a cell with two states");
-    checker.that(bias == kNoValue || cell() == Cell::gru_reset_after, "no bias apart");
+    checker.that((c == kNoValue && last_c == kNoValue) || cell == Cell::lstm, "a cell with two states");
+    checker.that(bias == kNoValue || cell == Cell::gru_reset_after, "no bias apart");
     if (bias != kNoValue)
       checker.that(checker.sizes(bias) == Shape{shape[0], shape[2]}, "a bias for each state");
     if (y != kNoValue) checker.ranks(4, y);
@@ -116,13 +100,14 @@ struct Recurrent final : PlanStep {
   void bind(Binding& binding) const override {
     const FloatGemmOps& ops = *binding.kernels.float_gemm;
     const Shape& w = binding.shape(weight);
-    const std::string packed_as = std::string(intact::name_of(&ops)) + "." + form.name;
+    const std::string packed_as =
+        std::string(intact::name_of(&ops)) + "." + kCellNames[static_cast<size_t>(cell)];
     const Bytes packed = binding.plan.arrays.packed(
         binding.plan.constant(weight), packed_as,
-        [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell()); });
+        [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell); });
     const auto count = static_cast<int64_t>(packed.bytes.size() / sizeof(float));
     RecurrentSpec spec{};
-    spec.cell = cell();
+    spec.cell = cell;
     spec.hidden = w[2];
     spec.reverse = reverse;
     spec.x = ordered(binding.view(x), kState);
@@ -155,7 +140,7 @@ struct Recurrent final : PlanStep {
   }
 
   int x, weight;
-  const CellForm& form;
+  Cell cell;
   std::vector<bool> reverse;
   int bias, h, c, lengths, y, last_h, last_c;
   bool batch_first;

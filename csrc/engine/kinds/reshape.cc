@@ -44,8 +44,7 @@ Shape Reshape::output_shape(const Sizes& sizes) const {
   if (known == 0) {
     std::vector<int64_t> sorted(from.begin(), from.end());
     std::sort(sorted.begin(), sorted.end());
-    const int64_t* const end = sorted.data() + sorted.size();
-    left = product(sorted.data() + std::min(zeros, from.rank), end);
+    left = product({sorted.begin() + std::min(zeros, from.rank), sorted.end()});
     known = nonzero;
   }
   made[unknown] = left / known;

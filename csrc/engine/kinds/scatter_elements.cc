@@ -32,7 +32,7 @@ struct ScatterElements final : PlanStep {
     return sizes.of(x);
   }
   void bind(Binding& binding) const override {
-    check_rows(binding, index, binding.shape(x)[static_cast<int>(axis)]);
+    check_indices(binding, index, {binding.shape(x)[static_cast<int>(axis)]});
     const View to = binding.view(y);
     move(binding, x, binding.view(x), y, to);
     binding.add(make_scatter_elements(

@@ -27,7 +27,7 @@ struct ScatterRows final : PlanStep {
   }
   Shape output_shape(const Sizes& sizes) const override {
     const Shape &from = sizes.of(x), &rows = sizes.of(index);
-    if (rows[1] != static_cast<int64_t>(row_sizes.size()) || from[0] != count_of(row_sizes)) {
+    if (rows[1] != static_cast<int64_t>(row_sizes.size()) || from[0] != product(row_sizes)) {
       sizes.mismatch(index, "shape " + text_of(rows), "tuples for the sizes of the rows");
     }
     const Shape wanted{rows[0], from[1]};
@@ -35,7 +35,7 @@ struct ScatterRows final : PlanStep {
     return from;
   }
   void bind(Binding& binding) const override {
-    check_tuples(binding, index, row_sizes);
+    check_indices(binding, index, row_sizes);
     const View to = binding.view(y);
     move(binding, x, binding.view(x), y, to);
     binding.add(make_scatter_rows(

@@ -12,8 +12,6 @@
 
 namespace intact::engine {
 
-using Pair = std::array<int64_t, 2>;
-
 struct TransposedWindow {
   explicit TransposedWindow(Fields& fields);
   // [n, out, height, width] of what it makes of x. Throws Failure where its pads leave nothing.

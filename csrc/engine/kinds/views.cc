@@ -161,10 +161,11 @@ void check_index_sizes(const Sizes& sizes, int index, int x, int64_t axis) {
   }
 }
 
-void check_rows(Binding& binding, int index, int64_t size) {
+void check_indices(Binding& binding, int index, const std::vector<int64_t>& sizes) {
   if (!binding.plan.is_constant(index)) return;
   const auto check = [&](auto values) {
-    for (const int64_t row : values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t size = sizes[i % sizes.size()], row = values[i];
       if (row >= -size && row < size) continue;
       fail(INTACT_BAD_INDEX, "constant '" + binding.plan.name(index) + "'", "index " + std::to_string(row),
            "rows that are there");

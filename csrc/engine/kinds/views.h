@@ -37,7 +37,8 @@ void regrid(Binding& binding, int from, int to, const View& y);
 // Refuses more indices than x has elements along any other axis than the one that they count.
 void check_index_sizes(const Sizes& sizes, int index, int x, int64_t axis);
 
-// Refuses indices of rows that there are not, in a constant; negative ones count from the end.
-void check_rows(Binding& binding, int index, int64_t size);
+// Refuses indices out of range in a constant of tuples, with a size for each entry of a tuple. Negative ones
+// count from the end.
+void check_indices(Binding& binding, int index, const std::vector<int64_t>& sizes);
 
 }  // namespace intact::engine
