@@ -221,3 +221,12 @@ def test_a_part_for_onnx_runtime_has_the_outputs_that_its_step_names(tmp_path, q
     with_model(content, arrays, step, model.SerializeToString())
     with pytest.raises(FileFormatError, match="got none in the model"):
         intact.load(rewritten(tmp_path / "renamed.plan", content, arrays), threads=1)
+
+
+def test_a_part_for_onnx_runtime_has_types_that_onnx_defines(tmp_path, qdq_class):
+    content, arrays, step = fallback_plan(tmp_path, qdq_class)
+    model = onnx.ModelProto.FromString(arrays[f"constant/{step['model']}"].tobytes().rstrip(b"\0"))
+    model.graph.output[0].type.tensor_type.elem_type = 72
+    with_model(content, arrays, step, model.SerializeToString())
+    with pytest.raises(FileFormatError, match="got data type 72, want a type that ONNX defines"):
+        intact.load(rewritten(tmp_path / "typed.plan", content, arrays), threads=1)

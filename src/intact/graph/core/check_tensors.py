@@ -42,15 +42,21 @@ def element_count(dims: list[int], where: str) -> int:
     return count
 
 
-def check_shape(info: onnx.ValueInfoProto, at: str) -> None:
-    """Refuse a declared or inferred shape with sizes that no tensor has; `at` goes before its name in errors.
+def check_value(info: onnx.ValueInfoProto, at: str) -> None:
+    """Refuse a tensor that is declared or inferred with impossible sizes, or with a type that ONNX lacks.
 
+    Args:
+        info: The declaration.
+        at: Goes before its name in errors.
     Raises:
-        FileFormatError: As for `element_count`.
+        FileFormatError: As for `element_count`; the data type is unknown.
     """
-    if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
-        sizes = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
-        element_count(sizes, f"{at}value '{info.name}'")
+    if not info.type.HasField("tensor_type"):
+        return
+    tensor, where = info.type.tensor_type, f"{at}value '{info.name}'"
+    if tensor.elem_type not in (*_BITS, _T.STRING, _T.UNDEFINED):
+        raise FileFormatError(where, f"data type {tensor.elem_type}", "a type that ONNX defines", _FIX)
+    element_count([d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")], where)
 
 
 def free_negative(proto: onnx.ModelProto) -> None:

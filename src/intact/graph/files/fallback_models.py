@@ -8,7 +8,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError
-from intact.graph.core.check_tensors import check_shape
+from intact.graph.core.check_tensors import check_value
 from intact.graph.core.error_text import unreadable
 from intact.graph.core.proto import proto_graphs
 from intact.graph.files.external import check_stored
@@ -41,7 +41,7 @@ def check_fallback(data: bytes, where: str, outputs: Mapping[str, str]) -> None:
             _check_output(name, output_types.get(name), dtype)
         for graph in proto_graphs(infer_proto_shapes(proto)):
             for info in (*graph.input, *graph.output, *graph.value_info):
-                check_shape(info, "")
+                check_value(info, "")
     except FileFormatError as error:
         raise error.at(where) from error
 

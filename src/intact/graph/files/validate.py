@@ -11,7 +11,7 @@ from typing import TypeAlias
 import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph.core.check_tensors import check_shape
+from intact.graph.core.check_tensors import check_value
 from intact.graph.core.proto import node_graphs
 from intact.graph.infer.inlined_size import check_expansion
 from intact.graph.ops.attributes import FIX
@@ -139,7 +139,7 @@ def _check_graph(graph: onnx.GraphProto, outer: _Scope | None, rules: _Rules, at
     for sparse in graph.sparse_initializer:
         _check_sparse(sparse, f"{at}initializer '{sparse.values.name}'", rules)
     for info in (*graph.input, *graph.output, *graph.value_info):
-        check_shape(info, at)
+        check_value(info, at)
     body = _Body(
         f"{at}graph",
         [info.name for info in graph.input],

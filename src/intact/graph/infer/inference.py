@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.core.check_tensors import check_shape
+from intact.graph.core.check_tensors import check_value
 from intact.graph.core.error_text import first_line
 from intact.graph.core.proto import INFERRED, node_graphs, proto_graphs
 from intact.graph.core.without_weights import say_onesided, to_proto_without_weights
@@ -217,7 +217,7 @@ def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     tensor = info.type.tensor_type
     if any(dim.dim_value < 0 for dim in tensor.shape.dim):  # of sums that ONNX's inference took too far
         return
-    check_shape(info, "")
+    check_value(info, "")
     if value.type is None and tensor.elem_type != onnx.TensorProto.UNDEFINED:
         value.type = ir.TensorType(ir.DataType(tensor.elem_type))
     if value.shape is None and tensor.HasField("shape"):
