@@ -268,7 +268,7 @@ def load(
 
 
 def get_include() -> str:
-    """The folder of `intact.h`, the C interface of the engine: ``cc -I$(python -c "import intact; ...")``.
+    """Return the folder of `intact.h`, the C interface: ``cc -I$(python -c "import intact; ...")``.
 
     Returns:
         A path.
@@ -279,7 +279,8 @@ def get_include() -> str:
 
 
 def get_library() -> str:
-    """The shared C library, which runs plan files without Python (docs/how-to/run-in-c.md).
+    """Return the path of the shared C library, which runs plan files without Python
+    (docs/how-to/run-in-c.md).
 
     Returns:
         A path: `libintact.so.0` on Linux.

@@ -7,10 +7,10 @@ from pathlib import Path
 from intact.errors import DISTRIBUTION, ClashingInstallationError, UnsupportedError
 
 PACKAGE_FOLDER = Path(__file__).parent
-"""Where the files of this package lie."""
+"""Folder that holds the files of this package."""
 
 _OURS = ("intact/numerics/", "../../intact/numerics/")
-"""What the list of files of an installation of this package has, under any name."""
+"""Paths that the file list of every INTact installation contains, under either distribution name."""
 
 
 def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
@@ -33,7 +33,7 @@ def require_own_folder(package: Path = PACKAGE_FOLDER) -> None:
 
 
 def c_library(package: Path = PACKAGE_FOLDER) -> Path:
-    """The shared C library.
+    """Return the path of the shared C library.
 
     Args:
         package: The folder of this package.
@@ -48,7 +48,7 @@ def c_library(package: Path = PACKAGE_FOLDER) -> Path:
 
 
 def c_headers(package: Path = PACKAGE_FOLDER) -> Path:
-    """The folder of the C library's header.
+    """Return the folder of the C library's header.
 
     Args:
         package: The folder of this package.

@@ -28,7 +28,7 @@ from typing import Any
 from intact.errors import FileAccessError, IntactError, require_path
 
 _UNSYNCABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""What file systems answer that have nothing to sync."""
+"""Error numbers of file systems that do not support fsync on directories."""
 _together: ContextVar[list[_New] | None] = ContextVar("_together", default=None)
 
 

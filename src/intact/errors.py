@@ -97,7 +97,7 @@ class FileAccessError(IntactError, OSError):
 
 
 DISTRIBUTION = "intact-quant"
-"""What package indexes call INTact: their `intact` is another project."""
+"""Name of INTact on package indexes, where `intact` is another project."""
 
 
 class ClashingInstallationError(IntactError, ImportError):

@@ -1,4 +1,4 @@
-"""What was measured on which machine: seconds, by the machine and by the name of what was timed.
+"""`Timings`, a file of measured seconds by machine and by the name of what was timed.
 
     {"format": "intact-timings", "version": 1, "machines": {MACHINE: {NAME: seconds}}}
 

@@ -38,7 +38,7 @@ from intact.numerics import scale_from_amax
 from intact.spec import QuantSpec
 
 LEAST_VALUES = 2**14
-"""What "entropy" needs, and "percentile" at 99.99.
+"""Least number of values for "entropy", and for "percentile" at 99.99.
 
 Of 256 values of an exponential distribution entropy keeps 13 to 32 dB where the maximum keeps 37 to 40; of
 65,536 it keeps as much as the maximum or more.
@@ -96,7 +96,7 @@ class GranuleCounts:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """How far the values reach below and above 0."""
+        """Return the largest distances of values below and above 0."""
         return max(-self.low, 0.0), max(self.high, 0.0)
 
     def magnitude_counts(self, spec: QuantSpec) -> tuple[NDArray[np.int64], float]:
@@ -143,7 +143,7 @@ class Method:
 
     @property
     def needs_counts(self) -> bool:
-        """Whether it needs a Histogram, not only a `Range`."""
+        """Return whether the method needs a Histogram, not only a `Range`."""
         return self.amax is not None
 
     def offers(self, spec: QuantSpec) -> bool:

@@ -28,7 +28,10 @@ from intact.reading import read_bytes
 from intact.spec import INT8
 
 ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration")
-"""What stands behind the version; the first is what TensorRT recommended, and DLA requires."""
+"""Algorithm names behind the version in a cache's header.
+
+The first is TensorRT's default, and DLA requires it.
+"""
 
 DEFAULT_VERSION = "8601"
 """TensorRT 8.6.1, which users of old devices still run."""

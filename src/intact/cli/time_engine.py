@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 Ready = tuple[Callable[[], Any], float]
-"""What runs the model once, and the seconds that loading took."""
+"""Pair of a callable that runs the model once and the seconds that loading took."""
 
 
 def main() -> None:

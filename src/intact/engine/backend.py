@@ -1,4 +1,4 @@
-"""What runs plans: the seam between an integer model, which holds codes alone, and a machine.
+"""Interface between plans, which are models in integer codes, and the backends that run them.
 
 A backend makes a plan executable for one set of input shapes. What it needs for that (where bytes lie, packed
 weights, threads, devices) is its own business. Every backend gives the codes of `Step.evaluate`, and the same
@@ -103,7 +103,7 @@ class Tunable(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What a backend is made with.
+    """Options that a backend is constructed with.
 
     Attributes:
         threads: Threads of a run, the caller's included; None: as many as the process may use.

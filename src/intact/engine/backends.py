@@ -13,7 +13,7 @@ BACKENDS: dict[str, Callable[[Options], Backend]] = {"cpu": CpuBackend, "referen
 
 
 def make_backend(wanted: str | Callable[[Options], Backend], options: Options) -> Backend:
-    """The backend of that name, or what the function makes.
+    """Make the backend of that name, or call the given function.
 
     Raises:
         QuantValueError: There is none of that name.

@@ -32,7 +32,7 @@ def compile(
     tune_seconds: float | None = None,
     timing_cache: str | os.PathLike[str] | Timings | None = None,
 ) -> Engine:
-    """The engine of a Q/DQ model.
+    """Compile a Q/DQ model into an engine.
 
     Layers have several forms: kernels of other instruction sets, Winograd's. A cost model chooses, unless
     this machine is asked to measure. The choice changes no bit.
@@ -79,7 +79,7 @@ def compile(
 
 
 def run_reference(source: Source | Plan, inputs: Any) -> dict[str, NDArray[Any]]:
-    """The outputs of `source` by the integer reference; see `intact.run_reference`.
+    """Run `source` by the integer reference and return its outputs; see `intact.run_reference`.
 
     Args:
         source: As for `compile`.
@@ -108,7 +108,9 @@ def load(
     backend: str | Callable[[Options], Backend] = "cpu",
     timings: Timings | None = None,
 ) -> Engine:
-    """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
+    """Load an engine from a plan file.
+
+    Nothing in it is executed, and weights stay on disk until they are read.
 
     What runs on this machine is compared with its checksums here. Weights as they were before kernels
     packed them are compared when they are needed: by a machine on which other kernels are chosen.
@@ -146,7 +148,7 @@ def load(
 
 
 def _forms_of(forms: Iterable[str], kernels: Container[str]) -> set[str]:
-    """The forms of packed weights that are these kernels', or no kernel's own."""
+    """Return the forms of packed weights that belong to these kernels, or to none in particular."""
     names = [kernel.name for kernel in kernel_list()]
 
     def owner(form: str) -> str:  # a form is called by its kernel and what else tells it apart

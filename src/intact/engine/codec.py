@@ -37,7 +37,7 @@ def encode(value: Any) -> Any:
 
 
 def _encode_field(hint: Any, value: Any) -> Any:
-    """A real number is written as one, even where a record was given an integer."""
+    """Encode a field; one declared as a float is written as a float, even where it holds an integer."""
     plain = encode(value)
     real = hint is float or (float in get_args(hint) and int not in get_args(hint))
     return float(plain) if real and plain is not None else plain
@@ -56,7 +56,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:
 
 
 def format_error(where: str, value: Any, want: str) -> FileFormatError:
-    """The error for a `value` that stands where something else should."""
+    """Return the error for a `value` of another type or form than the format wants."""
     return FileFormatError(where, f"{value!r:.60}", want, _FIX)
 
 
@@ -77,7 +77,7 @@ def _keys(kind: Any) -> Mapping[str, str]:
 
 @cache
 def _reader(kind: Any) -> Reader:
-    """What reads a `kind`; made once, for a plan has thousands of values."""
+    """Return the function that reads a `kind`. It is cached, because a plan has thousands of values."""
     origin, options = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
         return _record(kind)

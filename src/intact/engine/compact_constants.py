@@ -23,7 +23,7 @@ _REALS = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Form:
-    """What the bytes of a constant mean.
+    """Describes how the bytes of a stored constant are decoded.
 
     Attributes:
         dtype: Of the codes: "float16" and "bfloat16", which are reals, or an integer of 4 or 8 bits.
@@ -67,7 +67,7 @@ class Form:
             raise format_error(where, self, "a form of such a constant")
 
     def _scales(self, axis: int) -> int:
-        """How many scales an axis has that does not share one."""
+        """Return the number of scales along an axis that is neither shared nor blocked."""
         return -(-self.shape[axis] // self.block) if self.block and axis == self.axis else self.shape[axis]
 
 
@@ -88,7 +88,7 @@ class Stored:
     zero: NDArray[np.int16] | None = None
 
     def widen(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """The constant: ``fl32(q - z) * scale`` (N12), or the reals; a new array of `shape`."""
+        """Decode the constant into a new array of `shape`: ``fl32(q - z) * scale`` (N12), or the reals."""
         values = _unpack(self.codes, self.form)
         if self.zero is not None:
             values = values - self._for_each_code(self.zero.astype(np.float32))
@@ -108,7 +108,7 @@ class Stored:
 def compact_codes(
     codes: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None, axis: int, block: int
 ) -> Stored:
-    """What a DequantizeLinear reads, in as few bits as its codes need.
+    """Pack the constant inputs of a DequantizeLinear into as few bits as its codes need.
 
     Args:
         codes: int8 or uint8.
@@ -130,7 +130,7 @@ def compact_codes(
 
 
 def compact_reals(array: NDArray[Any]) -> Stored | None:
-    """A float32 constant of 16-bit floats, which keep every bit of it; None where they do not."""
+    """Pack a float32 constant into 16-bit floats; None where these would lose a bit."""
     if array.dtype != np.float32 or array.size < LEAST:
         return None
     bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
@@ -145,7 +145,7 @@ def compact_reals(array: NDArray[Any]) -> Stored | None:
 
 
 def _pack(codes: NDArray[Any], few: bool) -> NDArray[np.uint8]:
-    """The bytes of codes; `few`: two of 4 bits in each."""
+    """Pack codes into bytes; `few`: two codes of 4 bits in each."""
     flat: NDArray[np.uint8] = np.ascontiguousarray(codes).reshape(-1).view(np.uint8)
     if not few:
         return flat

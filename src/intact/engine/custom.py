@@ -40,7 +40,7 @@ class Quantized:
 
 @dataclass(frozen=True)
 class OutputGrid:
-    """Where a body's codes go.
+    """Describes the grid and the destination of the codes that a body writes.
 
     Attributes:
         scale, zero_point: As of `Quantized`.
@@ -76,7 +76,7 @@ class Operator:
     defaults: Mapping[str, Any]
 
     def output_shapes(self, inputs: Sequence[Shape]) -> list[Shape]:
-        """The shapes of its outputs."""
+        """Return the shapes of the operator's outputs."""
         shapes = self.shapes(*inputs)
         return [tuple(shapes)] if self.outputs == 1 else [tuple(shape) for shape in shapes]
 
@@ -125,5 +125,5 @@ def register(
 
 
 def find(name: str) -> Operator | None:
-    """The operator called "domain::Name"; None where none is registered."""
+    """Look up the operator called "domain::Name"; None where none is registered."""
     return _OPERATORS.get(name)

@@ -143,7 +143,7 @@ class Engine:
         return self._with_executable(arrays, run)
 
     def _with_executable(self, arrays: Arrays, use: Callable[[Executable], Used]) -> Used:
-        """What `use` returns of an executable for the sizes that these inputs lead to, by shape and by value.
+        """Call `use` with an executable for these inputs, chosen by shapes and by deciding values.
 
         The next inputs of such shapes begin with them.
         """
@@ -225,7 +225,8 @@ class Engine:
         self._ready.get(key_of(sizes, deciding), lambda: tuned)
 
     def choices(self) -> list[tuple[Step, FormChoice]]:
-        """The layers that have several forms on this machine: the step, which form runs, and what chose it.
+        """Return the layers that have several forms on this machine, each with the form that runs and its
+        reason.
 
         For the shapes of the last run; before the first one, the model's, and 1 for every size that is free.
         """
@@ -271,7 +272,8 @@ class Engine:
             return self.backend.tap(self.plan_for(_shapes(arrays), arrays), arrays)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]], values: Arrays | None = None) -> Plan:
-        """What runs on inputs of these shapes and values: `plan`, or one that was made for them alone."""
+        """Return the plan that runs inputs of these shapes and values: `plan`, or one specialized for
+        them."""
         return self._plans.at(self._sizes(shapes), self._plans.deciding(values or {}))
 
     def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
@@ -312,12 +314,12 @@ class Engine:
 
 
 def _nbytes(executable: Executable) -> int:
-    """The memory that an executable holds, as far as its backend says it."""
+    """Return the bytes that an executable holds, as far as its backend counts them."""
     return int(getattr(executable, "nbytes", 0))
 
 
 def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:
-    """The engine of a plan file's bytes, read into memory."""
+    """Load an engine from a plan file's bytes in memory."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "engine")
         with replacing(path) as new:
@@ -330,7 +332,10 @@ def _from_bytes(data: bytes, arguments: Mapping[str, Any]) -> Engine:
 
 
 def _noise(zeros: NDArray[Any]) -> NDArray[Any]:
-    """What to measure with. Whole numbers may be indices or decide between branches: they stay 0."""
+    """Return data to measure with.
+
+    Integers stay 0, because they may be indices or decide between branches.
+    """
     if zeros.dtype.kind != "f":
         return zeros
     return np.random.default_rng(0).standard_normal(zeros.shape).astype(zeros.dtype)

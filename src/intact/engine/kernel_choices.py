@@ -16,7 +16,7 @@ MARGIN = 0.97
 
 @dataclass(frozen=True)
 class FormChoice:
-    """What runs for one native layer, and why.
+    """Records the kernel form that runs for one native layer, and the reason.
 
     Attributes:
         layer: All that its time depends on, in words; "" where nobody asked.
@@ -49,11 +49,11 @@ class FormChooser:
 
     @property
     def asks(self) -> bool:
-        """Whether layers have to say what they are called."""
+        """Return whether any time is stored, so that layers have to pass their names."""
         return bool(self._known)
 
     def choose(self, layer: str, forms: Sequence[str], default: str) -> FormChoice:
-        """The form that runs.
+        """Choose the form that runs.
 
         Args:
             layer: What the layer is called.
@@ -96,5 +96,5 @@ class FormTrial(FormChooser):
 
 
 def name_of(layer: str, form: str) -> str:
-    """What the time of a layer in a form is called in a `Timings`."""
+    """Return the key in a `Timings` for the time of a layer in a form."""
     return f"{layer}: {form}"

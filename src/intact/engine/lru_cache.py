@@ -22,7 +22,7 @@ _LEAST = 1024  # bytes of anything that is kept, with its key
 
 
 def key_of(shapes: Mapping[str, Shape], values: Mapping[str, NDArray[Any]]) -> Key:
-    """What tells one set of inputs from another."""
+    """Return the cache key of a set of inputs, by shapes and values."""
     return tuple(shapes.values()), tuple(array.tobytes() for array in values.values())
 
 
@@ -46,17 +46,17 @@ class Recent(Generic[Kept]):
 
     @property
     def last(self) -> Kept:
-        """What was used last."""
+        """Return the entry that was used last."""
         with self._lock:
             return next(reversed(self._kept.values()))[0]
 
     def peek(self, key: Key, default: Kept) -> Kept:
-        """What there is for `key`, which does not count as use; else `default`."""
+        """Return the entry for `key`, else `default`. The call does not count as use."""
         with self._lock:
             return self._kept.get(key, (default, 0))[0]
 
     def get(self, key: Key, make: Callable[[], Kept]) -> Kept:
-        """What there is for `key`, made where it is missing."""
+        """Return the entry for `key`. Calls `make` where it is missing."""
         with self._lock:
             entry = self._kept.pop(key, None)
             if entry is not None:

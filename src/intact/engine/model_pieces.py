@@ -18,7 +18,7 @@ from intact.engine.codec import format_error
 LEAST = 1024
 """Bytes of the smallest weight that is worth a piece."""
 MOST = 16
-"""How many times the bytes of its arrays a file may say in pieces: it is read into memory."""
+"""Limit on bytes written as pieces, as a multiple of the file's arrays: a file is read into memory."""
 
 Bytes = NDArray[np.uint8]
 
@@ -52,12 +52,12 @@ class Views:
     pieces: tuple[Bytes, ...]
 
     def widen(self, shape: tuple[int, ...]) -> Bytes:
-        """The model's bytes: a new array, uint8 of `shape`."""
+        """Join the pieces into the model's bytes: a new array, uint8 of `shape`."""
         return np.concatenate(self.pieces).reshape(shape)
 
 
 def join_models(models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Joined]:
-    """Which models can be written in pieces.
+    """Split models into pieces whose weights stand in other arrays of the file.
 
     Args:
         models: By the name of the file's array of each: serialized ONNX models, uint8 of rank 1.
@@ -79,7 +79,7 @@ def join_models(models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]])
 
 
 class _Known:
-    """Where the file's arrays have which weights."""
+    """Index of the file's arrays by the weights that they hold."""
 
     def __init__(self, models: Mapping[str, Bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
         from intact.graph import raw_weights  # plans without models are saved without ONNX
@@ -92,7 +92,8 @@ class _Known:
                 self._places.setdefault(_digest(np.ascontiguousarray(array).data), (name, 0))
 
     def split(self, name: str, data: Bytes) -> Joined:
-        """The model `name` in pieces: those of its weights that are known, and what is between them."""
+        """Split the model `name` into pieces: its weights that stand in the file, and the bytes between
+        them."""
         whole, pieces, own = data.tobytes(), list[Piece](), list[bytes]()
         at = seen = own_bytes = (
             0  # what is in pieces, where the next weight is looked for, and bytes of `own`
@@ -122,7 +123,7 @@ def _digest(data: Any) -> bytes:
 
 
 def views_of(where: str, name: str, size: int, pieces: Sequence[Piece], arrays: Mapping[str, Bytes]) -> Views:
-    """The pieces of a model as a file says them.
+    """Return the pieces of a model, as listed in a file.
 
     Args:
         where: The file, for errors.

@@ -56,12 +56,12 @@ class Plan:
 
     @property
     def is_unquantized(self) -> bool:
-        """Whether the model had no Q/DQ pairs."""
+        """Return whether the model had no Q/DQ pairs."""
         return UNQUANTIZED in self.notes
 
     @property
     def dynamic(self) -> bool:
-        """Whether layers of the model quantize their input while they run."""
+        """Return whether layers of the model quantize their input at run time."""
         return DYNAMIC in self.notes
 
     def check(self) -> None:

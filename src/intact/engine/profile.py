@@ -20,7 +20,7 @@ COLUMNS = ("us", "share", "GMAC/s", "KiB", "kind", "kernels", "chosen by", "step
 
 @dataclass(frozen=True)
 class Timing:
-    """What one step of a plan took.
+    """Time of one step of a plan.
 
     Attributes:
         name, kind: The step's.
@@ -65,7 +65,7 @@ class EngineProfile:
         return sum(t.seconds for t in self.timings)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A row of text for each step, under `COLUMNS`."""
+        """Return a row of text for each step, under `COLUMNS`."""
         return [
             (
                 f"{t.seconds * 1e6:.1f}", f"{t.seconds / max(self.seconds, 1e-12):.1%}", f"{t.gmacs:.1f}",

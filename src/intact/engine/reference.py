@@ -48,7 +48,7 @@ def evaluate(
 
 
 def sizes_of_parts(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
-    """What parts in ONNX Runtime make of these inputs, by evaluating the plan, which is slow."""
+    """Return the sizes of what parts in ONNX Runtime put out, by evaluating the plan, which is slow."""
     return _of_parts(plan, evaluate(plan, inputs))
 
 
@@ -118,7 +118,7 @@ class ReferenceBackend:
         return ReferenceExecutable(plan, inferred)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """What `evaluate` returns."""
+        """Return every tensor, as `evaluate` does."""
         return evaluate(plan, inputs)
 
 

@@ -25,7 +25,7 @@ FallbackShapes = Callable[[Step, Mapping[str, Shape]], Mapping[str, Shape]]
 
 Computed = Mapping[str, NDArray[np.generic]]
 Compute = Callable[[ShapeArithmetic, Mapping[str, int]], Computed]
-"""What arithmetic with sizes makes, from the free sizes by name."""
+"""Function that computes sizes from the free sizes by name."""
 
 
 def infer_shapes(
@@ -139,19 +139,19 @@ def fallback_shapes(
 
 
 def zeros_of(shape: Shape, dtype: str) -> NDArray[Any]:
-    """What stands in for an input that nobody gave: zeros, of strings "0"."""
+    """Return a stand-in for an input that the caller left out: zeros, of strings "0"."""
     return np.full(shape, "0", object) if dtype == "object" else np.zeros(shape, dtype)
 
 
 def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
-    """A constant whose bytes may not be what was written to a plan file: for its shape and dtype."""
+    """Return a constant without its checksum verified: for its shape and dtype."""
     look = getattr(plan.constants, "peek", plan.constants.__getitem__)
     array: NDArray[np.generic] = look(constant)
     return array
 
 
 def checksum(plan: Plan, constant: str) -> int:
-    """The CRC-32 of a constant's bytes: of a plan file as it says, without reading them."""
+    """Return the CRC-32 of a constant's bytes; a plan file stores it, so that they are not read."""
     say = getattr(plan.constants, "checksum", None)
     return zlib.crc32(plan.constants[constant].tobytes()) if say is None else int(say(constant))
 
@@ -164,7 +164,7 @@ def retry_with_sizes(
     known_shapes: dict[str, Shape],
     evaluated: Callable[[], Mapping[str, Shape]],
 ) -> Made:
-    """What `attempt` returns once it is bound for the sizes that the parts in ONNX Runtime make.
+    """Call `attempt` again with the output sizes of parts in ONNX Runtime where it needs them.
 
     Each time it ends in `SizesDiffer`, it is tried once more: parts further in front make the same again,
     so that it ends with the last part, unless sizes come by chance.

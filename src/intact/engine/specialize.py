@@ -33,7 +33,7 @@ class OtherPorts(FileFormatError):
 
 
 class Plans:
-    """What an engine runs on inputs of certain shapes, some of certain values.
+    """Holds the plans of one engine, by the shapes of its inputs and the values that decide branches.
 
     Args:
         plan: For all of them.
@@ -45,8 +45,11 @@ class Plans:
         self._decided: set[tuple[bytes, ...]] = set()
 
     def deciding(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
-        """What the inputs hold that decide between branches; nothing where they take ever other values: the
-        plan that leaves the branches open costs less then than one for each."""
+        """Return the inputs' values that decide between branches.
+
+        Empty once they have taken too many values: the plan with open branches costs less then than one plan
+        each.
+        """
         if not self.plan.deciding or not all(name in arrays for name in self.plan.deciding):
             return {}
         values = {name: np.array(arrays[name]) for name in self.plan.deciding}
@@ -57,7 +60,7 @@ class Plans:
         return values
 
     def at(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
-        """The plan for inputs of these shapes, of which some hold these values.
+        """Return the plan for inputs of these shapes, of which some hold these values.
 
         Raises:
             QuantValueError: The model does not take them; names the input.
@@ -114,7 +117,7 @@ class Plans:
                                  "build the plan again")  # fmt: skip
 
     def _name(self, name: str, array: NDArray[Any]) -> str:
-        """A name under which no plan of this engine has another array: packed weights go by it."""
+        """Return a name under which no plan of this engine has another array: packed weights go by it."""
         existing = self.plan.constants.get(name)
         if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name

@@ -14,7 +14,7 @@ from intact.string_arrays import as_strings
 
 
 def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
-    """A dense array of `dtype`: the same memory where that is possible. bfloat16 is taken for float32.
+    """Return a dense array of `dtype`, in the same memory where possible. bfloat16 is taken for float32.
 
     Raises:
         QuantValueError: It is no array on the CPU, or of another dtype.
@@ -33,7 +33,7 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
 
 
 def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array that an output is written into.
+    """Return the array that an output is written into.
 
     Raises:
         QuantValueError: It has another dtype or shape, or is not dense, aligned and writable.

@@ -1,4 +1,4 @@
-"""What INTact adds to onnx-ir: safe reading and writing, rewrites with reasons, Q/DQ emission, running.
+"""Additions to onnx-ir: safe reading and writing, rewrites with reasons, Q/DQ emission, running.
 
 The graph in memory is onnx-ir's Model. This is the only room that imports onnx and onnx_ir.
 """

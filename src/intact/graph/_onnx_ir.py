@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 _FUNCTIONS = ("Max", "Min", "Mod", "floor", "sqrt")
-"""What onnx-ir puts into a table while it is imported."""
+"""Functions that onnx-ir puts into a table while it is imported."""
 
 
 class _Later(ModuleType):

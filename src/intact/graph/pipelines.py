@@ -57,7 +57,7 @@ Functions are written out and constants stand first, where no pass puts their re
 """
 
 IMPORT: tuple[Stage, ...] = (INLINE, READ_OUTPUTS, SETTLE, FLOAT16)
-"""What every reader of a file wants first."""
+"""Passes that every reader of a file runs first."""
 
 COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION, EINSUM)
 """Operators that say in one node what several others say, written out: rules and kernels know those."""

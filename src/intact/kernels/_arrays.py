@@ -20,7 +20,7 @@ DTYPE_NAMES = {
 
 
 def thread_pool_size(threads: int) -> int:
-    """The number of threads that a call may start: `threads`, at least 1.
+    """Return the number of threads that a call may start: `threads`, at least 1.
 
     Raises:
         QuantValueError: More than the limit.
@@ -50,20 +50,22 @@ def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
 
 
 def empty_like(x: NDArray[Any], order: tuple[int, ...], dtype: Any = None) -> NDArray[Any]:
-    """A new array of the shape of `x`, dense in `order`."""
+    """Allocate an array of the shape of `x`, dense in `order`."""
     shape = tuple(x.shape[axis] for axis in order)
     return np.empty(shape, dtype or x.dtype).transpose(inverse(order))
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The transpose that undoes `order`."""
+    """Return the transpose that undoes `order`."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def target(
     out: NDArray[Any] | None, like: NDArray[Any], order: tuple[int, ...], *reads: NDArray[Any]
 ) -> NDArray[Any]:
-    """The array that native code writes: `out` itself if it is dense in `order` and does not overlap inputs.
+    """Return the array that native code writes.
+
+    It is `out` itself if that is dense in `order` and does not overlap inputs.
 
     Args:
         out: The caller's array, or None.
@@ -82,7 +84,7 @@ def target(
 
 
 def give(y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """The result `y`, copied to `out` if the caller passed one."""
+    """Return the result `y`, copied to `out` if the caller passed one."""
     if out is None or out is y:
         return y
     check_out(out, y)

@@ -18,7 +18,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def layout_of(shape: Shape, kept_axes: tuple[bool, ...]) -> Layout | None:
-    """The view of a dense tensor in which granule (g, c) is one entry of the parameters.
+    """Return the view of a dense tensor in which granule (g, c) is one entry of the parameters.
 
     Args:
         shape: Sizes in memory order.
@@ -43,7 +43,7 @@ def layout_of(shape: Shape, kept_axes: tuple[bool, ...]) -> Layout | None:
 
 
 def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
-    """The order of axes in which `x` is dense in memory; None if it is not dense (a slice, a broadcast)."""
+    """Return the order of axes in which `x` is dense; None if it is not dense (a slice, a broadcast)."""
     if x.flags.c_contiguous:
         return tuple(range(x.ndim))
     order = tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
@@ -89,7 +89,7 @@ class ParameterLayout(NamedTuple):
 
 
 def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> ParameterLayout:
-    """The layout of `x` that needs the fewest copies.
+    """Choose the layout of `x` that needs the fewest copies.
 
     Args:
         x: A tensor.

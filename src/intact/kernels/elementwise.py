@@ -109,7 +109,7 @@ def learned_range_grad(
     out: NDArray[Any] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """The gradient of a learned range to `x`, and the sums that make those to its ends.
+    """Compute the gradient of a learned range to `x`, and the sums that make those to its ends.
 
     It equals `numerics.learned_range_grad` in the memory order of `x`, which is dense in any order of axes.
 

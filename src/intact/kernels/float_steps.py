@@ -36,21 +36,21 @@ class Real:
     high: int = 255
 
     def read(self) -> _native.RealIn:
-        """The record of an input for native code."""
+        """Return the record of an input for native code."""
         return _native.RealIn(self.view, self.zero, self.scale)
 
     def write(self) -> _native.RealOut:
-        """The record of an output for native code."""
+        """Return the record of an output for native code."""
         return _native.RealOut(self.view, self.scale, (self.zero, self.low, self.high))
 
 
 def functions(kernels: Kernels | None = None) -> list[str]:
-    """The names of the functions of one float, those of `numerics.FUNCTIONS`."""
+    """Return the names of the functions of one float, those of `numerics.FUNCTIONS`."""
     return _native.real_functions(kernels_or_chosen(kernels)[REALS])
 
 
 def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
-    """The functions whose codes kernels compute by bounds, and the constants of those bounds.
+    """Return the functions whose codes kernels compute by bounds, and the constants of those bounds.
 
     Returns:
         By name: bounds of the fifth derivative, of the error as a share of ``max(1, |value|)``, of the slope
@@ -149,7 +149,7 @@ class Product:
     epilogue: BoundEpilogue
 
     def spec(self) -> _native.MatMulSpec:
-        """The record for native code."""
+        """Return the record for native code."""
         zeros = self.a.zero, self.b.zero
         return _native.MatMulSpec(self.a.view, self.b.view, self.y.view, zeros, self.epilogue.native)
 

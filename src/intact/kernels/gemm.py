@@ -44,7 +44,7 @@ def pack(
 
 
 def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
-    """The number of steps of 4 bytes, over all panels, by the size of the group that shares a 16-bit sum.
+    """Count the steps of 4 bytes, over all panels, by the size of the group that shares a 16-bit sum.
 
     Returns:
         Counts for groups of 1, 2, ... 8 steps; last the number of steps that run as 16-bit words.
@@ -144,17 +144,17 @@ def linear_by_index(
 
 
 def is_tiled(kernel: str) -> bool:
-    """Whether the registers of a kernel are tiles (AMX), for which its weights are packed."""
+    """Return whether a kernel uses tile registers (AMX), for which its weights are packed."""
     return _native.gemm_tiled(kernel)
 
 
 def is_grouped(kernel: str) -> bool:
-    """Whether steps of a kernel share 16-bit sums, so that its speed depends on the weights."""
+    """Return whether steps of a kernel share 16-bit sums, so that its speed depends on the weights."""
     return _native.gemm_grouped(kernel)
 
 
 def fills(kernel: str, *, pixels: int, window: int, channels: int) -> bool:
-    """Whether a convolution of this size fills the registers of a kernel.
+    """Return whether a convolution of this size fills the registers of a kernel.
 
     Args:
         pixels: Output pixels.
@@ -165,7 +165,8 @@ def fills(kernel: str, *, pixels: int, window: int, channels: int) -> bool:
 
 
 def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
-    """Whether Winograd's algorithm for a 3x3 convolution of stride 1 is proved exact for these weights.
+    """Return whether Winograd's algorithm for a 3x3 convolution of stride 1 is proved exact for these
+    weights.
 
     Args:
         weight: int8 [out, 3, 3, in]: `in` has to be a multiple of 32, and no output may reach 2^25.
@@ -177,7 +178,7 @@ def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
 def winograd_pays(
     y: View, channels: int, *, threads: int = 1, kernel: str | None = None, direct: str | None = None
 ) -> bool:
-    """Whether `winograd` is faster than `conv`.
+    """Return whether `winograd` is faster than `conv`.
 
     Args:
         y: The output, (n, h, w, c).

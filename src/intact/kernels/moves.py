@@ -39,7 +39,7 @@ def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | 
 
 
 def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
-    """The fold of all elements along an axis (N60), which has size 1 in y.
+    """Make the step that folds all elements along an axis (N60), which has size 1 in y.
 
     Args:
         x, y: Views of one dtype of `numerics.fold.FOLD_DTYPES`.
@@ -63,7 +63,8 @@ def arg_max(
     last: bool = False,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """The index of the largest element along an axis (N54), which has size 1 in y, int64."""
+    """Make the step for the index of the largest element along an axis (N54), which has size 1 in y,
+    int64."""
     return _native.step_arg_max(kernels_or_chosen(kernels)["transpose"], x, y, axis, smallest, last)
 
 
@@ -80,7 +81,8 @@ def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
 
 
 def top_k(x: View, y: View, places: View, axis: int, *, largest: bool = True) -> NativeStep:
-    """The largest (smallest) elements along an axis, as many as y has there, and their indices (N58)."""
+    """Make the step for the largest (smallest) elements along an axis, as many as y has, and their indices
+    (N58)."""
     return _native.step_top_k(x, y, places, axis, largest)
 
 
@@ -130,7 +132,7 @@ def gather_rows(x: View, index: View, y: View, sizes: Sequence[int], parts: int)
 def grid_sample(
     x: View, grid: View, y: View, *, nearest: bool, padding: str, align_corners: bool
 ) -> NativeStep:
-    """The values of images x [n, c, h, w] at the places of a grid [n, rows, columns, 2], float32 (N59)."""
+    """Make the step that samples images x [n, c, h, w] at a grid [n, rows, columns, 2], float32 (N59)."""
     return _native.step_grid_sample(x, grid, y, nearest, padding, align_corners)
 
 

@@ -27,7 +27,7 @@ class Pages:
         self._room = np.empty(0, np.uint8)
 
     def copy(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A copy of dense bytes at a multiple of `ALIGNMENT`."""
+        """Copy dense bytes to a multiple of `ALIGNMENT`."""
         with self._lock:
             nbytes = -(-array.size // ALIGNMENT) * ALIGNMENT
             if nbytes > self._room.size:

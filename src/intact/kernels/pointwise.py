@@ -50,7 +50,7 @@ def add(
     grid: Bytes,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """The sum of two tensors of codes of one shape (N26); strides of 0 broadcast.
+    """Make the step that adds two tensors of codes of one shape (N26); strides of 0 broadcast.
 
     Args:
         a, b, y: Bytes.

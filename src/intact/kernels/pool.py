@@ -15,14 +15,14 @@ from intact.kernels.window import PixelWindow
 
 
 def max_pool(x: View, y: View, window: PixelWindow, kernels: Kernels | None = None) -> NativeStep:
-    """The largest byte of each window (N27); padding never wins."""
+    """Make the step for the largest byte of each window (N27); padding never wins."""
     w = window
     name = kernels_or_chosen(kernels)["pool"]
     return _native.step_max_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads)
 
 
 def float_max_pool(x: View, y: View, window: PixelWindow, kernels: Kernels | None = None) -> NativeStep:
-    """The largest float32 of each window (N27); padding never wins."""
+    """Make the step for the largest float32 of each window (N27); padding never wins."""
     w = window
     name = kernels_or_chosen(kernels)["float_steps"]
     return _native.step_float_max_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads)
@@ -39,7 +39,7 @@ def mean_pool(
     include_pads: bool = False,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """The mean of each window (N27).
+    """Make the step for the mean of each window (N27).
 
     Args:
         x, y: Images of bytes.

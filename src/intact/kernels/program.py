@@ -32,7 +32,7 @@ __all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "ThreadPool", "
 
 
 def available_cpus() -> int:
-    """The number of processors for this process: its affinity, limited by the quota of its cgroup."""
+    """Count the processors for this process: its affinity, limited by the quota of its cgroup."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -131,15 +131,18 @@ class Program:
         self.kernels.append(step.name)
 
     def loops(self, step: int) -> dict[str, int]:
-        """The products per run of each inner loop of a step, by name; empty where there is only one loop."""
+        """Return the products per run of each inner loop of a step, by name.
+
+        Empty where there is only one loop.
+        """
         return dict(self.native.loops(step))
 
     def items(self, step: int) -> int:
-        """The number of pieces of work of a step."""
+        """Return the number of pieces of work of a step."""
         return self.native.items(step)
 
     def largest_share(self, step: int) -> float:
-        """The work of the busiest thread of a step, divided by an equal share: 1 is perfectly even.
+        """Return the work of the busiest thread of a step, divided by an equal share: 1 is perfectly even.
 
         It is computed from the division of the work, without a run (csrc/runtime/balance.h).
         """
@@ -172,7 +175,7 @@ class Program:
             self.give_back(context)
 
     def take(self) -> Context:
-        """A context that no other run uses."""
+        """Take a context that no other run uses."""
         try:
             return self._idle.pop()
         except IndexError:

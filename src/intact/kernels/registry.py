@@ -54,7 +54,7 @@ class Kernel:
 
 
 def cpu_features() -> dict[str, bool]:
-    """The features of the processor that the operating system supports, by name."""
+    """Return the features of the processor that the operating system supports, by name."""
     return _native.cpu_features()
 
 
@@ -80,12 +80,12 @@ def kernel_list() -> list[Kernel]:
 
 
 def kernels_in_use() -> dict[str, str]:
-    """The kernel of each family that calls use now. It reads the environment at every call."""
+    """Return the kernel of each family that calls use now. The environment is read at every call."""
     return _choices(*_environment())
 
 
 def instructions(family: str, max_isa: str = "") -> str:
-    """The CPU features that the chosen kernel of a family needs, as text; "none" for plain C++.
+    """Return the CPU features that the chosen kernel of a family needs, as text; "none" for plain C++.
 
     Args:
         family: A family of kernels, such as "gemm".
@@ -98,7 +98,7 @@ def instructions(family: str, max_isa: str = "") -> str:
 
 
 def alternatives(family: str, *, forced: bool = True) -> tuple[str, ...]:
-    """The kernels of a family that can run here, best first; only one if it is forced, or if it is plain C++.
+    """List the kernels of a family that can run here, best first; only one if it is forced or plain C++.
 
     Args:
         family: A family of kernels, such as "gemm".
@@ -118,7 +118,7 @@ def _alternatives(family: str, max_isa: str, forced: str) -> tuple[str, ...]:
 
 
 def machine() -> str:
-    """The key of stored timings: processor, cores, permitted features, and version of INTact."""
+    """Return the key of stored timings: processor, cores, permitted features, and version of INTact."""
     limit, _ = _environment()
     permitted = ISA_LEVELS[limit] if limit in ISA_LEVELS else cpu_features().keys()
     features = [name for name, exists in cpu_features().items() if exists and name in permitted]

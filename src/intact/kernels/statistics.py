@@ -41,7 +41,7 @@ class FoundRange(NamedTuple):
 
 
 def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
-    """The largest magnitude of each granule; equals `numerics.absmax`.
+    """Compute the largest magnitude of each granule; equals `numerics.absmax`.
 
     Args:
         x: Reals of any shape, dtype and memory layout.
@@ -66,7 +66,7 @@ def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
 
 
 def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats, Floats]:
-    """The smallest and largest value of each granule; equals `numerics.minmax`.
+    """Compute the smallest and largest value of each granule; equals `numerics.minmax`.
 
     Arguments are those of `absmax`.
 
@@ -152,7 +152,8 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
 
 
 def grid_gains(number: Doubles, value: Doubles, numbers: NDArray[Any], scales: Doubles) -> Doubles:
-    """The decrease of summed squared error by a symmetric grid, against its first number alone, per scale.
+    """Compute how much each scale's symmetric grid lowers the summed squared error, against its first number
+    alone.
 
     Args:
         number, value: Counts, and counts times the middles of their bins, of the bins from i on,
@@ -175,7 +176,7 @@ def affine_gains(
     scales: Doubles,
     zero_points: NDArray[np.int32],
 ) -> Doubles:
-    """The same as `grid_gains` for asymmetric grids.
+    """Compute how much each scale's asymmetric grid lowers the summed squared error; else as `grid_gains`.
 
     Args:
         number, value: As for `grid_gains`, over bins of both signs, from the most negative one on. Middles of
@@ -247,7 +248,7 @@ class _View:
 
 
 def _flat(x: NDArray[Any]) -> NDArray[Any]:
-    """A tensor as one row: a histogram does not depend on the order of elements."""
+    """Flatten a tensor to one row: a histogram does not depend on the order of elements."""
     return dense(x, memory_order(x) or tuple(range(x.ndim))).reshape(-1)
 
 

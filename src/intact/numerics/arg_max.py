@@ -13,7 +13,7 @@ ORDER_DTYPES = ("float32", "int32", "int64", "uint8", "int8")
 
 
 def arg_max(x: Array, axis: int, smallest: bool = False, last: bool = False) -> Array:
-    """The index of the largest element along an axis (N54).
+    """Return the index of the largest element along an axis (N54).
 
     A NaN counts as larger than any number, and as smaller where `smallest` is set.
 

@@ -56,7 +56,7 @@ def elementwise(name: str, operands: Sequence[Array], dtype: str) -> Array:
 
 
 def takes(name: str, operands: Sequence[str], result: str) -> bool:
-    """Whether an operation has these dtypes of operands and this dtype of its result."""
+    """Return whether an operation accepts these dtypes of operands and this dtype of its result."""
     operation = ELEMENTWISE.get(name)
     if operation is None or len(operands) != operation.operands:
         return False

@@ -20,7 +20,7 @@ FOLD_DTYPES = {
 
 
 def fold(x: Array, axis: int, function: str) -> Array:
-    """The fold of all elements along an axis, one after the other; integers wrap around (N60).
+    """Fold all elements along an axis, one after the other; integers wrap around (N60).
 
     Args:
         x: A dtype of `FOLD_DTYPES`.

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 Reals = NDArray[np.float32]
 PADDINGS = ("zeros", "border", "reflection")
-"""What a place outside the image reads."""
+"""Padding modes, which define the value of a place outside the image."""
 
 
 def grid_sample(x: Reals, grid: Reals, nearest: bool, padding: str, align_corners: bool) -> Reals:
-    """The value of each image at each place of its grid (N59).
+    """Sample each image at each place of its grid (N59).
 
     Args:
         x: Images [n, channels, height, width].
@@ -44,7 +44,7 @@ ONE, TWO, HALF = np.float32(1), np.float32(2), np.float32(0.5)
 def _pixels(
     place: Reals, size: int, nearest: bool, padding: str, align: bool
 ) -> tuple[list[NDArray[np.int64]], Reals, Reals]:
-    """The two pixels around each place along one axis, -1 for none, and the weight of each."""
+    """Return the two pixels around each place along one axis, -1 for none, and the weight of each."""
     last = np.float32(size - 1)
     v = (place + ONE) * HALF * last if align else ((place + ONE) * (last + ONE) - ONE) * HALF
     v = np.rint(v) if nearest else v

@@ -13,7 +13,7 @@ from intact.numerics.grids.granularity import expand, granule_shape, normalize_a
 from intact.spec import QuantSpec
 
 PIECE = 1024
-"""How many elements `lane_sum` adds in float32 at a time; the results are added in float64."""
+"""Number of elements that `lane_sum` adds in float32 at a time; the results are added in float64."""
 
 
 def learned_range_grad(
@@ -56,7 +56,7 @@ def learned_range_grad(
 
 
 def _row_length(shape: tuple[int, ...], spec: QuantSpec) -> int:
-    """How many neighbours in memory belong to one granule."""
+    """Return the number of consecutive elements in memory that belong to one granule."""
     own_axes, length = normalize_axes(shape, spec), 1
     for axis in reversed(range(len(shape))):
         if axis in own_axes and shape[axis] != 1:

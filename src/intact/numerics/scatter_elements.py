@@ -12,7 +12,7 @@ from intact.numerics.floats.binary import maximum, minimum
 Array = NDArray[Any]
 
 SCATTER_REDUCTIONS = ("none", "add", "mul", "max", "min")
-"""How an element and an update for it become one; with "none" the update replaces the element."""
+"""Functions that combine an element and its update; with "none" the update replaces the element."""
 SCATTER_DTYPES = ("float32", "int32", "int64")
 """dtypes that reductions other than "none" accept."""
 
@@ -40,7 +40,7 @@ def scatter_elements(x: Array, index: Array, updates: Array, axis: int, reductio
 
 
 def combine_updates(reduction: str, current: Array, update: Array) -> Array:
-    """The reduction of elements and their updates, in the dtype of `current`.
+    """Combine elements and their updates by a reduction, in the dtype of `current`.
 
     Args:
         reduction: One of `SCATTER_REDUCTIONS`.

@@ -38,7 +38,7 @@ def scatter_rows(
 
 
 def row_numbers(index: Array, sizes: Sequence[int]) -> NDArray[np.int64]:
-    """The row-major position of each tuple of indices in an array of `sizes`.
+    """Return the row-major position of each tuple of indices in an array of `sizes`.
 
     Args:
         index: Integers [n, axes]; negative ones count from the end.

@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def top_k(x: Array, k: int, axis: int, largest: bool = True) -> tuple[Array, NDArray[np.int64]]:
-    """The k largest (smallest) elements along an axis and their indices, in order (N58).
+    """Return the k largest (smallest) elements along an axis and their indices, in order (N58).
 
     Of equal elements the one with the lower index comes first. A NaN comes before any number.
 

@@ -36,7 +36,9 @@ class Window:
     def of(
         cls, kernel: Size, rank: int, stride: Size, padding: Padding, dilation: Size, ceil_mode: bool = False
     ) -> Window:
-        """A window over `rank` spatial axes; one integer stands for all of them, a padding for both sides.
+        """Return a window over `rank` spatial axes.
+
+        One integer stands for all of them, a padding for both sides.
 
         Raises:
             QuantValueError: A list has another length than `rank`, or a number is out of range.
@@ -80,7 +82,7 @@ class Window:
         return tuple(counts)
 
     def view(self, x: NDArray, fill: float, beyond: float) -> NDArray:
-        """The windows of `x` [n, channels, *sizes] as a view [n, channels, *positions, *kernel].
+        """Return the windows of `x` [n, channels, *sizes] as a view [n, channels, *positions, *kernel].
 
         Args:
             x: The input.

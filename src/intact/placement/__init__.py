@@ -1,4 +1,4 @@
-"""Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
+"""Placement of Q/DQ pairs and fusion of layers, with reasons: rules as data over the graph."""
 
 from intact.layer import Layer
 from intact.placement.activations import Activation, activation_behind

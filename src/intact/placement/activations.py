@@ -122,7 +122,7 @@ _KNOWN: dict[str, NDArray] = {
     "Mish": book.Mish().curve(_SAMPLES),
     "Softplus": book.Softplus().curve(_SAMPLES),
 }
-"""What is known by its values; in float64, good enough to recognize it."""
+"""Activations that are recognized by their values, in float64."""
 
 _TABLE = np.stack([*_KNOWN.values()])
 _BOUNDS = 2e-6 + 1e-5 * np.abs(_TABLE)

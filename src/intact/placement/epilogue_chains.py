@@ -40,7 +40,7 @@ class Chain:
 
     @property
     def output(self) -> Value:
-        """What the last of them makes."""
+        """Return the output of the last operator."""
         return self.ops[-1].outputs[0] if self.activation is None else self.activation.output
 
     @property

@@ -48,7 +48,7 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
 
 
 def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) -> str:
-    """What agrees to the bit and what need not, in one sentence; numerics N32 and N33 say it at length.
+    """Describe in one sentence what agrees to the bit and what need not; numerics N32 and N33 give details.
 
     Args:
         steps: What `float_steps` found.

@@ -34,7 +34,7 @@ def with_layers_of(placement: Placement, formats: set[str], written: Model) -> P
 
 
 def in_formats(placement: Placement, model: Model, activations: str, weights: str) -> Placement:
-    """The same, where the pairs are still to come: all activations have one format, and all weights.
+    """Give all activations of a placement without pairs one format, and all weights one.
 
     Args:
         placement: DataDependent on `model`.

@@ -97,7 +97,7 @@ class Fuser:
         return replace(chain, residual=other)
 
     def _float_reason(self, op: Op) -> str | None:
-        """Why `op` runs in float; None where it runs in int8."""
+        """Return why `op` runs in float; None where it runs in int8."""
         if op in self._reasons:
             return self._reasons[op]
         why: list[str] = []
@@ -135,7 +135,7 @@ class Fuser:
         return "does not come through DequantizeLinear"
 
     def _source(self, reader: Reader) -> Reader:
-        """The edge with the pair that an edge brings, or the last on the way up where data is only moved."""
+        """Return the edge whose pair an edge's codes come from, or the last one up through moved data."""
         while reader not in self._view.marks:
             producer = self._view.producer(reader[0].inputs[reader[1]])
             if not (inputs := self._moving_inputs(producer)) or producer is None:
@@ -144,8 +144,10 @@ class Fuser:
         return reader
 
     def _wide(self, reader: Reader) -> str:
-        """The format of a pair on an edge that is one of floats (docs/decisions/0029-int16-pairs.md), or
-        whose codes are floats that the engine has no kernels for."""
+        """Return the format of an edge's pair where the engine computes in floats.
+
+        It is one of floats (docs/decisions/0029-int16-pairs.md), or has no kernels; else "".
+        """
         mark = self._view.marks.get(reader)
         if mark is None:
             return ""
@@ -185,7 +187,8 @@ class Fuser:
         return None
 
     def _carries(self, reader: Reader) -> bool:
-        """Whether an edge brings codes: a pair stands on it, or further up where only data is moved."""
+        """Return whether an edge brings codes: from a pair on it, or from one above operators that only
+        move data."""
         if self._quantized(reader):
             return not self._wide(reader) and not self._in_blocks(reader)
         producer = self._view.producer(reader[0].inputs[reader[1]])
@@ -193,7 +196,8 @@ class Fuser:
         return producer is not None and inputs is not None and self._moves_down(producer, inputs)
 
     def _hands_on(self, value: Value) -> bool:
-        """Whether all readers of `value` take codes: through a pair, or further down where data is moved."""
+        """Return whether all readers of `value` take codes: through a pair, or below operators that only
+        move data."""
         view = self._view
         if value in view.read_by_subgraphs or (
             view.is_output(value) and not _puts_out_codes(view.output_marks[value])

@@ -14,7 +14,7 @@ _SCALED = frozenset({
     "Neg", "Pow", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare",
     "Sqrt", "Sub", "Sum", "Where",
 })  # fmt: skip
-"""What hands a factor of its data on, as a factor or a power of it: the logarithm shows the smallest of them.
+"""Operators through which a factor of the data reaches a Log, which magnifies the smallest results.
 
 Not so behind an activation, a normalization or an exponential, where a network has begun, or ended.
 """

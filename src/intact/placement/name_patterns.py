@@ -11,7 +11,7 @@ from intact.placement.placement_graph import Op
 
 @dataclass(frozen=True)
 class Choice:
-    """Which nodes may run in int8.
+    """Decides by names and patterns which nodes may run in int8.
 
     Attributes:
         include: Patterns over node names or operator types; empty: every node.
@@ -24,14 +24,14 @@ class Choice:
     keep_float: tuple[str, ...] = ()
 
     def exclusion_reason(self, op: Op) -> str | None:
-        """Why `op` is kept in float and apart from other layers; None where it is not."""
+        """Return why `op` is kept in float and apart from other layers; None where it is not."""
         if op.op_type in self.keep_float:
             return f"kept in float: {op.op_type} is among the operators to keep"
         pattern = _match(op, self.exclude)
         return f"kept in float: it matches '{pattern}' of exclude" if pattern is not None else None
 
     def omission_reason(self, op: Op) -> str | None:
-        """Why `op` does not ask for int8 by itself; None where it may."""
+        """Return why `op` does not ask for int8 by itself; None where it may."""
         if (why := self.exclusion_reason(op)) is not None:
             return why
         if self.include and _match(op, self.include) is None:

@@ -1,4 +1,4 @@
-"""What about the pairs of a file costs speed or accuracy: one function for each thing, all in one table.
+"""Warnings about pairs of a file that cost speed or accuracy: one function for each, all in one table.
 
 `read_placement` puts them into the reasons of layers, `check` reports them as warnings.
 """

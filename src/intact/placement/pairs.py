@@ -10,7 +10,7 @@ from intact.placement.placement_graph import Reader, View
 
 
 class Pairs:
-    """How each edge and tensor of a view is quantized, as far as its parameters are constants."""
+    """Quantization of each edge and tensor of a view, as far as its parameters are constants."""
 
     def __init__(self, view: View) -> None:
         self._view = view

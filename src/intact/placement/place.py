@@ -100,7 +100,8 @@ class _Walk:
         return self._choice.exclusion_reason(op) is not None
 
     def _claim_activations(self) -> None:
-        """What is one function runs as one: behind a layer or a sum as its activation, elsewhere in float.
+        """Claim the nodes of each activation as one operator: behind a layer or sum as its epilogue, else in
+        float.
 
         Before: ``Gemm -> Reshape -> Pow, Mul, Add, Mul, Tanh, Add, Mul -> Gemm``, a GELU in seven nodes.
         After: a pair in front of the second Gemm, and none between the seven.

@@ -42,7 +42,7 @@ class Op:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What it makes."""
+        """Return the outputs."""
         return tuple(self.node.outputs)
 
     def __str__(self) -> str:
@@ -75,7 +75,8 @@ class EdgeMark:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether the codes have a scale for each block of an axis: sums over several are sums of floats."""
+        """Return whether each block of an axis has its own scale, so that sums over several blocks are
+        floats."""
         return self.dq is not None and ops.DequantizeLinear.of(self.dq).block_size > 0
 
 
@@ -152,7 +153,7 @@ class View:
         return None if value is None else self._producers.get(value)
 
     def position(self, op: Op) -> int:
-        """Where `op` stands in the graph's order."""
+        """Return the position of `op` in the graph's order."""
         return self._position[op]
 
     def readers(self, value: Value) -> list[Reader]:

@@ -16,7 +16,7 @@ _SCALINGS = frozenset({"Mul", "Div"})  # by one number
 
 @dataclass(frozen=True)
 class Profile:
-    """What one engine fuses and where it wants its pairs.
+    """Describes what one engine fuses and where it expects pairs.
 
     Attributes:
         name: How users choose it.

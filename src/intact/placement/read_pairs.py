@@ -62,7 +62,7 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
 
 
 def _first(layer: Layer, noted: Mapping[str, str]) -> str:
-    """What the file says of a layer's nodes; of one that only moves data nothing, as its codes may pass."""
+    """Return the file's first remark on a layer's nodes; "" for layers that only move data."""
     if layer.op_type in MOVING:
         return ""
     return next((noted[name] for name in layer.nodes if name in noted), "")

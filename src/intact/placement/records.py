@@ -34,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What one layer is made of: the nodes that are to become one kernel, by what each does there.
+    """Nodes that become one kernel, by the role of each.
 
     Attributes:
         op_type: What people call what the root computes: mostly its operator.
@@ -54,7 +54,7 @@ class Fusion:
 
     @property
     def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What it does, each with its nodes, one after the other."""
+        """Return the parts in order, each with its nodes."""
         affine = ((op_type, (node,)) for op_type, node in self.affine)
         add = (("Add", (self.residual,)),) if self.residual else ()
         last = ((self.function, self.activation),) if self.activation else ()
@@ -62,13 +62,13 @@ class Fusion:
 
     @property
     def label(self) -> str:
-        """How `explain` shows it: "Conv+Add+Relu"."""
+        """Return the name that `explain` shows: "Conv+Add+Relu"."""
         return "+".join(label for label, _ in self.parts)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where Q/DQ pairs stand, and what runs as one layer.
+    """Positions of Q/DQ pairs, and the nodes that run as one layer.
 
     Attributes:
         sites: In the order in which the graph makes their tensors; weights with their reader.

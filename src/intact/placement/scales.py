@@ -41,7 +41,10 @@ def _add(view: View, marks: dict[Value, list[QuantizedValue]], value: Value, mar
 
 
 def _grid_behind_move(view: View, op: Op, marks: dict[Value, list[QuantizedValue]]) -> QuantizedValue | None:
-    """How `op` hands on what it moves; None where it computes, or its inputs come in different codes."""
+    """Return the grid that `op` hands on with the data that it moves.
+
+    None where it computes, or grids differ.
+    """
     rule = next((rule for rule in rules_of(op.op_type, op.domain) if rule.kind == "moves"), None)
     inputs = rule.reads(view, op) if rule is not None else ()
     if not isinstance(inputs, tuple) or not inputs:

@@ -49,7 +49,7 @@ class StandInDistribution(Distribution):
         return Path(path)
 
     def is_called(self, name: str) -> bool:
-        """Whether `name` means this distribution or its module: - and _ are one."""
+        """Return whether `name` means this distribution or its module: - and _ are the same."""
         return _normalize(name) in {_normalize(self._distribution), _normalize(self._module)}
 
 

@@ -14,7 +14,7 @@ from intact.torch.alias import OLD_NAME, is_aliased
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
 LEARNED_KINDS = ("lsq", "lsq+", "pact")
-"""How a range is learned. True, besides, means the old library's clip in front of the quantizer."""
+"""Kinds of learned ranges. True means the old library's clip in front of the quantizer, too."""
 FLOAT_FORMATS = {(4, 3): "fp8e4m3", (5, 2): "fp8e5m2"}
 _DEFAULTS: dict[str, Any] = {
     "fake_quant": True,
@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class ScaledQuantDescriptor:
-    """How a tensor is quantized: grid, granularity, range, and how the range is found.
+    """Describes a tensor's quantization: grid, granularity, range, and how the range is chosen.
 
     Args:
         num_bits: 2..16 for an integer grid, or ``(4, 3)`` / ``(5, 2)`` for FP8 E4M3 / E5M2.

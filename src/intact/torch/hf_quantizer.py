@@ -120,7 +120,7 @@ def _classes() -> tuple[Any, Any]:
 
     @registry.register_quantization_config(METHOD)
     class IntactConfig(configs.QuantizationConfigMixin):
-        """Where a model's quantizers stand, and how they are configured."""
+        """Configuration of a checkpoint's quantizers: their places and descriptors."""
 
         def __init__(self, document: dict[str, Any] | None = None, **_: Any) -> None:
             self.quant_method, self.document = METHOD, document or {}

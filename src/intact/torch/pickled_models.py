@@ -33,7 +33,7 @@ _REFUSALS = (
     OSError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError, LookupError,
     AttributeError, AssertionError,
 )  # fmt: skip
-"""What torch raises for a file that is damaged, or that names what it may not."""
+"""Exceptions that torch raises for a file that is damaged, or that names a forbidden class."""
 
 
 def load_pickled(path: str | os.PathLike[str], *, allow: Iterable[type | Callable[..., Any]] = ()) -> Any:

@@ -150,7 +150,7 @@ IS_PRESERVABLE = TorchPart("torch._export.utils", "_is_preservable_cia_op")
 DECOMPOSITION_PARTS = (
     DECOMPOSITION_TABLE, OVERRIDE_COMPOSITES, SPLIT_DECOMPOSITIONS, KEEP_COMPOSITE, IS_PRESERVABLE,
 )  # fmt: skip
-"""What `intact.torch.tracing.decompose_program` needs, all together."""
+"""Private parts of torch that `intact.torch.tracing.decompose_program` needs."""
 
 
 # ---- operators and functions ----

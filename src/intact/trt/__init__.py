@@ -282,7 +282,7 @@ def __getattr__(name: str) -> str:
 
 
 def get_nv_onnx_parser_version() -> int:
-    """The version of TensorRT's parser whose messages are followed: 0x100900."""
+    """Return the version of TensorRT's parser whose messages are followed: 0x100900."""
     return 100900
 
 

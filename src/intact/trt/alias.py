@@ -94,7 +94,7 @@ def _is_ours(root: str) -> bool:
 
 
 def _is_installed(root: str) -> bool:
-    """Whether a package of that name is installed that is not one of `STANDINS`."""
+    """Return whether a package of that name is installed that is not one of `STANDINS`."""
     loaded = sys.modules.get(root)
     spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(root)
     if spec is None:

@@ -75,14 +75,14 @@ class Builder(Reporting):
     max_DLA_batch_size = property(lambda self: 0)
 
     def get_plugin_registry(self) -> IPluginRegistry:
-        """The registry of plugins."""
+        """Return the registry of plugins."""
         return get_plugin_registry()
 
     def reset(self) -> None:
         """Nothing: a builder keeps nothing of a build."""
 
     def build_cuda_engine(self, network: INetworkDefinition) -> ICudaEngine | None:
-        """The engine, as scripts of TensorRT 6 and 7 ask for it."""
+        """Build the engine, as scripts of TensorRT 6 and 7 ask for it."""
         config = self.create_builder_config()
         if self.int8_mode:
             config.set_flag(BuilderFlag.INT8)
@@ -92,33 +92,33 @@ class Builder(Reporting):
     def build_engine_with_config(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> ICudaEngine | None:
-        """The engine itself."""
+        """Build the engine itself."""
         return self.build_engine(network, config)
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
-        """An empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
+        """Create an empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
         self._choice = self._choice.look()
         network = INetworkDefinition(self._logger, flags, self._choice)
         network._builder = self
         return network
 
     def create_builder_config(self) -> IBuilderConfig:
-        """A configuration."""
+        """Create a configuration."""
         self._choice = self._choice.look()
         return IBuilderConfig(self._logger, self._choice)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
-        """A profile for dynamic shapes."""
+        """Create a profile for dynamic shapes."""
         return IOptimizationProfile()
 
     def is_network_supported(self, network: INetworkDefinition, config: IBuilderConfig) -> bool:
-        """Whether the network can be built; what is in the way is in the log."""
+        """Return whether the network can be built; problems are logged."""
         return self._plan(network, config) is not None
 
     def build_serialized_network(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory | None:
-        """The bytes of an engine, for `Runtime.deserialize_cuda_engine` or a file.
+        """Build the bytes of an engine, for `Runtime.deserialize_cuda_engine` or a file.
 
         Returns:
             None, with every error in the log, where the network cannot be built as asked.

@@ -31,7 +31,7 @@ class LayerFormat:
 
     @property
     def is_float(self) -> bool:
-        """Whether it leaves the layer in float."""
+        """Return whether it leaves the layer in float."""
         return self.name == FLOAT
 
 

@@ -92,7 +92,7 @@ class TuneResult:
 
     @property
     def met(self) -> bool:
-        """Whether the answer meets the target."""
+        """Return whether the answer meets the target."""
         return self.best.met
 
     @property

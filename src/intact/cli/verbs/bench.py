@@ -61,7 +61,7 @@ class Case:
 
     @property
     def has_limit(self) -> bool:
-        """Whether the engine heeds a limit on instruction sets, and one is set."""
+        """Return whether the engine heeds a limit on instruction sets and one is set."""
         return self.isa is not None and self.engine != "onnxruntime"
 
     def instructions(self) -> str:

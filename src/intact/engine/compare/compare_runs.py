@@ -36,7 +36,7 @@ class Module(Protocol):
     pairs: tuple[NamedPair, ...]
 
     def __call__(self, feeds: Feeds) -> Sequence[NDArray]:
-        """The outputs, in the model's order."""
+        """Run the module and return its outputs, in the model's order."""
 
     def trace(
         self, feeds: Feeds, overrides: Mapping[str, NDArray] | None = None
@@ -174,12 +174,12 @@ def _trace_module(
 
 
 def _once(calls: Sequence[QuantizerCall]) -> list[QuantizerCall]:
-    """The first call of every pair: those that share it quantize the same."""
+    """Keep the first call of every pair: those that share it quantize alike."""
     return list({call.pair.real: call for call in reversed(calls) if call.pair is not None}.values())[::-1]
 
 
 def _tensor_of(plan: Plan, pair: NamedPair) -> str | None:
-    """The plan's tensor of codes that a pair stands for; None where it has none on that grid."""
+    """Return the plan's tensor of codes that a pair stands for; None where it has none on that grid."""
     if pair.stored is not None or pair.quantized.scale.size != 1:
         return None
     grid = float(pair.quantized.scale.reshape(-1)[0]), int(pair.quantized.zero_point.reshape(-1)[0])
@@ -221,12 +221,12 @@ def _codes_of(plan: Plan, name: str) -> Codes:
 
 
 def _real(codes: NDArray, grid: Codes) -> NDArray:
-    """What codes of the reference mean."""
+    """Dequantize codes of the reference."""
     return numerics.dequantize(codes, np.float32(grid.scale), np.int32(grid.zero_point), grid.spec)
 
 
 def _codes(real: NDArray, codes: Codes) -> NDArray:
-    """The codes of a real tensor; a tensor that is codes already (an output of the file) as it is."""
+    """Quantize a real tensor; return one that holds codes already (an output of the file) as it is."""
     if real.dtype.kind in "iu":
         return real
     # What is quantized may be guarded against NaN, of which an engine makes the lowest code (N16).

@@ -14,7 +14,7 @@ ROUNDING = 1e-3
 
 @dataclass
 class Counts:
-    """How far two ways to run a model are apart in one tensor, or in its answers.
+    """Counts the differences between two runs of a model, in one tensor or in its answers.
 
     Attributes:
         compared: How many codes, numbers or answers were compared.
@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass
 class Distance(Counts):
-    """How far the outputs of two ways to run a model are apart, end to end.
+    """Measures the distance between the outputs of two runs of a model, end to end.
 
     Attributes:
         signal: Sum of the squares of the engine's finite numbers; of the module's, where it is compared with
@@ -85,7 +85,7 @@ class LayerCounts(Counts):
 
     @property
     def departs(self) -> bool:
-        """Whether more than the rounding of one float differs."""
+        """Return whether the layer differs by more than the rounding of one float."""
         return self.largest > 1 or self.boundary > ROUNDING
 
 
@@ -119,13 +119,13 @@ class TensorCounts:
 
     @property
     def departs(self) -> bool:
-        """Whether the module means something else here: another weight, or more than rounding."""
+        """Return whether the module computes something else here: with another weight, or beyond rounding."""
         return self.alone.departs or bool(self.export.differing and not self.file.compared)
 
 
 @dataclass
 class Comparison:
-    """What `compare` found.
+    """Holds the result of `compare`.
 
     Attributes:
         tensors: In the plan's order; a module's weights before the layers that read them.
@@ -151,16 +151,16 @@ class Comparison:
 
     @property
     def exact(self) -> bool:
-        """Whether the engine is the integer reference, on every code and number."""
+        """Return whether the engine equals the integer reference on every code and number."""
         return not any(t.engine.differing for t in self.tensors)
 
     @property
     def departing(self) -> TensorCounts | None:
-        """Where the module first means something else, beyond the rounding of floats; None: nowhere."""
+        """Return the first tensor where the module differs beyond the rounding of floats; None: nowhere."""
         return next((t for t in self.tensors if t.departs), None)
 
     def first(self, side: str, *, floats: bool = False) -> TensorCounts | None:
-        """The first tensor with a difference; None: there is none.
+        """Return the first tensor with a difference; None where there is none.
 
         Args:
             side: One of the counts of `TensorCounts`.

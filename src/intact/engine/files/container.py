@@ -51,7 +51,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata:
 
 
 def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str, str], dict[str, Bytes]]:
-    """The metadata and the arrays of a file that `write` made, as views of the mapped file.
+    """Read the metadata and the arrays of a file that `write` made, as views of the mapped file.
 
     Nothing of the data is touched; each array includes its padding. `copy`: as views of a copy in memory,
     which starts on a cache line as a mapped file does.
@@ -81,7 +81,7 @@ def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str,
 
 
 def _read_copy(where: str, file: BinaryIO, size: int) -> Bytes:
-    """The whole file in memory of its own, read-only."""
+    """Read the whole file into memory of its own, read-only."""
     block = np.empty(size + ALIGNMENT, np.uint8)
     data = block[-block.ctypes.data % ALIGNMENT :][:size]
     file.seek(0)

@@ -1,4 +1,4 @@
-"""What a file could say and no lowering would: arrays of the wrong kind, grids and numbers out of range.
+"""Checks of a plan file for contents that lowering never writes: wrong array types, grids or numbers.
 
 `Plan.check` has the names; what a kind of step demands stands in its home. Sizes that depend on the inputs
 are checked when shapes are, memory by the native steps.
@@ -17,7 +17,7 @@ DTYPES = (
     "codes", "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
     "uint8", "bool",
 )  # fmt: skip
-"""What native steps read and make."""
+"""Dtypes that native steps read and write."""
 
 
 def check_limits(plan: Plan, arrays: Arrays) -> None:
@@ -63,7 +63,10 @@ def _check_strings(plan: Plan, step: Step, checker: Checker) -> None:
 
 
 def _check_foreign(plan: Plan) -> None:
-    """What callers pass and others make may be any code, and proofs of sums rest on what a grid says."""
+    """Refuse narrowed grids on inputs and on outputs of steps that are not native.
+
+    Their codes may be any, and bounds on sums are proved from the grids.
+    """
     outputs = (name for step in plan.steps if not step.native for name in writes(step))
     for name in (*plan.inputs, *outputs):
         codes = plan.tensors[name].codes

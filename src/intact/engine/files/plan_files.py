@@ -44,7 +44,7 @@ _DTYPES = (
 
 Key = TypeVar("Key", bound=Hashable)
 Packed = Mapping[tuple[str, str], NDArray[Any]]
-"""What a kernel made of a constant for itself: by (name of the constant, name of the kernel)."""
+"""Packed weights of kernels, by (name of the constant, name of the kernel)."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ class Verified(Mapping[Key, NDArray[Any]]):
         return array
 
     def peek(self, key: Key) -> NDArray:
-        """An array that may not have been compared yet: for its shape and dtype, which the JSON has."""
+        """Return an array without its checksum verified: for shape and dtype, which the JSON has."""
         return self[key] if key in self._stored else self._arrays[key][0]
 
     def checksum(self, key: Key) -> int:
-        """The CRC-32 that the JSON has of an array."""
+        """Return the CRC-32 that the JSON stores for an array."""
         return self._stored[key][2] if key in self._stored else self._arrays[key][1]
 
     def __contains__(self, key: object) -> bool:
@@ -170,7 +170,7 @@ class Verified(Mapping[Key, NDArray[Any]]):
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a plan file holds.
+    """Holds the contents of a plan file.
 
     Attributes:
         plan: What is to be run; its constants are `constants`.
@@ -272,7 +272,7 @@ def _timing_entries(timings: Timings) -> Iterator[_Timed]:
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a plan file, by its first bytes; a damaged one may still be.
+    """Return whether a file starts like a plan file; a damaged one may do so as well.
 
     Raises:
         FileAccessError: The file cannot be read.
@@ -283,7 +283,7 @@ def is_plan(path: str | os.PathLike[str]) -> bool:
 
 
 def _content(where: str, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of the metadata, found to be what was written and of this version."""
+    """Parse the JSON of the metadata, after its checksum and version are verified."""
     if metadata.keys() != {_PLAN, _CHECKSUM}:
         raise format_error(where, f"metadata {', '.join(metadata)}", f"those of a plan file: {_PLAN}")
     text = metadata[_PLAN]
@@ -313,7 +313,7 @@ def _step(entry: Any, where: str) -> Step:
 
 
 def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
-    """What a file holds instead of a float32 constant: every bit of it follows from that."""
+    """Return a compact form from which every bit of a float32 constant follows; None where there is none."""
     stored = plan.stored.get(name)
     if stored is not None and _crc32(stored.widen(array.shape)) == _crc32(array):
         return stored
@@ -379,7 +379,7 @@ def _check_joined(where: str, body: _Body, views: Mapping[str, container.Bytes])
 
 
 def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, container.Bytes]) -> NDArray:
-    """A view of the bytes that are kept under `name`, which leave `rest`."""
+    """Return a view of the bytes stored under `name`, and remove them from `rest`."""
     if entry.dtype not in _DTYPES or any(size < 0 for size in entry.shape):
         raise format_error(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
     dtype = np.dtype(entry.dtype)

@@ -57,7 +57,7 @@ _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
 )
 
 BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.COMPOUNDS, *_IN_PLAIN_OPERATORS)
-"""What is done before placement reads the graph."""
+"""Passes that run before placement reads the graph."""
 
 AFTER: tuple[Stage, ...] = (
     Pass("share pairs", share_pairs),
@@ -69,7 +69,7 @@ AFTER: tuple[Stage, ...] = (
     Pass("drop repeats", drop_repeats),
     pipelines.PRUNE,
 )
-"""What is done between placement and the choice of steps: every pass leaves a model that means the same."""
+"""Passes between placement and the choice of steps. Each leaves an equivalent model."""
 
 ENGINE: tuple[Stage, ...] = (*pipelines.IMPORT, *BEFORE, *AFTER)
 """All that happens to a model before steps are chosen."""

@@ -126,7 +126,7 @@ def _rewrite(state: Lowering) -> None:
 
 
 def _fixed_input_sizes(model: Model) -> dict[str, Sequence[int]]:
-    """The sizes of the inputs, where the file fixes all of them: there is nothing to wait for then."""
+    """Return the sizes of the inputs, where the file fixes all of them."""
     fixed: dict[str, Sequence[int]] = {}
     for value in model.graph.inputs:
         sizes = [] if value.shape is None else [size for size in value.shape if isinstance(size, int)]
@@ -166,7 +166,7 @@ def _select_steps(state: Lowering) -> None:
 
 
 def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
-    """A copy of `model` after the passes behind placement, and what they say."""
+    """Run the passes behind placement on a copy of `model`; return it and their notes."""
     copy = model.clone()
     for node in copy.graph:
         if node.name in stays:
@@ -250,7 +250,7 @@ STAGES = (
     LoweringStage("keep the model for open sizes", _keep_model),
     LoweringStage("check the plan", _check_plan),
 )
-"""What `lower` does, in order."""
+"""Stages of `lower`, in order."""
 
 
 def lower(
@@ -260,7 +260,8 @@ def lower(
     *,
     keep_codes: bool = True,
 ) -> Plan:
-    """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and subgraphs elsewhere.
+    """Lower a model to a plan: integer steps where its Q/DQ pairs say so, float steps and subgraphs
+    elsewhere.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model; never changed.

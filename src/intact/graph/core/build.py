@@ -32,7 +32,7 @@ class Namer:
 
 
 def tensor_of(array: NDArray, name: str | None, dtype: ir.DataType | None = None) -> ir.TensorProtocol:
-    """An array as a tensor of a model; of Python's strings, a tensor of strings, in UTF-8.
+    """Return an array as a tensor of a model; Python's strings become a tensor of strings, in UTF-8.
 
     Raises:
         TypeError: The array is of another type than `dtype`.
@@ -74,7 +74,7 @@ class Inserter:
         self.graph, self.names, self._place, self._after = graph, names, place, after
 
     def constant(self, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
-        """An initializer that holds `array`."""
+        """Add an initializer that holds `array`."""
         return new_constant(self.graph, self.names(name), array, dtype)
 
     def node(
@@ -96,7 +96,10 @@ class Inserter:
         return output
 
     def copy(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> tuple[ir.Value, ...]:
-        """The outputs of a node that does to `inputs` what `node`, which has no subgraph, does to its own."""
+        """Add a node that does to `inputs` what `node`, which has no subgraph, does to its own.
+
+        Return its outputs.
+        """
         outputs = [
             ir.Value(name=self.names(f"{value.name or node.name}.copy"), type=value.type, shape=value.shape)
             for value in node.outputs
@@ -139,12 +142,12 @@ class Writer:
         return self._insert.node(op_type, inputs, name, dtype=output_dtype, shape=None, **attributes)
 
     def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> ir.Value:
-        """An initializer, of the dtype of the nodes where nothing else is said."""
+        """Add an initializer, by default of the dtype of the nodes."""
         array = np.asarray(array, self.dtype.numpy() if dtype is None else dtype)
         return self._insert.constant(f"{self._base}.constant", array)
 
     def sizes(self, *numbers: int) -> ir.Value:
-        """An initializer of int64."""
+        """Add an initializer of int64."""
         return self.constant(numbers, np.int64)
 
     def names(self, value: ir.Value) -> ir.Value:

@@ -82,7 +82,10 @@ class Constants:
         return value in self._constant
 
     def __call__(self, value: ir.Value | None) -> NDArray | None:
-        """What `value` always is, in its shape and dtype, or None where it depends on a graph input."""
+        """Return the constant value of `value`, in its shape and dtype.
+
+        None where it depends on a graph input.
+        """
         if value is None or value not in self._constant:
             return None
         waiting = [value]  # a stack of our own: a chain of constants may be deeper than Python's
@@ -111,7 +114,7 @@ class Constants:
             self._known.update(zip(node.outputs, map(_with_texts, arrays), strict=False))
 
     def _product_with_bias(self, add: ir.Node) -> list[NDArray] | None:
-        """A MatMul and the bias behind it, which are one step in an engine: its sums begin at the bias."""
+        """Compute a MatMul and the bias behind it as one step, as an engine does: sums begin at the bias."""
         if add.op_type != "Add" or add.domain:
             return None
         for product_output, bias in (add.inputs, add.inputs[::-1]):
@@ -134,7 +137,7 @@ class Constants:
 
 
 def _with_texts(array: NDArray) -> NDArray:
-    """An array, of text as Python's strings: ONNX Runtime takes bytes for how Python prints them."""
+    """Convert text to Python's strings: ONNX Runtime takes bytes for how Python prints them."""
     if array.dtype.kind not in "OSU":
         return array
     texts = [
@@ -211,7 +214,7 @@ def _constant_tensor(node: ir.Node) -> NDArray | None:
 
 
 def _move_elements(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
-    """What the operators make that only move elements: recurrent layers have their weights cut and joined.
+    """Compute operators that only move elements, so that weights of recurrent layers can be cut and joined.
 
     ONNX's reference takes a tenth of a second to load. None: another operator, or a form of one that it is
     left to, with what is wrong there.
@@ -253,7 +256,7 @@ def _by_reference(model: onnx.ModelProto, feeds: dict[str, NDArray]) -> list[NDA
 
 
 def _alone(node: ir.Node, inputs: list[NDArray | None]) -> tuple[onnx.ModelProto, dict[str, NDArray]]:
-    """A model of one node, and what it is fed."""
+    """Return a model of one node, and its feeds."""
     names = ["" if array is None else f"i{k}" for k, array in enumerate(inputs)]
     feeds = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     outputs = [f"o{k}" for k in range(len(node.outputs))]

@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"version https://git-lfs", "a pointer of Git LFS", "fetch the file itself: git lfs pull"),
     (0, b"<", "a text, as a web page is", "download the file itself"),
 )
-"""Where a kind of file has which bytes, what it is called, and what to do."""
+"""Offset, magic bytes, name and remedy of each kind of file that is often mistaken for a model."""
 
 
 def unreadable(where: str, error: BaseException, data: bytes = b"") -> FileFormatError:

@@ -1,4 +1,4 @@
-"""What operators make of constant floats: the same bits as the steps that compute them in an engine (N66).
+"""Evaluation of operators on constant floats, with the same bits as the engine's steps (N66).
 
 Constants are folded with it, by torch's exporter too, and tables of codes are made with it.
 """
@@ -101,7 +101,7 @@ def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
 
 
 def _sum_of(before: str, behind: str) -> Callable[..., Reals | None]:
-    """A reduction: of elements, squares or magnitudes, and a function of their sum."""
+    """Return a reduction: of elements, squares or magnitudes, and a function of their sum."""
 
     def rule(attributes: Attributes, x: Reals, axes: Any = None) -> Reals | None:
         axes_list = attributes.get("axes") if axes is None else axes.reshape(-1).tolist()
@@ -142,7 +142,7 @@ def _product(attributes: Attributes, a: Reals, b: Any) -> Reals | None:
 
 
 def _conv(attributes: Attributes, x: Reals, w: Any, bias: Any = None) -> Reals | None:
-    """A convolution over a sequence, an image or a volume (N51)."""
+    """Compute a convolution over a sequence, an image or a volume (N51)."""
     layout = _window_layout(attributes, x, w)
     return None if layout is None else numerics.float_conv(x, w, bias, **layout)
 
@@ -159,7 +159,7 @@ def _conv_transpose(attributes: Attributes, x: Reals, w: Any, bias: Any = None) 
 
 
 def _window_layout(attributes: Attributes, x: Reals, w: Any) -> dict[str, Any] | None:
-    """How the windows of a convolution lie; None where that follows from the sizes of what it reads."""
+    """Return the windows of a convolution; None where they follow from the sizes of its input."""
     rank = x.ndim - 2
     if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET") or w.dtype != np.float32:
         return None

@@ -108,7 +108,7 @@ def copy_to_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def _within(nodes: Iterable[ir.Node], written: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """The graphs in `nodes` as they were written; few nodes have any, and onnx-ir knows which at once."""
+    """Yield the written graphs within `nodes`. Few nodes have any, and onnx-ir knows which."""
     for node, proto in zip(nodes, written, strict=True):
         if inner := subgraphs(node):
             for graph, its in zip(inner, node_graphs(proto), strict=True):
@@ -166,7 +166,7 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
 
 
 def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
-    """The graph, and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir at a part of its time."""
+    """List the graph and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir, faster."""
     graphs, waiting = [], [graph]
     while waiting:
         graphs.append(waiting.pop())

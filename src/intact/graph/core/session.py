@@ -265,7 +265,7 @@ def _multiplies(value: ir.Value) -> bool:
 
 
 def _with_names(data: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
-    """The file of a model, which is changed: with more outputs, and initializers that are inputs as well."""
+    """Serialize a model with more outputs, and with initializers that are inputs as well."""
     if isinstance(data, bytes) and not extra and not overridable:
         return data
     model = onnx.ModelProto.FromString(data) if isinstance(data, bytes) else data

@@ -23,7 +23,7 @@ _FIX = "copy the data file beside the model, or export the model again"
 
 @dataclass(frozen=True)
 class Home:
-    """Where the external data of a model may lie.
+    """Folder in which the external data of a model may lie.
 
     Attributes:
         folder: The model's.

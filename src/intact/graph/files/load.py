@@ -30,7 +30,7 @@ from intact.reading import read_bytes
 _FIRST_FREE_IR = 4
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model"
-"""What `load` takes: a path, a file's bytes, or a model in memory."""
+"""Argument of `load`: a path, a file's bytes, or a model in memory."""
 
 
 @dataclass
@@ -65,12 +65,12 @@ class Loading:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether the caller has inferred all shapes."""
+        """Return whether the caller has inferred all shapes."""
         return self.checked and bool(self.model.meta.get(HAS_SHAPES))
 
     @property
     def is_old(self) -> bool:
-        """Whether it is brought to the oldest opset that everything else reads."""
+        """Return whether the model is upgraded to the oldest opset that all readers accept."""
         return not self.any_opset and not self.has_shapes and is_old(self.model)
 
 
@@ -134,7 +134,7 @@ def _free_old_weights(model: ir.Model) -> None:
 
 
 def _name_nodes(model: ir.Model) -> None:
-    """A name for every node that has none, or another node's."""
+    """Name every node that has no name, or another node's."""
     seen: set[str] = set()
     unnamed = []
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
@@ -229,7 +229,7 @@ STAGES = (
     ),
     LoadStage("name nodes", lambda state: _name_nodes(state.model)),
 )  # fmt: skip
-"""What `load` does, in order."""
+"""Stages of `load`, in order."""
 
 
 def load(

@@ -48,7 +48,7 @@ class Composer:
         self._declared: dict[str, tuple[int, ...]] = {}
 
     def fresh(self, wanted: str) -> str:
-        """A name that no value has had from here yet."""
+        """Return a name that no value has from here on."""
         name, count = wanted, 0
         while name in self._taken:
             count += 1
@@ -57,7 +57,7 @@ class Composer:
         return name
 
     def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
-        """An input; sizes that are names are dynamic."""
+        """Add an input; sizes that are names are dynamic."""
         self._taken.add(name)
         self._graph.input.append(onnx.helper.make_tensor_value_info(name, DTYPES[dtype], list(shape)))
 
@@ -76,7 +76,7 @@ class Composer:
 
     @contextmanager
     def subgraph(self, name: str) -> Iterator[onnx.GraphProto]:
-        """A graph for an attribute of a node (a body, a branch): while it is open, what is added goes there.
+        """Open a graph for an attribute of a node (a body, a branch): what is added meanwhile goes there.
 
         Constants go to the main graph, whose values are known inside.
         """
@@ -87,7 +87,7 @@ class Composer:
             self._graph = outer
 
     def constant(self, wanted: str, array: ArrayLike) -> str:
-        """A constant that holds `array`; its name."""
+        """Add a constant that holds `array`; return its name."""
         name = self.fresh(wanted)
         self._arrays[name] = np.asarray(array)
         return name
@@ -96,7 +96,7 @@ class Composer:
         self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], *,
         name: str = "", domain: str = "", **attributes: Any,
     ) -> None:  # fmt: skip
-        """A node that makes `outputs`; attributes that are None are left out."""
+        """Add a node that makes `outputs`; attributes that are None are left out."""
         set_attributes = {key: value for key, value in attributes.items() if value is not None}
         self._taken.update(outputs)
         self._domains.setdefault(domain, 1)
@@ -107,11 +107,11 @@ class Composer:
         )
 
     def declare(self, name: str, sizes: Sequence[int]) -> None:
-        """What is known of the sizes of `name` that its operator does not tell; -1: nothing."""
+        """Declare the sizes of `name` where its operator does not determine them; -1: unknown."""
         self._declared[name] = tuple(sizes)
 
     def copy(self, node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], name: str) -> None:
-        """A node of another model, wired anew."""
+        """Add a copy of a node of another model, with other inputs, outputs and name."""
         copied = onnx.NodeProto()
         copied.CopyFrom(node)
         del copied.input[:], copied.output[:]
@@ -123,7 +123,7 @@ class Composer:
         self._graph.node.append(copied)
 
     def require(self, domains: Mapping[str, int]) -> None:
-        """The versions of other operator sets that copied nodes are written for."""
+        """Require the versions of other operator sets that copied nodes are written for."""
         self._domains.update({domain: version for domain, version in domains.items() if domain})
 
     def types_of(self, names: Collection[str]) -> dict[str, Known]:
@@ -144,7 +144,8 @@ class Composer:
         return types
 
     def skeleton(self) -> Any:
-        """The model so far as `graph.load` reads it, its large constants as inputs: enough to tell shapes.
+        """Return the model so far as `graph.load` reads it, its large constants as inputs: enough to infer
+        shapes.
 
         Raises:
             FileFormatError: It is not a valid model.

@@ -53,7 +53,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
 
 @dataclass(frozen=True)
 class _Rules:
-    """What holds where a node stands: what refuses tensors, and the opset of each domain."""
+    """Rules in force at a node: the check of tensors, and the opset of each domain."""
 
     tensor: TensorCheck
     versions: dict[str, int]

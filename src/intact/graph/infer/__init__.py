@@ -1,1 +1,1 @@
-"""What shapes, types and sizes a graph's values have, and what decides them."""
+"""Inference of shapes, types and sizes of a graph's values, and of the inputs that decide them."""

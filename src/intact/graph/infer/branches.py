@@ -45,7 +45,7 @@ class Branch:
 
     @property
     def condition(self) -> bool:
-        """What the If's condition is where the branch is taken."""
+        """Return the value of the If's condition with which the branch is taken."""
         return SIDES[self.side]
 
     @property
@@ -55,14 +55,19 @@ class Branch:
 
     @cached_property
     def model(self) -> ir.Model:
-        """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
-        of the main graph are inputs under the same names, or initializers where that is constant."""
+        """Extract the branch as a model of its own, on first use.
+
+        Values that it reads of the main graph become inputs of the same names, or initializers where they are
+        constant.
+        """
         return _extract_branch(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
-    """The branches of the main graph's Ifs, but for those that hand on a value that they do not make, or read
-    one that is no tensor, or of unknown type.
+    """Yield the branches of the main graph's Ifs that can be extracted.
+
+    Left out are those that hand on a value that they do not make, or read one that is no tensor or of unknown
+    type.
 
     `model` may be changed between two of them, but for its nodes' names.
     """
@@ -78,7 +83,7 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
 
 
 def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
-    """A model of a clone of `branch`."""
+    """Build a model from a clone of `branch`."""
     constants, outer = Constants(model.graph), _outer_values(branch)
     graph = branch.clone(allow_outer_scope_values=True)
     nodes = set(all_nodes(graph))

@@ -35,7 +35,7 @@ _OF_SIZES = frozenset({"Shape", "Size"})
 
 @dataclass
 class DataDependent:
-    """What values of the inputs decide in the main graph.
+    """Nodes and values of the main graph whose sizes depend on values of the inputs.
 
     Attributes:
         nodes: Those of which an input that says how large they are follows values of the graph's inputs.

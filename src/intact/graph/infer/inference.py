@@ -191,7 +191,8 @@ def _largest(tensor: onnx.TensorProto) -> float:
 
 
 def _within_operator(text: str) -> bool:
-    """Whether ONNX stumbles over its own definition of an operator (MeanVarianceNormalization's axes)."""
+    """Return whether ONNX fails within its own definition of an operator (MeanVarianceNormalization's
+    axes)."""
     nodes = _NODE.findall(text)
     if len(nodes) < 2:
         return False

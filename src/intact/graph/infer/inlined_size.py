@@ -1,4 +1,4 @@
-"""How many nodes a model has when every call of a function is written out, and how deep its graphs nest.
+"""Counts of nodes and of nesting once every call of a function is inlined.
 
 ONNX's shape inference and ONNX Runtime do write them out: of functions that call functions twice each, 1.8 KB
 are enough for nodes without end.

@@ -1,4 +1,4 @@
-"""How long the vectors become that shape arithmetic asks for, before anybody follows their elements."""
+"""A limit on the length of vectors in shape arithmetic, checked before elements are evaluated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUNDS = 3
 
 
 def vectors_stay_small(inferred: onnx.ModelProto, most: int) -> bool:
-    """Whether no operator makes a vector of more than `most` elements out of numbers that are computed.
+    """Return whether no operator makes a vector of more than `most` elements out of computed numbers.
 
     ONNX's inference, with the growing operators taken out, computes these numbers; at the end stands a copy
     of each operator, which shows what it would make and which nobody reads.
@@ -64,7 +64,10 @@ def _open_vectors(proto: onnx.ModelProto) -> Iterator[str]:
 
 
 def _count_elements(proto: onnx.ModelProto, open_: set[str]) -> dict[str, int]:
-    """The elements that these vectors would have, where the numbers tell; sizes with a name stay small."""
+    """Count the elements that these vectors would have, where numbers determine it.
+
+    Sizes with a name stay small.
+    """
     probe = onnx.ModelProto()
     probe.CopyFrom(proto)
     probe.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))

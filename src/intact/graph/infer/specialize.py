@@ -22,7 +22,7 @@ from intact.graph.core.without_weights import SMALL, say_onesided
 from intact.graph.infer.ceil_mode_pools import POOLS, RIGHT_OPSET
 
 _REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
-"""What ONNX's inference raises for a node: of sizes that do not fit, of attributes that it has not."""
+"""Exceptions of ONNX's inference: sizes that do not fit, attributes that are missing."""
 
 MAX_COMPUTED = 2**20
 """Elements up to which a value that follows from sizes becomes a constant."""

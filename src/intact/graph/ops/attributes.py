@@ -13,7 +13,7 @@ FIX = "export the model again; this file is damaged or was edited"
 
 
 def integer(node: ir.Node, name: str, default: int) -> int:
-    """An attribute as an integer; `default` where it is left out.
+    """Return an attribute as an integer; `default` where it is left out.
 
     Raises:
         FileFormatError: It is of another type; names the node. So do the others.
@@ -22,27 +22,27 @@ def integer(node: ir.Node, name: str, default: int) -> int:
 
 
 def integers(node: ir.Node, name: str, default: Sequence[int]) -> tuple[int, ...]:
-    """An attribute as integers."""
+    """Return an attribute as integers."""
     return tuple(int(number) for number in _of(node, name, ir.AttributeType.INTS, default))
 
 
 def floating(node: ir.Node, name: str, default: float) -> float:
-    """An attribute as a real."""
+    """Return an attribute as a real."""
     return float(_of(node, name, ir.AttributeType.FLOAT, default))
 
 
 def floatings(node: ir.Node, name: str, default: Sequence[float]) -> tuple[float, ...]:
-    """An attribute as reals."""
+    """Return an attribute as reals."""
     return tuple(float(number) for number in _of(node, name, ir.AttributeType.FLOATS, default))
 
 
 def text(node: ir.Node, name: str, default: str) -> str:
-    """An attribute as a word."""
+    """Return an attribute as a word."""
     return str(_of(node, name, ir.AttributeType.STRING, default))
 
 
 def texts(node: ir.Node, name: str, default: Sequence[str]) -> tuple[str, ...]:
-    """An attribute as words."""
+    """Return an attribute as words."""
     return tuple(str(word) for word in _of(node, name, ir.AttributeType.STRINGS, default))
 
 

@@ -182,7 +182,8 @@ class GroupQueryAttention(OfRuntime):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is causal, with float caches, and has no sinks, windows as caches or other outputs."""
+        """Return whether it is causal, with float caches, and without sinks, windowed caches or other
+        outputs."""
         quantized = {self.k_quant_type, self.v_quant_type} != {"NONE"}
         return self.causal == 1 and not (
             quantized or self.smooth_softmax or self.qk_output or self.sliding_window_cache

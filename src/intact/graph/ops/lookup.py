@@ -56,7 +56,7 @@ PRODUCTS = of_kind("product")
 RECURRENT = of_kind("recurrent")
 
 MULTIPLY_WIDE = frozenset({"Conv", "Gemm", "MatMul"}) | RECURRENT
-"""What multiplies inputs of 16 bits by constant weights of 8 in integers (N62)."""
+"""Operators that multiply 16-bit inputs by constant 8-bit weights in integers (N62)."""
 WITH_CURVE = frozenset(
     name for (domain, name), entry in BOOK.items() if not domain and entry.curve is not None
 )
@@ -122,13 +122,16 @@ def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
 
 
 def may_move(node: ir.Node | None, *, keeps_all: bool = False) -> bool:
-    """Whether a node's operator moves data, whatever its attributes say; `keeps_all`: each element, once."""
+    """Return whether a node's operator moves data, whatever its attributes.
+
+    `keeps_all`: each element, once.
+    """
     record = record_of(node)
     return record is not None and record.kind == "move" and (record.keeps_all or not keeps_all)
 
 
 def computes(node: ir.Node, constants: Look) -> str:
-    """Why `node` does more than to move its data, and ``Op(DQ(q))`` is not ``DQ(Op(q))``; "" where it is.
+    """Return why `node` computes new values, so that a DQ cannot pass it; "" where it only moves data.
 
     Args:
         node: Of any operator.
@@ -139,7 +142,7 @@ def computes(node: ir.Node, constants: Look) -> str:
 
 
 def quantized_before(node: ir.Node, constants: Look) -> str:
-    """Why what goes into `node` cannot be quantized in place of what comes out; "" where it can."""
+    """Return why a pair behind `node` cannot move to its input; "" where it can."""
     if why := computes(node, constants):
         return why
     record = record_of(node)

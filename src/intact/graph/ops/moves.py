@@ -180,7 +180,9 @@ class Pad(Move):
     pads: tuple[int, ...] | None = None
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """A fill of another real than 0, which is no code of every grid; edge, reflect and wrap copy.
+        """Return why a Pad makes new values: its fill is no 0, which alone every grid has.
+
+        Modes edge, reflect and wrap copy.
 
         What is below all numbers is not seen where MaxPools alone read it.
         """
@@ -206,8 +208,10 @@ class Pad(Move):
         return float(array.reshape(-1)[0]) if array.size else 0.0
 
     def sides(self, node: ir.Node, constants: Look, rank: int) -> list[tuple[int, int]] | None:
-        """What it adds in front of and behind each of `rank` axes, of opset 13 and newer; below 0 what it
-        takes away; None where that is computed, or says something else than two numbers for an axis."""
+        """Return the elements added in front of and behind each of `rank` axes, from opset 13 on.
+
+        Negative numbers are removed. None where the pads are computed, or are not two numbers for an axis.
+        """
         _, pads_value, _, places = (*node.inputs, None, None)[:4]
         pads, axes = constants(pads_value), np.arange(rank) if places is None else constants(places)
         if pads is None or axes is None or pads.size != 2 * axes.size:
@@ -221,7 +225,8 @@ class Pad(Move):
 
 
 def fills_below_all(node: ir.Node, constants: Look) -> bool:
-    """Whether a Pad fills with minus infinity, or the lowest number: what is no maximum of anything."""
+    """Return whether a Pad fills with minus infinity or the lowest number, which is no maximum of
+    anything."""
     fill = Pad.of(node).fill(node, constants)
     return fill is not None and fill <= _LOWEST
 

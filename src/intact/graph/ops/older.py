@@ -18,7 +18,7 @@ class Older(Operator, shared=True):
 
 @dataclass(frozen=True)
 class Arithmetic1(Older, shared=True):
-    """Where `broadcast`, the second operand lies along the axes of the first from `axis` on."""
+    """Aligns the second operand's axes with those of the first from `axis` on, where `broadcast` is set."""
 
     axis: int | None = None
     broadcast: int = 0

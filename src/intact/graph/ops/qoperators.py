@@ -17,7 +17,7 @@ MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class QOperator(Operator, shared=True):
-    """What all of them have.
+    """Base of all QOperator records.
 
     Attributes:
         real: The float operator.

@@ -1,4 +1,4 @@
-"""What a record of the book is: an operator's attributes with types and defaults, and what holds for it.
+"""`Operator`, the record of one ONNX operator: attributes with types and defaults, and its properties.
 
 A record is a frozen dataclass called as its operator. Its fields are the attributes that INTact reads; its
 class variables say what is known of the operator in any node; its methods what depends on attributes.
@@ -36,7 +36,7 @@ Kind = Literal[
     "compound",  # several of the others in one node
 ]
 Look = Callable[[ir.Value | None], NDArray[Any] | None]
-"""What a value always is; None where it depends on an input. Callers find constants in their own ways."""
+"""Lookup of a value's constant, or None where it depends on an input. Callers bring their own."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Operator:
 
     @property
     def display_name(self) -> str:
-        """How reports call it with these attributes."""
+        """Return the operator's name in reports, with these attributes."""
         return self.op_type or type(self).__name__
 
     @property
@@ -95,7 +95,7 @@ class Operator:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every runtime makes the same floats with these attributes."""
+        """Return whether every runtime makes the same floats with these attributes."""
         return self.exact
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ class Operator:
         return tuple(range(len(node.inputs))) if self.data is None else self.data
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """Why `node`, of an operator that moves data, makes values that were not there; "" where it does not.
+        """Return why `node`, of an operator that moves data, makes new values; "" where it does not.
 
         Where it does not, ``Op(DQ(q)) == DQ(Op(q))`` code by code: the largest code is the largest real.
         """

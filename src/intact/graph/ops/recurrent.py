@@ -99,7 +99,7 @@ class RNN(Recurrent):
 
     @property
     def rectifies(self) -> bool:
-        """Whether its function is Relu."""
+        """Return whether its function is Relu."""
         return {name.lower() for name in self.activations or ()} == {"relu"}
 
     def _unusual_functions(self) -> str:

@@ -176,7 +176,7 @@ class InputMarker(Operator, shared=True):
 
 @dataclass(frozen=True)
 class Opaque(Operator, shared=True):
-    """What stands in a traced model for an operator that torch's exporter cannot write."""
+    """Stands in a traced model for an operator that torch's exporter cannot write."""
 
     kind: ClassVar[Kind] = "compound"
     operator: str = ""

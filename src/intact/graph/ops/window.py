@@ -22,11 +22,11 @@ class Windowed(Operator, shared=True):
     pads: tuple[int, ...] = ()
 
     def strides_of(self, rank: int) -> tuple[int, ...]:
-        """A stride for each of `rank` axes."""
+        """Return a stride for each of `rank` axes."""
         return self.strides or (1,) * rank
 
     def dilations_of(self, rank: int) -> tuple[int, ...]:
-        """A dilation for each of `rank` axes."""
+        """Return a dilation for each of `rank` axes."""
         return self.dilations or (1,) * rank
 
     def pads_of(self, kernel: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...] | None:

@@ -51,7 +51,7 @@ WhisperBeamSearch: 11?11?????????? 1????; WordConvEmbedding: 1111 1
 
 
 def contrib_ports(op_type: str) -> tuple[str, str] | None:
-    """The inputs and outputs of an operator, as the table has them; None where ONNX Runtime has none."""
+    """Return the inputs and outputs of an operator by the table; None where ONNX Runtime has none."""
     return _PORTS.get(op_type)
 
 

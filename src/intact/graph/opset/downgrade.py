@@ -136,7 +136,7 @@ class _Lowering:
                 raise self.refuse(node, f"{node.op_type} with {name}={value}, since", NATIVE_OPSET)
 
     def ints(self, node: ir.Node, index: int) -> list[int] | None:
-        """A constant input as a list of integers; None where the input is left out."""
+        """Return a constant input as a list of integers; None where the input is left out."""
         value = node.inputs[index] if index < len(node.inputs) else None
         if value is None:
             return None
@@ -306,4 +306,4 @@ LOWERED: dict[str, Callable[[_Lowering, ir.Node], None]] = {
     "Shape": _shape,
     "Split": _split_without_count,
 }  # fmt: skip
-"""How the forms of opset 18 are said below it; each function is called where the target's schema differs."""
+"""Functions that rewrite an operator of opset 18, called where the target opset's schema differs."""

@@ -75,8 +75,10 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
 
 @cache
 def _schema(op_type: str, domain: str, version: int) -> Any:
-    """What ONNX says about an operator, in its last form where the version does not have it yet; None where
-    ONNX does not know it."""
+    """Return ONNX's schema of an operator at a version; None for unknown operators.
+
+    A version before the operator's first one gets the newest schema.
+    """
     for named in ((op_type, min(max(version, 1), 2**31 - 1), domain), (op_type, domain)):
         try:
             return onnx.defs.get_schema(*named)
@@ -87,7 +89,7 @@ def _schema(op_type: str, domain: str, version: int) -> Any:
 
 @dataclass(frozen=True)
 class _Ports:
-    """What an operator says about its inputs, or about its outputs."""
+    """Inputs, or outputs, of an operator's schema."""
 
     fewest: int = 0
     most: int = 2**31 - 1

@@ -27,7 +27,10 @@ _READ_OPSET = 9
 _INFERABLE_OPSET = 6
 """From which most operators tell their shapes; before 7, operands lie along axes that only ranks place."""
 _STAGES = (_INFERABLE_OPSET, _READ_OPSET)
-"""Where the way up rests: nodes that a step put in are in the form of its end, and come along from there."""
+"""Opsets at which the upgrade pauses.
+
+Inserted nodes have the form of that opset and are upgraded on from there.
+"""
 
 
 def upgrade_opset(model: ir.Model, opset: int) -> None:
@@ -64,7 +67,7 @@ def upgrade_opset(model: ir.Model, opset: int) -> None:
 
 
 def is_old(model: ir.Model) -> bool:
-    """Whether the model, or a function of it, is of an opset below 9, or has operators that ONNX dropped."""
+    """Return whether the model or a function of it is below opset 9, or has operators that ONNX dropped."""
     return any(
         (opset := graph.opset_imports.get("", _READ_OPSET)) < _READ_OPSET
         or (opset == _READ_OPSET and _has_dropped(graph))

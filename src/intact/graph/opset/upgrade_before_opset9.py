@@ -211,7 +211,7 @@ def _batch_norm_of_elements(up: UpgradeContext, node: ir.Node) -> None:
 def _insert_like(
     up: UpgradeContext, node: ir.Node, op_type: str, inputs: Any, like: ir.Value | None, **attributes: Any
 ) -> ir.Value:
-    """A node in front of `node` whose output is as `like`."""
+    """Insert a node in front of `node` whose output is as `like`."""
     return up.inserter(node).node(
         op_type, inputs, f"{node.name or node.op_type.lower()}.{op_type.lower()}",
         dtype=like.dtype if like is not None else None, shape=like.shape if like is not None else None,

@@ -49,7 +49,7 @@ class UpgradeContext:
         )
 
     def constant(self, node: ir.Node, name: str, array: ArrayLike) -> ir.Value:
-        """A constant in front of `node`: an initializer where its graph may have one."""
+        """Add a constant in front of `node`: an initializer where its graph may have one."""
         name = f"{node.name or node.op_type.lower()}.{name}"
         if node.graph is self.graph and self.stores:
             return self.inserter(node).constant(name, array)
@@ -63,7 +63,7 @@ class UpgradeContext:
         return Inserter(node.graph, node, self.names)
 
     def move(self, node: ir.Node, attribute: str, index: int, dtype: object = np.int64) -> None:
-        """An attribute becomes the input at `index`."""
+        """Move an attribute to the input at `index`."""
         value_attribute = attributes.take(node, attribute)
         if value_attribute is not None:
             if value_attribute.is_ref():

@@ -79,7 +79,7 @@ def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> ir.V
 
 
 def _obstacle(norm: ir.Node, constants: Constants) -> str:
-    """Why `norm` cannot be folded; empty where it can."""
+    """Return why `norm` cannot be folded; "" where it can."""
     layer = norm.inputs[0].producer() if norm.inputs[0] is not None else None
     if layer is None or not is_op(layer, *_WEIGHTED):
         before = "the model's input" if layer is None else f"the output of {layer.op_type} '{layer.name}'"

@@ -38,7 +38,7 @@ _OF_CODES = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", 
 
 
 class _Obstacle(Exception):
-    """Why a node is left as it is."""
+    """Carries the reason why a node is left as it is."""
 
 
 def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
@@ -67,7 +67,7 @@ class _Floats:
         self.scene, self.constants = scene, scene.constants
 
     def array(self, value: ir.Value | None, what: str) -> NDArray[Any]:
-        """A constant of the graph."""
+        """Return a constant of the graph."""
         array = self.constants(value) if value is not None else None
         if array is None:
             raise _Obstacle(f"its {what} is not constant")
@@ -120,7 +120,8 @@ class _Floats:
     def weight(
         self, node: ir.Node, codes: int, scale: int, zero: int, turned: Sequence[int] = ()
     ) -> ir.Value:
-        """The floats of the weight at an input, whose scales and zero points lie along its last axis."""
+        """Return the floats of the weight at an input, whose scales and zero points lie along its last
+        axis."""
         stored = self.array(input_of(node, codes), "weight")
         factor = self.array(input_of(node, scale), "weight's scale").astype(np.float32)
         return self.store_floats(
@@ -129,7 +130,7 @@ class _Floats:
         )  # fmt: skip
 
     def zero(self, node: ir.Node, index: int) -> NDArray[Any]:
-        """A zero point, by default 0."""
+        """Return a zero point, by default 0."""
         value = input_of(node, index)
         return np.zeros((), np.int32) if value is None else self.array(value, "weight's zero point")
 
@@ -232,7 +233,8 @@ def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
 
 
 def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Constants) -> ir.Value:
-    """Which of the factors is the scale of codes: what reads them with it says so, else the first of two."""
+    """Return the factor that is the scale of codes: the one with which they are read, else the first of
+    two."""
     assert codes is not None
     numbers = [value for value in factors if (array := constants(value)) is not None and array.size == 1]
     dequantizer_scales = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]
@@ -264,7 +266,7 @@ def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32])
 def _find_scale(
     node: ir.Node, scales: list[ir.Value], static: int, constants: Constants
 ) -> tuple[ir.Node, list[ir.Value]]:
-    """The last Mul that gives a sum its scale, and what it multiplies by beside the scales of dynamic codes.
+    """Find the last Mul that gives a sum its scale, and its factors beside the scales of dynamic codes.
 
     Args:
         scales: Those of the codes of dynamic operands: each must be among the factors.

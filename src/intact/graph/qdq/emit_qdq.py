@@ -219,13 +219,13 @@ class _PairInserter:
         return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
 
     def with_names_of(self, x: ir.Value) -> _PairInserter:
-        """The same, for nodes and constants that are called after `x`."""
+        """Return an inserter for nodes and constants that are named after `x`."""
         self._base = x.name or self._base
         return self
 
     @property
     def clips(self) -> bool:
-        """Whether the grid drops codes that QuantizeLinear would use."""
+        """Return whether the grid excludes codes that QuantizeLinear would use."""
         return (self._spec.qmin, self._spec.qmax) != (self._stored.qmin, self._stored.qmax)
 
     def clip(self, x: ir.Value) -> ir.Value:

@@ -67,7 +67,8 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
-    """The Mul that makes floats of the sum, and the weight's scale: its factor over the input's scale."""
+    """Find the Mul that makes floats of the sum, and the weight's scale: its factor over the input's
+    scale."""
     quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
     if quantize is None or not is_op(quantize, "QuantizeLinear"):
         return "its input is quantized anew for each batch, or by no QuantizeLinear"

@@ -110,7 +110,7 @@ class _Settler:
         self._drop(value)
 
     def _move_marker(self, value: ir.Value, insert: Inserter) -> ir.Value | None:
-        """A marker behind everything that moves what another one marks; None where a guard forbids it."""
+        """Add a marker behind everything that moves what another one marks; None where a guard forbids it."""
         way = _way(value, self._constants)
         if way is None or way[0].outputs[0] is value:
             return None
@@ -176,7 +176,7 @@ class _Settler:
 
 
 def _is_laid(value: ir.Value) -> bool:
-    """Whether `value` is made by more than one Transpose of what a marker marks, or by another move."""
+    """Return whether `value` comes from a marker's output by several Transposes, or by another move."""
     node = value.producer()
     above = node.inputs[0].producer() if node is not None and node.inputs and node.inputs[0] else None
     return above is not None and not (is_op(node, "Transpose") and is_marker(above))
@@ -224,7 +224,7 @@ def _expand_range(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantS
 
 
 def _axis(ends: list[NDArray[np.float32]]) -> int | None:
-    """The axis along which alone all of `ends` change; that of rows of all directions before others."""
+    """Return the only axis along which `ends` change; an axis of rows of all directions comes first."""
     axes = sorted(range(ends[0].ndim), key=lambda axis: axis != ops.LSTM().weight_axis)
     return next((a for a in axes if all(np.array_equal(end, _as_wide(end, a)) for end in ends)), None)
 

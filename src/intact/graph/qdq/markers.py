@@ -125,7 +125,7 @@ def _range_end(node: ir.Node, index: int, constants: Constants) -> NDArray[np.fl
 
 
 def _quantizer_name(node: ir.Node) -> str:
-    """The module path that the dynamo exporter records, else what the name of the amax buffer tells."""
+    """Return the module path that the dynamo exporter records, else the one in the amax buffer's name."""
     if scopes := node.metadata_props.get(_SCOPES):
         path: list[str] = ast.literal_eval(scopes)
         if len(path) > 1 and path[-2]:

@@ -44,7 +44,7 @@ class NamedPair:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the tensor is called in the file: before the pair, within it, and behind it.
+        """Return the tensor's names in the file: before the pair, within it, and behind it.
 
         In front of a guard of its rows it has the same codes, since a quantizer makes 0 of a NaN there.
         """

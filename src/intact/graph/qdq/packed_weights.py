@@ -14,7 +14,7 @@ from intact.graph import ops
 def unpack_weight(
     node: ir.Node, codes: NDArray[Any], scale: NDArray[np.float32], zero: NDArray[Any] | None
 ) -> NDArray[np.float32] | None:
-    """The weight of a MatMulNBits as float32 [K, N]; None where its parts are not as its attributes say.
+    """Unpack the weight of a MatMulNBits to float32 [K, N]; None where its parts contradict its attributes.
 
     Args:
         node: It says K, N, bits (2, 4 or 8) and block_size.

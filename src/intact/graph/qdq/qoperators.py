@@ -96,7 +96,7 @@ def _dequantize_input(node: ir.Node, at: int, scene: Scene) -> ir.Value:
 def _scale_axis(
     node: ir.Node, codes: ir.Value, scale: ir.Value | None, constants: Constants
 ) -> dict[str, Any]:
-    """A vector of scales belongs to the output channels of a weight."""
+    """Return the attribute `axis` for a vector of scales: the axis of a weight's output channels."""
     array = constants(scale)
     if array is None or array.size == 1:
         return {}
@@ -136,7 +136,7 @@ _DROPPED = ("channels_last", "opset")  # of ONNX Runtime's operators; `_obstacle
 
 
 def _obstacle(node: ir.Node, form: QOperator, constants: Constants) -> str:
-    """Why `node` cannot be rewritten; empty where it can."""
+    """Return why `node` cannot be rewritten; "" where it can."""
     scales = [constants(input_of(node, at + 1)) for at in form.data_inputs(node)]
     if any(scale is None for scale in scales):
         return "its scales are not constant"

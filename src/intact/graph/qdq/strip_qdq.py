@@ -24,12 +24,12 @@ from intact.graph.qdq.lift_dequantize import lift_dequantize
 from intact.spec import QuantSpec
 
 _CODES_SUFFIXES = (".codes", "_quantized", ".int8")
-"""How tools call the codes of a tensor: ours, ONNX Runtime's, and `normalize`'s."""
+"""Suffixes that tools give to the codes of a tensor: ours, ONNX Runtime's, and `normalize`'s."""
 
 
 @dataclass(frozen=True)
 class Stripped:
-    """How a tensor was quantized before `strip_qdq`.
+    """Quantization of a tensor before `strip_qdq`.
 
     Attributes:
         spec: Grid and granularity.
@@ -161,7 +161,7 @@ class _Stripper:
         return self._store(node, numerics.dequantize(q, view.scale, view.zero_point, view.spec))
 
     def _store(self, node: ir.Node, floats: NDArray[np.float32]) -> ir.Value:
-        """The floats of stored codes as an initializer, called as the tensor was before it was quantized."""
+        """Store the floats of codes as an initializer, with the tensor's name before it was quantized."""
         key, output = tuple(node.inputs), node.outputs[0]
         if key not in self._stored:
             name = (key[0].name if key[0] is not None else "") or "weight"

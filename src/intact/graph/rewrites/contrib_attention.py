@@ -25,7 +25,7 @@ from intact.graph.rewrites.decompose_attention import (
 _T = ir.DataType
 
 Inputs = Sequence[ir.Value | None]
-"""What a node reads, padded with None."""
+"""Inputs of a node, padded with None."""
 
 
 def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -101,7 +101,7 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
 
 @dataclass(frozen=True)
 class _Mask:
-    """Which keys may be attended to.
+    """Describes the keys that may be attended to.
 
     Attributes:
         value: 1 for each that may, [batch, keys] or [batch, queries, keys]; or the ends of samples; None: all

@@ -91,7 +91,7 @@ def join_heads(write: Writer, x: ir.Value) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Heads:
-    """How a node cuts what it reads.
+    """Describes how a node splits its inputs into heads.
 
     Attributes:
         queries, keys: How many heads.
@@ -135,7 +135,7 @@ def _sizes(value: ir.Value | None) -> list[int | None]:
 
 
 def _obstacle(node: ir.Node) -> str:
-    """Why a node cannot be written as others; empty where it can."""
+    """Return why a node cannot be decomposed; "" where it can."""
     q, k, *_ = node.inputs
     assert q is not None and k is not None
     inputs = (*node.inputs, *[None] * 7)
@@ -220,7 +220,7 @@ def _in_reach(
     past: ir.Value | None,
     lengths: ir.Value | None,
 ) -> ir.Value | None:
-    """Which keys each query may attend to by their places alone, as far as scores broadcast; None: all."""
+    """Write a mask of the keys that each query may attend to by position, as scores broadcast; None: all."""
     form = ops.Attention.of(node)
     causal, left, right = form.is_causal != 0, form.left_window_size, form.right_window_size
     bounds = [("LessOrEqual", 0)] * causal + [("LessOrEqual", right)] * (right >= 0)
@@ -241,7 +241,8 @@ def _in_reach(
 
 
 def is_among(write: Writer, k: ir.Value, ends: ir.Value) -> ir.Value:
-    """Which keys stand in front of `ends`, an int64 of a last axis of 1: bool, that axis for the keys."""
+    """Write a mask of the keys in front of `ends`, an int64 of a last axis of 1: bool, that axis for the
+    keys."""
     return write("Less", count_to(write, size_of(write, k, 2)), ends, dtype=_T.BOOL)
 
 

@@ -35,7 +35,7 @@ _MOST = 24
 
 @dataclass(frozen=True)
 class _Rule:
-    """How an operator is written out.
+    """Rule that decomposes one operator.
 
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
@@ -124,7 +124,7 @@ def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 
 
 def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """An activation of a convolution, to which Z is added in front of it."""
+    """Decompose a convolution with an activation, to which Z is added in front of it."""
     x, weight, bias, addend = inputs[:4]
     form = ops.FusedConv.of(node)
     kind, numbers = form.activation, form.activation_params
@@ -138,7 +138,7 @@ def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
 
 
 def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """An activation of a Gemm."""
+    """Decompose a Gemm with an activation."""
     form = ops.FusedGemm.of(node)
     parameters = (form.activation_alpha, form.activation_beta, form.activation_gamma)
     kind, numbers = form.activation, [number for number in parameters if number is not None]
@@ -150,7 +150,7 @@ def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
 
 
 _NUMBERS = {"": 0, "Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
-"""How many parameters each activation has, at least."""
+"""Least number of parameters of each activation."""
 
 
 def _knows(kind: str, numbers: Sequence[float]) -> bool:

@@ -91,7 +91,10 @@ def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]
 
 
 def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
-    """An equation as products of the first two operands, of what they make with the next, ...; or []."""
+    """Split an equation into products of two operands: the first two, their result and the next, ....
+
+    Or [].
+    """
     candidates: list[_Product | None] = []
     while equation.count(",") > 1:
         first, equation = first_two(equation)
@@ -102,7 +105,7 @@ def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
 
 
 def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
-    """An Einsum of the first two operands of a node, which reads it in their place from now on."""
+    """Insert an Einsum of the first two operands of a node, which reads its result in their place."""
     graph, (a, b, *rest) = node.graph, node.inputs
     assert isinstance(graph, ir.Graph)
     equation = f"{','.join(product.terms)}->{product.answer}"
@@ -253,7 +256,7 @@ def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old
 def _order_axes(
     insert: Inserter, name: str, value: ir.Value, axes: str, answer: str, old: ir.Value, *, sums: bool = True
 ) -> ir.Value:
-    """A value with its axes as the answer has them; those that it has not are summed, or have one index."""
+    """Order a value's axes as in the answer; missing ones are summed, or have one index."""
     gone = [place for place, axis in enumerate(axes) if axis not in answer]
     kept_axes = [axis for axis in axes if axis in answer]
     perm = [kept_axes.index(axis) for axis in answer]
@@ -271,7 +274,7 @@ def _order_axes(
 
 
 def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: int) -> ir.Value:
-    """An operand with its axes as the product wants them."""
+    """Order an operand's axes as the product wants them."""
     if product.stays(operand):
         return x
     term, wanted = product.terms[operand], product.wanted[operand]

@@ -8,7 +8,7 @@ from string import ascii_letters
 
 
 def expand_ellipsis(equation: str, ranks: Sequence[int | None]) -> str | None:
-    """An equation with a letter for each axis that "..." stands for, and with its answer.
+    """Replace "..." in an equation, and in its answer, by a letter for each axis.
 
     Without "->" the answer has the axes of "...", then the letters that occur once, in alphabetical order.
 
@@ -43,7 +43,8 @@ def expand_ellipsis(equation: str, ranks: Sequence[int | None]) -> str | None:
 
 
 def first_two(equation: str) -> tuple[str, str]:
-    """An Einsum of more than two operands as one of the first two, and one of what it makes and the rest."""
+    """Split an Einsum of more than two operands into one of the first two, and one of the result and the
+    rest."""
     left, _, answer = equation.partition("->")
     a, b, *rest = left.split(",")
     later = {*answer, *"".join(rest)}
@@ -52,5 +53,5 @@ def first_two(equation: str) -> tuple[str, str]:
 
 
 def spare_letter(equation: str) -> str:
-    """A letter that an equation does not have, or another sign where it has all."""
+    """Return a letter that an equation does not use, or another sign where it uses all."""
     return next((letter for letter in ascii_letters[::-1] if letter not in equation), "*")

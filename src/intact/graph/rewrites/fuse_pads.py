@@ -39,7 +39,7 @@ def _fuse_pad(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
-    """What it puts in front of each axis but the first two, then behind; None where it does anything else."""
+    """Return the pads in front of the spatial axes, then behind; None where the node does anything else."""
     rank = rank_of(node.inputs[0])
     assert rank is not None  # as `FUSE_PADS` requires
     sides = ops.Pad.of(node).sides(node, constants, rank)

@@ -35,7 +35,8 @@ def _fuse_stack(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _match_stack(node: ir.Node, constants: Constants) -> tuple[list[ir.Value], ir.Node] | None:
-    """The tensors of a stack along the axis that `node` reduces, and what gives one of them that axis."""
+    """Match a stack along the axis that `node` reduces: its tensors, and the node that adds the axis to
+    one."""
     stack = node.inputs[0].producer() if node.inputs[0] is not None else None
     if stack is None or not is_op(stack, "Concat"):
         return None

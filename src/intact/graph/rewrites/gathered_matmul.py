@@ -63,7 +63,7 @@ class _GatheredMatMul:
 
     @property
     def leading(self) -> int:
-        """How many axes the indices have."""
+        """Return the number of axes of the indices."""
         assert self.index.shape is not None
         return len(self.index.shape) - (0 if self.flat else 1)
 

@@ -68,7 +68,7 @@ def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
 
 @dataclass(frozen=True)
 class _Form:
-    """What a node says.
+    """Attributes and inputs of one GroupQueryAttention node.
 
     Attributes:
         queries, keys: How many heads.
@@ -133,7 +133,7 @@ def _float_type(x: ir.Value | None) -> ir.DataType:
 
 
 class _Steps:
-    """Which places of each row are new, and where their keys go; all of it int64.
+    """Computes which positions of each row are new, and where their keys go; all of it int64.
 
     Args:
         write: Puts the nodes into a graph.
@@ -203,7 +203,7 @@ class _Steps:
 
     @cached_property
     def _ends(self) -> ir.Value:
-        """How long buffers become: as long as the longest row, and no shorter than they were; no axes."""
+        """Return the length of the new buffers: the longest row, and at least the old length; no axes."""
         most = self._ints("Max", self._most, self._room)
         return self._ints("Squeeze", most, self._write.sizes(0))
 

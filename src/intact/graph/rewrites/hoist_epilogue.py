@@ -74,7 +74,7 @@ def _hoist_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
 def _operands(
     node: ir.Node, reader: ir.Node, place: int, constants: Constants
 ) -> dict[int, NDArray[np.generic]] | None:
-    """The constants that `reader` needs in front of `node`, by their inputs; None where it has to stay."""
+    """Return the constants that `reader` needs in front of `node`, by input; None where it has to stay."""
     other_indices = [
         index for index, value in enumerate(reader.inputs) if index != place and value is not None
     ]
@@ -109,7 +109,7 @@ def _rank(node: ir.Node) -> int:
 def _reshape_constant(
     node: ir.Node, array: NDArray[np.generic], constants: Constants
 ) -> NDArray[np.generic] | None:
-    """A constant behind `node` as it is in front of it; None where it is none."""
+    """Reshape a constant behind `node` to fit in front of it; None where that is impossible."""
     x, y = node.inputs[0], node.outputs[0]
     if x is None or x.shape is None or y.shape is None or array.ndim > len(y.shape):
         return None

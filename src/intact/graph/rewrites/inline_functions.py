@@ -63,7 +63,7 @@ def _bodies(model: ir.Model) -> list[ir.Graph]:
 
 
 def _stays(model: ir.Model, identifier: tuple[str, str, str]) -> str:
-    """Why a function cannot be written out; "" where it can."""
+    """Return why a function cannot be inlined; "" where it can."""
     function = model.functions[identifier]
     if function.domain and onnx.defs.has(function.name, function.domain):
         return "an operator of this name is registered"

@@ -25,7 +25,7 @@ from intact.graph.opset.upgrade import upgrade_opset
 
 @dataclass(frozen=True)
 class Stays:
-    """Why a node stays as it is.
+    """Carries the reason why a node stays as it is.
 
     Attributes:
         why: A clause without a final period.
@@ -35,12 +35,12 @@ class Stays:
 
 
 Outcome = str | Stays | None
-"""What was done with a node, why it stays, or None: the rewrite is for others of its kind."""
+"""Result for one node: the change, the reason why it stays, or None where the rewrite does not apply."""
 
 
 @dataclass(frozen=True)
 class Requires:
-    """What a rewrite needs before the first node; the driver sees to it.
+    """Preconditions of a rewrite. The driver establishes them before the first node.
 
     Attributes:
         opset: The least opset of ONNX's domain; an older model is upgraded to it.
@@ -59,7 +59,7 @@ class Requires:
 
 @dataclass(frozen=True)
 class Ensures:
-    """What holds behind a rewrite that changed a node.
+    """Postconditions of a rewrite that changed a node.
 
     Attributes:
         gone: No node that it is for is left, but those for which a note says why. Tests check it.

@@ -111,7 +111,7 @@ def _features(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 
 def _linear(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """A Gemm."""
+    """Write a Gemm for a linear classifier or regressor."""
     form = ops.LinearRegressor.of(node)
     weights, bias, targets = form.coefficients, form.intercepts, form.targets
     plain = form.post_transform == "NONE"

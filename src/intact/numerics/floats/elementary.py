@@ -26,7 +26,7 @@ ROUNDER_BITS = np.int32(0x4B400000)
 
 
 def float_function(formula: Callable[[Reals], Reals]) -> Function:
-    """A function of any real array that returns float32 and ignores overflow, from one of float32."""
+    """Wrap a function of float32 to accept any real array, return float32 and ignore overflow."""
 
     @wraps(formula)
     def evaluate(x: ArrayLike) -> Reals:
@@ -38,7 +38,7 @@ def float_function(formula: Callable[[Reals], Reals]) -> Function:
 
 @float_function
 def sqrt(x: Reals) -> Reals:
-    """The square root, correctly rounded as IEEE 754 wants it."""
+    """Compute the square root, correctly rounded as IEEE 754 wants it."""
     return np.asarray(np.sqrt(x))
 
 
@@ -60,7 +60,7 @@ def polynomial(coefficients: Sequence[np.float32 | Reals], x: Reals) -> Reals:
 
 
 def integer_of_bits(shifted: Reals) -> NDArray[np.int32]:
-    """The integer in the low bits of ``x + ROUNDER``."""
+    """Extract the integer in the low bits of ``x + ROUNDER``."""
     return np.asarray(shifted).view(np.int32) - ROUNDER_BITS
 
 

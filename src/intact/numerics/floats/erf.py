@@ -44,7 +44,7 @@ ERF = [np.float32(c) for c in (1.1283791065216064, -0.3761262595653534, 0.112835
 
 @float_function
 def erf(x: Reals) -> Reals:
-    """The error function, within 1.2e-7, with a relative error within 3e-7.
+    """Compute the error function, within 1.2e-7, with a relative error within 3e-7.
 
     Of the magnitude, with the sign of x: below 0.9 ``ERF(x^2) |x|``; beyond, ``1 - 2 Phi(-sqrt(2) |x|)``.
     """

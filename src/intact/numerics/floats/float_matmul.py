@@ -41,7 +41,7 @@ def float_product(a: ArrayLike, b: ArrayLike, start: ArrayLike | None = None) ->
 
 
 def start_sums(start: ArrayLike | None, shape: tuple[int, ...]) -> Reals:
-    """The values at which sums of `shape` begin: `start`, or +0."""
+    """Return the values at which sums of `shape` begin: `start`, or +0."""
     return np.array(np.broadcast_to(to_float32(0 if start is None else start), shape))
 
 

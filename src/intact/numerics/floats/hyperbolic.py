@@ -21,7 +21,7 @@ FAR = np.float32(2.0**30)  # from here on, adding 1 to the square of a number do
 
 @float_function
 def tanh(x: Reals) -> Reals:
-    """The hyperbolic tangent, with a relative error within 1.5e-7.
+    """Compute the hyperbolic tangent, with a relative error within 1.5e-7.
 
     Of the magnitude, with the sign of x: below 0.625 ``|x| + |x|^3 TANH(x^2)``; beyond,
     ``1 - 2 / (exp(min(2 |x|, 87)) + 1)``.
@@ -34,7 +34,7 @@ def tanh(x: Reals) -> Reals:
 
 @float_function
 def sinh(x: Reals) -> Reals:
-    """The hyperbolic sine, with a relative error within 5e-7; infinite where float32 ends.
+    """Compute the hyperbolic sine, with a relative error within 5e-7; infinite where float32 ends.
 
     Of the magnitude a, with the sign of x: ``SINH(a^2) a^2 a + a`` up to 1; beyond, ``e - 0.25 / e`` with
     ``e = e^a / 2``.
@@ -48,7 +48,8 @@ def sinh(x: Reals) -> Reals:
 
 @float_function
 def cosh(x: Reals) -> Reals:
-    """The hyperbolic cosine, with a relative error within 5e-7: ``e + 0.25 / e`` with ``e = e^|x| / 2``."""
+    """Compute the hyperbolic cosine as ``e + 0.25 / e`` with ``e = e^|x| / 2``, with a relative error
+    within 5e-7."""
     e = _half_exp(np.abs(x))
     return np.asarray(e + QUARTER / e)
 
@@ -61,7 +62,7 @@ def _half_exp(a: Reals) -> Reals:
 
 @float_function
 def asinh(x: Reals) -> Reals:
-    """The inverse hyperbolic sine, with a relative error within 4e-7.
+    """Compute the inverse hyperbolic sine, with a relative error within 4e-7.
 
     Of the magnitude a, with the sign of x: ``log1p(a + a^2 / (1 + sqrt(a^2 + 1)))``, from 2^30 on
     ``log(a) + ln 2``.
@@ -74,7 +75,7 @@ def asinh(x: Reals) -> Reals:
 
 @float_function
 def acosh(x: Reals) -> Reals:
-    """The inverse hyperbolic cosine, with a relative error within 4e-7; a NaN below 1.
+    """Compute the inverse hyperbolic cosine, with a relative error within 4e-7; a NaN below 1.
 
     ``log1p(t + sqrt(t (t + 2)))`` with ``t = x - 1``, ``log(x) + ln 2`` from 2^30.
     """
@@ -86,7 +87,7 @@ def acosh(x: Reals) -> Reals:
 
 @float_function
 def atanh(x: Reals) -> Reals:
-    """The inverse hyperbolic tangent, with a relative error within 4e-7; infinite at 1, a NaN beyond.
+    """Compute the inverse hyperbolic tangent, with a relative error within 4e-7; infinite at 1, a NaN beyond.
 
     Of the magnitude a, with the sign of x: ``log1p((a + a) / (1 - a)) / 2``.
     """

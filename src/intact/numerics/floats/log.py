@@ -19,7 +19,7 @@ SMALLEST_NORMAL, SCALE_UP = np.float32(2.0**-126), np.float32(2.0**23)
 
 @float_function
 def log(x: Reals) -> Reals:
-    """The natural logarithm, within 1 ulp; minus infinity of zeros, a NaN of what is below.
+    """Compute the natural logarithm, within 1 ulp; minus infinity at zero, a NaN below.
 
     ``x = 2^k (1 + f)`` with ``sqrt(1/2) <= 1 + f < sqrt(2)``, and then
     ``((LOG(f) f f^2 - f^2 / 2 + k LN2_LOW) + f) + k LN2_HIGH``; a denormal x is multiplied by 2^23 before.

@@ -16,7 +16,7 @@ LANES = 16
 
 
 def lane_sum(x: ArrayLike) -> Reals:
-    """The sum over the last axis, in one order for every register width. NORMATIVE.
+    """Sum over the last axis, in one order for every register width. NORMATIVE.
 
     Sixteen lanes begin at +0; lane i adds elements i, i + 16, i + 32, ... (+0 behind the end). Then lanes i
     and i + 8 are added, i and i + 4, i and i + 2, and the last two.
@@ -39,7 +39,7 @@ def lane_sum(x: ArrayLike) -> Reals:
 
 
 def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
-    """The `lane_sum` of the elements along `axes`, in row-major order. NORMATIVE.
+    """Sum the elements along `axes` by `lane_sum`, in row-major order. NORMATIVE.
 
     Args:
         x: Reals.
@@ -71,7 +71,7 @@ def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Real
 
 
 def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
-    """The largest element, plus 0: never -0. A NaN gives a NaN, no element minus infinity. NORMATIVE.
+    """Return the largest element, plus 0: never -0. A NaN gives a NaN, no element minus infinity. NORMATIVE.
 
     Args and errors are those of `sum_over`.
     """
@@ -79,7 +79,7 @@ def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
 
 
 def min_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
-    """The smallest element, plus 0: never -0. A NaN gives a NaN, no element infinity. NORMATIVE.
+    """Return the smallest element, plus 0: never -0. A NaN gives a NaN, no element infinity. NORMATIVE.
 
     Args and errors are those of `sum_over`.
     """
@@ -100,7 +100,7 @@ REDUCTIONS: dict[str, Callable[[ArrayLike, Sequence[int], bool], Reals]] = {
 
 
 def _axes(x: Reals, axes: Sequence[int]) -> tuple[int, ...]:
-    """The axes counted from 0, ascending."""
+    """Return the axes counted from 0, ascending."""
     inner = tuple(sorted(positive_axis(x, axis) for axis in axes))
     if len(set(inner)) < len(inner):
         raise QuantValueError("axes", str(tuple(axes)), "each axis once", "drop what is given twice")
@@ -108,7 +108,7 @@ def _axes(x: Reals, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def positive_axis(x: Reals, axis: int) -> int:
-    """The axis, counted from 0."""
+    """Return the axis, counted from 0."""
     if not -x.ndim <= axis < x.ndim:
         raise QuantValueError(
             "axis", str(axis), f"an axis of a tensor of rank {x.ndim}", "count from 0 or -1"

@@ -24,7 +24,7 @@ EIGHTH_TURN = np.float32(0.414213562)  # tan(pi / 8)
 
 @float_function
 def sin(x: Reals) -> Reals:
-    """The sine, within 1.2e-7, of any finite number; an infinity gives a NaN.
+    """Compute the sine, within 1.2e-7, of any finite number; an infinity gives a NaN.
 
     With ``x = r + n pi / 2`` of `quarter_turns`, for n modulo 4: ``SIN(r^2) r^2 r + r`` with the
     sign of r, ``(COS(r^2) r^2 - 1/2) r^2 + 1``, and the negatives of both.
@@ -34,7 +34,7 @@ def sin(x: Reals) -> Reals:
 
 @float_function
 def cos(x: Reals) -> Reals:
-    """The cosine: `sin`, a quarter turn further."""
+    """Compute the cosine: `sin`, a quarter turn further."""
     return _sine_from(x, 1)
 
 
@@ -49,7 +49,7 @@ def _sine_from(x: Reals, quarters: int) -> Reals:
 
 @float_function
 def atan(x: Reals) -> Reals:
-    """The arc tangent, with a relative error within 2e-7.
+    """Compute the arc tangent, with a relative error within 2e-7.
 
     Of the magnitude a, with the sign of x: ``t = a > 1 ? 1 / a : a``, then ``ATAN(u^2) u^2 u + u`` of
     ``u = t > tan(pi / 8) ? (t - 1) / (t + 1) : t``, pi / 4 added to the former; where a > 1 that from pi / 2.
@@ -66,7 +66,7 @@ def atan(x: Reals) -> Reals:
 
 @float_function
 def asin(x: Reals) -> Reals:
-    """The arc sine, with a relative error within 3e-7; a NaN beyond 1.
+    """Compute the arc sine, with a relative error within 3e-7; a NaN beyond 1.
 
     Of the magnitude a, with the sign of x: ``ASIN(a^2) a^2 a + a`` up to 0.5; beyond, pi / 2 less twice the
     same of ``sqrt((1 - a) / 2)``.
@@ -78,7 +78,7 @@ def asin(x: Reals) -> Reals:
 
 @float_function
 def acos(x: Reals) -> Reals:
-    """The arc cosine, within 4e-7, by the same halves as `asin`; a NaN beyond 1."""
+    """Compute the arc cosine, within 4e-7, by the same halves as `asin`; a NaN beyond 1."""
     far, y = _half_arc(np.abs(x))
     twice = TWO * y
     return np.where(far, np.where(x < 0, PI - twice, twice), HALF_PI - np.copysign(y, x))

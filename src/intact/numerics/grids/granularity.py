@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 def normalize_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
-    """The axes of `spec` as ascending indices into `shape`; negative ones count from the end.
+    """Return the axes of `spec` as ascending indices into `shape`; negative ones count from the end.
 
     Raises:
         QuantValueError: An axis is out of range or given twice.

@@ -9,7 +9,9 @@ from intact.spec import Format
 
 
 def round_to_format(x: NDArray[np.float32], fmt: Format) -> NDArray[np.float32]:
-    """The nearest value of `fmt`, ties to even mantissa, saturating at its largest finite value. NORMATIVE.
+    """Round to the nearest value of `fmt`, ties to even mantissa, saturating at the largest finite one.
+
+    NORMATIVE.
 
     Args:
         x: float32, any shape; infinities saturate, a NaN stays a NaN (fp4, which has none, gives 0).

@@ -16,7 +16,9 @@ stay exact up to 2^16 steps: frameworks that add in different orders get the sam
 
 
 def short_amax(amax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS) -> NDArray[np.float32]:
-    """The smallest magnitude from `amax` up whose scale has at most `bits` significant bits. NORMATIVE.
+    """Return the smallest magnitude from `amax` up whose scale has at most `bits` significant bits.
+
+    NORMATIVE.
 
     Args:
         amax: Largest magnitude of each granule, float32, >= 0, in the unit of the tensor.
@@ -39,7 +41,8 @@ def short_amax(amax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS) -> NDAr
 def short_range(
     rmin: ArrayLike, rmax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The range of an asymmetric grid like [rmin, rmax] whose scale has at most `bits` significant bits.
+    """Return the range of an asymmetric grid like [rmin, rmax] whose scale has at most `bits` significant
+    bits.
 
     NORMATIVE. The zero point is rounded for the short scale, and is the grid's first or last code where 0
     ends the range; the ends are those that the grid then reaches.
@@ -75,7 +78,9 @@ def midway_bias(
     y_scale: ArrayLike,
     residual_scale: ArrayLike | None = None,
 ) -> NDArray[np.float32]:
-    """The bias nearest to `bias` that keeps a layer's floats farthest from where codes change. NORMATIVE.
+    """Return the bias nearest to `bias` that keeps a layer's floats farthest from where codes change.
+
+    NORMATIVE.
 
     A real in front of a quantizer is ``n * s_x * s_w + bias [+ r * s_r]``, a boundary ``(k + 1/2) * s_y``,
     with integers n, r and k. All their differences are ``bias - s_y / 2`` and a multiple of
@@ -107,7 +112,7 @@ def midway_bias(
 
 
 def _common_divisor(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest number of which both are integer multiples; positive numbers of at most 53 bits."""
+    """Return the largest number of which both are integer multiples; positive numbers of at most 53 bits."""
     (first, low), (second, lower) = _odd_part(a), _odd_part(b)
     divisor: NDArray[np.float64] = np.ldexp(np.gcd(first, second).astype(np.float64), np.minimum(low, lower))
     return divisor

@@ -12,7 +12,7 @@ from intact.spec import QuantSpec
 
 
 def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[np.float32]:
-    """The largest magnitude of each granule. NORMATIVE.
+    """Return the largest magnitude of each granule. NORMATIVE.
 
     Args:
         x: Reals of any shape.
@@ -28,7 +28,7 @@ def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[n
 def minmax(
     x: ArrayLike, axis: int | tuple[int, ...] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The smallest and largest value of each granule. NORMATIVE.
+    """Return the smallest and largest value of each granule. NORMATIVE.
 
     Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge. A
     zero comes out positive, because which of two zeros is the smaller depends on their order.
@@ -89,6 +89,6 @@ def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
 
 
 def _inner_axes(shape: tuple[int, ...], axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    """The axes within a granule."""
+    """Return the axes within a granule."""
     own_axes = normalize_axes(shape, QuantSpec(axis=axis))
     return tuple(a for a in range(len(shape)) if a not in own_axes)

@@ -26,7 +26,7 @@ def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int
 
 
 def shift_of_sums(bound: ArrayLike) -> int:
-    """The smallest shift with which `join_sums` stays in int32. NORMATIVE.
+    """Return the smallest shift with which `join_sums` stays in int32. NORMATIVE.
 
     Args:
         bound: The largest magnitude of the sums, any shape, from `accumulator_bound`.

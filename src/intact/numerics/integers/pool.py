@@ -97,7 +97,7 @@ def float_max_pool(
     dilation: Size = 1,
     ceil_mode: bool = False,
 ) -> NDArray[np.float32]:
-    """The largest float of each window, by `maximum` of tap after tap in row-major order. NORMATIVE.
+    """Return the largest float of each window, by `maximum` of tap after tap in row-major order. NORMATIVE.
 
     Args:
         x: float32 [n, channels, *sizes].

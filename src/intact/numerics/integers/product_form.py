@@ -122,7 +122,7 @@ def _same_codes(
 def _wrong_channels(
     layer: _Layer, m: NDArray[np.float32], b: NDArray[np.float32], steps: tuple[int, int], roundings: int
 ) -> NDArray[np.intp] | None:
-    """The channels where the product gives a sum another code; None where too many sums are in doubt."""
+    """Find the channels where the product gives a sum another code; None where too many sums are in doubt."""
     low, high = steps
     boundary = np.arange(low, high, dtype=np.float64) + 0.5
     slope = layer.multiplier.astype(np.float64) * layer.factor

@@ -9,7 +9,7 @@ Doubles = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
-    """The sum of each column of a block, and of the product of any two, over all rows. NORMATIVE.
+    """Sum each column of a block, and the product of any two, over all rows. NORMATIVE.
 
     Sums are float64, one row after the other. The product of two float32 numbers is exact.
 
@@ -29,7 +29,7 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
 
 
 def unit_factor(matrices: Doubles) -> Doubles:
-    """The unit upper triangle U of U D U^T, the factorization of positive symmetric matrices. NORMATIVE.
+    """Factor positive symmetric matrices as U D U^T and return the unit upper triangle U. NORMATIVE.
 
     Columns are eliminated from the last one on. Only the lower triangle of the matrices is read.
 

@@ -1,4 +1,4 @@
-"""What an engine's parser will refuse or run slowly, told without the engine and without a GPU."""
+"""Predictions of what an engine's parser refuses or runs slowly, without the engine and without a GPU."""
 
 from __future__ import annotations
 

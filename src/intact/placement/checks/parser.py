@@ -1,4 +1,4 @@
-"""What TensorRT's ONNX parser says about one QuantizeLinear or DequantizeLinear, in its words.
+"""Messages of TensorRT's ONNX parser about one QuantizeLinear or DequantizeLinear, in its words.
 
 Each function returns the message and what to do about it, or None. Source: the parser of onnx-tensorrt 10.1
 and the notes of NvInfer.h on the quantize layers.
@@ -57,7 +57,7 @@ def output_dtype(half: Half) -> Said | None:
 
 
 def scale_shape(half: Half) -> Said | None:
-    """The sizes of the scale are known."""
+    """Check that the sizes of the scale are known."""
     if half.array(SCALE) is not None or half.input(SCALE) is None:
         return None
     shape = shape_of(half.input(SCALE))
@@ -83,14 +83,14 @@ def scale_positive(half: Half) -> Said | None:
 
 
 def zero_point_constant(half: Half) -> Said | None:
-    """The zero point is stored."""
+    """Check that the zero point is stored."""
     if half.input(ZERO_POINT) is None or half.array(ZERO_POINT) is not None:
         return None
     return "The zero point must be a build-time constant", "store it as an initializer of zeros"
 
 
 def zero_point_zero(half: Half) -> Said | None:
-    """The zero point is 0."""
+    """Check that the zero point is 0."""
     zero_point = half.array(ZERO_POINT)
     if zero_point is None or not np.any(zero_point.astype(np.float32)):
         return None
@@ -107,7 +107,7 @@ def volumes(half: Half) -> Said | None:
 
 
 def scale_rank(half: Half) -> Said | None:
-    """A number, a vector, or a tensor of the data's rank."""
+    """Check that the scale is a number, a vector, or a tensor of the data's rank."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or shape is None or scale.ndim in (0, 1, len(shape)):
         return None
@@ -115,7 +115,7 @@ def scale_rank(half: Half) -> Said | None:
 
 
 def channel_count(half: Half) -> Said | None:
-    """A vector has a scale for each index of its axis."""
+    """Check that a vector has a scale for each index of its axis."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or scale.ndim != 1 or scale.size <= 1 or not shape:
         return None
@@ -164,7 +164,7 @@ def per_channel_activation(half: Half) -> Said | None:
 
 
 def scale_type(half: Half) -> Said | None:
-    """A scale of 16 bits has the type of the data; float32 is always taken."""
+    """Check that a scale of 16 bits has the type of the data; float32 is always taken."""
     scale, data = half.input(SCALE), half.input(0) if half.quantizes else half.node.outputs[0]
     if scale is None or data is None or scale.dtype is None or data.dtype is None:
         return None
@@ -178,7 +178,7 @@ _REALS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 
 
 def _find_block_axes(half: Half) -> list[int] | None:
-    """The axes that have fewer scales than entries, where the scale has the data's rank."""
+    """Find the axes that have fewer scales than entries, where the scale has the data's rank."""
     scale, shape = half.array(SCALE), half.shape
     if scale is None or shape is None or scale.ndim != len(shape) or scale.ndim < 2:
         return None
@@ -208,14 +208,14 @@ PARSER: dict[str, Callable[[Half], Said | None]] = {
 
 
 def missing_axis(half: Half) -> Said | None:
-    """The parser and ONNX fill in another axis."""
+    """Report an axis that is left out, for which the parser and ONNX have different defaults."""
     if half.has_axis or not half.per_channel:
         return None
     return "The axis is missing: TensorRT takes 0, ONNX takes 1", "write the axis into the node"
 
 
 def missing_type(half: Half) -> Said | None:
-    """The parser and ONNX fill in another type."""
+    """Report a type that is left out, for which the parser and ONNX have different defaults."""
     if not half.quantizes or half.input(ZERO_POINT) is not None or half.form.output_dtype:
         return None
     message = "The zero point is missing: TensorRT takes INT8, ONNX takes UINT8"

@@ -36,16 +36,16 @@ class Half:
         )
 
     def input(self, index: int) -> Value | None:
-        """An input; None where it is left out."""
+        """Return an input; None where it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def array(self, index: int) -> NDArray[Any] | None:
-        """A constant input; None where it is left out or computed."""
+        """Return a constant input; None where it is left out or computed."""
         return array_of(self.input(index), self.constants)
 
     @property
     def quantizes(self) -> bool:
-        """Whether it is the first half."""
+        """Return whether it is the QuantizeLinear of a pair."""
         return is_quantize(self.node)
 
     @property
@@ -66,12 +66,12 @@ class Half:
 
     @cached_property
     def form(self) -> QuantizeLinear | DequantizeLinear:
-        """What the node says."""
+        """Return the node's record."""
         return (QuantizeLinear if self.quantizes else DequantizeLinear).of(self.node)
 
     @property
     def has_axis(self) -> bool:
-        """Whether the file says the axis."""
+        """Return whether the file gives the axis."""
         return self.form.axis is not None
 
     @property
@@ -82,7 +82,7 @@ class Half:
 
     @property
     def per_channel(self) -> bool:
-        """Whether it has one scale per index of an axis."""
+        """Return whether there is one scale per index of an axis."""
         scale = shape_of(self.input(SCALE))
         size = self.array(SCALE)
         return (
@@ -91,7 +91,7 @@ class Half:
 
     @property
     def is_weight(self) -> bool:
-        """Whether its data depends on no input."""
+        """Return whether the data depends on no input."""
         value = self.input(0)
         return value in self.constants or (value is not None and value.is_initializer())
 
@@ -102,7 +102,7 @@ def halves(model: Model, constants: Constants) -> list[Half]:
 
 
 def array_of(value: Value | None, constants: Constants) -> NDArray[Any] | None:
-    """A constant of the main graph or of the subgraph where it is read."""
+    """Return a constant of the main graph or of the subgraph where it is read."""
     if value is None:
         return None
     if value in constants:

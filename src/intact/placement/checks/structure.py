@@ -1,4 +1,4 @@
-"""What TensorRT's builder needs around the pairs: one function for each thing, over the whole graph."""
+"""Requirements of TensorRT's builder on the graph around pairs: one function for each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def foreign_operators(c: Checked) -> Iterator[Finding]:
 
 
 def opset(c: Checked) -> Iterator[Finding]:
-    """The parser reads opset 9 to 25."""
+    """Check that the opset is between 9 and 25, which the parser reads."""
     version = c.model.graph.opset_imports.get("")
     if version is not None and not 9 <= version <= 25:
         yield Finding(
@@ -175,7 +175,7 @@ def _half_on(c: Checked, op: Op, index: int) -> Half | None:
 
 
 def _is_moved(c: Checked, op: Op, index: int) -> bool:
-    """Whether a Transpose stands between the pair and the layer: the axis is counted before it."""
+    """Return whether a Transpose stands between the pair and the layer: the axis is counted before it."""
     value = op.node.inputs[index]
     node = value.producer() if value is not None else None
     return node is not None and not is_dequantize(node) and not is_op(node, "Cast")

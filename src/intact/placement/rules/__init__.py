@@ -1,4 +1,4 @@
-"""Where pairs belong: one rule per file, all of them in one table.
+"""Rules for the placement of pairs: one per file, all of them in one table.
 
 A new rule is a file with a `RULE`, and one line here.
 """

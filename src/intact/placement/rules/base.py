@@ -27,7 +27,7 @@ class Int8:
 
 @dataclass(frozen=True)
 class Rule:
-    """How one kind of node takes part in int8.
+    """Describes how one kind of node takes part in int8.
 
     Attributes:
         name: Short, for tables and documents.
@@ -50,7 +50,7 @@ class Rule:
 
 @dataclass
 class Context:
-    """What is known while the graph is walked from its outputs to its inputs.
+    """State of the walk over the graph from its outputs to its inputs.
 
     Attributes:
         view, profile: The graph, and whose engine it is for.
@@ -73,7 +73,7 @@ class Context:
         return before_logarithms(self.view)
 
     def float_reader(self, value: Value) -> str | None:
-        """Who reads `value` in float; None where all its readers read it quantized and there is one."""
+        """Return the name of a reader that takes `value` in float; None where all its readers quantize it."""
         if self.view.is_output(value):
             return "a graph output"
         if value in self.view.read_by_subgraphs:
@@ -93,7 +93,7 @@ class Context:
         return value if activation is None else activation.output
 
     def float_outputs(self, op: Op) -> Kept | None:
-        """Why the outputs of `op`, its activation included, cannot all be written in int8."""
+        """Return why the outputs of `op`, its activation included, cannot all be written in int8."""
         for output in op.outputs:
             if len(op.outputs) > 1 and not self.view.readers(output) and not self.view.is_output(output):
                 continue
@@ -103,7 +103,7 @@ class Context:
 
 
 def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
-    """Why integers are not quantized."""
+    """Return why integers are not quantized."""
     for index in inputs:
         value = op.inputs[index]
         if not may_be_float(value):

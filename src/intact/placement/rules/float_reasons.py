@@ -24,7 +24,7 @@ DEFAULT_REASON = "no rule runs it in int8"
 
 
 def float_reason(op_type: str, domain: str) -> str:
-    """Why an operator without a rule stays in float."""
+    """Return why an operator without a rule stays in float."""
     if domain not in ("", "ai.onnx"):
         return f"an operator of the domain '{domain}', whose meaning is not known here"
     record = BOOK.get(("", op_type))

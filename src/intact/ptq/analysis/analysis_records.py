@@ -120,7 +120,7 @@ class SensitivityAnalysis:
 
     @property
     def adds_up(self) -> bool:
-        """Whether errors add up well enough for shares to be read as parts of the whole."""
+        """Return whether errors add up well enough for shares to be read as parts of the whole."""
         return 0.5 <= self.added <= 2.0
 
     @property

@@ -1,4 +1,4 @@
-"""Which trials to run where a budget allows fewer than there are tensors: groups, then the worst of them.
+"""Group screening: trials of groups of tensors, then of the worst group's members, within a budget.
 
 Sequential bifurcation (Bettonvil and Kleijnen 1997, "Searching for important factors in simulation models
 with many factors: sequential bifurcation", European Journal of Operational Research 96): a group whose error

@@ -38,7 +38,7 @@ class BatchSplitter:
         self._kind, self._size = _first_axis(inputs)
         self._rest: list[Feeds] = []
         self.stacks = False
-        """Whether samples that run alone may also run together, along the first axis of every output."""
+        """True where samples that run alone may also run together, along the first axis of every output."""
 
     def runs(self, batches: Iterable[Feeds]) -> Iterator[tuple[int, Feeds]]:
         """Yield (batch number, feeds of one run), in order.

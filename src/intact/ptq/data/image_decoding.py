@@ -17,7 +17,7 @@ from intact.errors import CalibrationError, IntactError, MissingExtraError
 from intact.limits import IMAGE_PIXELS
 
 FORMATS = ("BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
-"""What is read, by content. Pillow has more: one of them (EPS) runs another program."""
+"""Image formats that are read, by content. Pillow has more: one of them (EPS) runs another program."""
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
 

@@ -27,8 +27,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "raw": {"mean": (0.0,), "std": (1 / 255,)},
     "caffe": {"mean": (103.939 / 255, 116.779 / 255, 123.68 / 255), "std": (1 / 255,), "colour": "bgr"},
 }
-"""What the families of published networks were trained with: ImageNet's mean and deviation; -1 to 1; 0 to 1;
-0 to 255; 0 to 255 in the order blue, green, red less ImageNet's mean."""
+"""Normalizations of published networks: mean and deviation of ImageNet, -1 to 1, 0 to 1, 0 to 255, BGR."""
 
 _MODES = {"rgb": "RGB", "bgr": "RGB", "grey": "L"}
 

@@ -34,7 +34,7 @@ _ENTRY = re.compile(
 _ELEMENT = re.compile(r"[<>|=]?(\?|[biuf][0-9]{1,2}|U[1-9][0-9]{0,5})")
 _BROKEN = (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, OverflowError,
            KeyError, struct.error, zlib.error)  # fmt: skip
-"""What the standard library and NumPy raise over damaged files."""
+"""Exceptions that the standard library and NumPy raise over damaged files."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def _thread_limit() -> int:
 
 
 WORKERS = min(2, _cores())
-"""How many runs are under way at once."""
+"""Number of runs that are under way at once."""
 
 THREADS = max(1, min(_cores() // WORKERS, _thread_limit()))
 """Threads that each of them may use."""
@@ -41,7 +41,7 @@ _SMALL = 3e-3
 """Seconds of its thread that a run may take without being worth another one."""
 
 _FIRST = 5e-3
-"""What the first run of a session may take beyond that."""
+"""Seconds that the first run of a session may take beyond that."""
 
 _WATCHED = 4
 """Runs whose time is taken; of those behind them, the ones that double their number."""

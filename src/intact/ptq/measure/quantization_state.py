@@ -133,7 +133,7 @@ class State:
 
     @property
     def has_run(self) -> bool:
-        """Whether the inner tensors that hold-out samples keep belong to this model."""
+        """Return whether the inner tensors that hold-out samples keep belong to this model."""
         return self.traced_model is self.model
 
     def with_own_model(self) -> State:

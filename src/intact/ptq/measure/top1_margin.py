@@ -16,13 +16,13 @@ LEAST_ROWS = 16
 """Of how many rows margins must be known to foretell anything."""
 
 _RIVALS = 4
-"""How many scores behind the largest tell the noise of a margin: eight rows alone tell it to a quarter."""
+"""Number of scores behind the largest from which the noise of a margin is estimated."""
 
 _SMALL = 0.2
 """The part of the margins, the smallest, of which only the end is believed: they lie evenly below it."""
 
 _LEAST_PROBABILITY = 2.0**-20
-"""Whose logarithm stands for those of all smaller ones: far from an answer, and often one code with 0."""
+"""Probability whose logarithm replaces those of all smaller ones, which often share one code with 0."""
 
 
 def has_top1(scores: NDArray) -> bool:

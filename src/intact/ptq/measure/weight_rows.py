@@ -96,7 +96,7 @@ class InputRows:
 
 
 _Places = NDArray[np.int64]
-"""Where windows lie, [positions, taps]."""
+"""Positions of windows, [positions, taps]."""
 
 
 def _even_positions(count: int, most: int) -> NDArray[np.intp]:

@@ -41,7 +41,7 @@ GOOD_DB = 40.0
 """Signal to quantization noise that 16 bits that are asked for bring every output to: an error of 1%."""
 
 POOR_DB = 26.0
-"""Where an output has less, a budget is spent: an error of 5%."""
+"""SQNR of an output below which a budget is spent: an error of 5%."""
 
 _AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search

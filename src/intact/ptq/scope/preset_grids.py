@@ -16,7 +16,7 @@ from intact.graph import Stripped
 from intact.spec import Format, QuantSpec, is_whole
 
 PRESET = "given"
-"""What results call the method of such a tensor."""
+"""Name in results of the method of such a tensor."""
 KEYS = ("scale", "zero_point", "range")
 _NUDGES = 5
 

@@ -32,7 +32,7 @@ Ranges = dict[Key, ChosenRange]
 
 
 CandidateCache = dict[tuple[Any, ...], Candidates]
-"""What was chosen for statistics before: trials ask for the same again. The statistics do not change."""
+"""Cache of grids by statistics. Trials ask for the same statistics again, and these do not change."""
 
 
 class Activations:

@@ -25,7 +25,7 @@ MOST_AXES = 64
 """Dimensions that an array of NumPy can have."""
 
 FLOAT_BUDGET = 0.4
-"""What layers that are left in float may take more, as a part of the predicted time of the whole model."""
+"""Limit on the time of layers left in float, as a part of the predicted time of the whole model."""
 
 _KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric", *GRID_KEYS)
 WEIGHT_ONLY = ("int4", "uint4")
@@ -164,7 +164,7 @@ class Settings:
 
     @property
     def may_widen(self) -> bool:
-        """Whether files for this profile, of this opset, can hold codes of 16 bits."""
+        """Return whether files for this profile, of this opset, can hold codes of 16 bits."""
         try:
             self._require_16_bits()
         except UnsupportedError:
@@ -251,7 +251,7 @@ def _of_format(name: str) -> dict[str, str]:
 
 
 _LIKE = {"per_tensor": "per_channel=False", "asymmetric": "symmetric=False", "calib": "ranges"}
-"""What the options of the command line are called here."""
+"""Names in Settings of the command line's options."""
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class ConvPair:
 
     @property
     def depthwise(self) -> bool:
-        """Whether the second convolution keeps its channels apart."""
+        """Return whether the second convolution is depthwise."""
         return _groups(self.second) > 1
 
 

@@ -18,7 +18,7 @@ from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import Bits16
 
 _WIDE = {"int8": "int16", "uint8": "uint16"}
-"""What can be widened: other formats were asked for."""
+"""Formats that can be widened: others were asked for."""
 
 _OPSET = max(FORMAT_OPSETS[format] for format in _WIDE.values())
 

@@ -21,7 +21,7 @@ __all__ = [
 def create(
     method: str, num_bits: int | tuple[int, int], axis: int | tuple[int, ...] | None, unsigned: bool
 ) -> _Calibrator:
-    """The calibrator that a descriptor's `calib_method` names."""
+    """Create the calibrator that a descriptor's `calib_method` names."""
     if method == "max":
         return MaxCalibrator(num_bits, axis, unsigned)
     if method == "histogram":

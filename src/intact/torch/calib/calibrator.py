@@ -35,7 +35,7 @@ class _Calibrator:
         raise NotImplementedError
 
     def compute_amax(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """The largest magnitude to represent; None before anything was collected."""
+        """Return the largest magnitude to represent; None before anything was collected."""
         raise NotImplementedError
 
     def compute_range(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:

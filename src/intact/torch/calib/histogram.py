@@ -161,7 +161,7 @@ class HistogramCalibrator(_Calibrator):
     def compute_amax(
         self, method: str | None = None, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99
     ) -> Tensor | None:
-        """The range that `method` chooses from the counts, which stay as they are.
+        """Compute the range that `method` chooses from the counts, which stay as they are.
 
         Args:
             method: "entropy", "mse" or "percentile".
@@ -245,7 +245,7 @@ def calibrate_weights(
 
 
 def _peaks_and_counts(weight: Tensor, axis: int | None, bins: int) -> tuple[Tensor, Tensor]:
-    """The largest magnitude of each channel, and counts of its values: int64, [channels, bins]."""
+    """Return the largest magnitude of each channel, and counts of its values: int64, [channels, bins]."""
     low, high = ops.min_max(weight, () if axis is None else (axis,))
     peaks = torch.maximum(low.abs(), high.abs())
     channels = [weight] if axis is None else weight.unbind(axis)
@@ -264,7 +264,7 @@ def _peaks_and_counts(weight: Tensor, axis: int | None, bins: int) -> tuple[Tens
 def _amax_of_rows(
     peaks: Tensor, counts: NDArray[np.int64], grid: tuple[Any, bool, str], percentile: float
 ) -> Tensor:
-    """The range that `method` chooses for each channel, on the device of `peaks`."""
+    """Compute the range that `method` chooses for each channel, on the device of `peaks`."""
     amaxes = []
     for peak, row in zip(peaks.flatten().tolist(), counts, strict=True):
         width = float(np.float32(peak) / np.float32(counts.shape[1]))
@@ -281,7 +281,7 @@ def _from_counts(
     method: str,
     **options: Any,
 ) -> Tensor:
-    """The range by `method`, which takes those of `options` that it knows."""
+    """Compute the range by `method`, which takes those of `options` that it knows."""
     wanted = ("percentile",) if method == "percentile" else ("stride", "start_bin")
     method_options = {key: value for key, value in options.items() if key in wanted}
     return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **method_options)))
@@ -295,7 +295,7 @@ def _compute_amax_entropy(
     stride: int = 1,
     start_bin: int = 128,
 ) -> Tensor | None:
-    """The entropy method on bare counts and edges, as scripts call it; None where there are no counts."""
+    """Run the entropy method on bare counts and edges, as scripts call it; None where there are no counts."""
     return _on_bare(
         calib_hist, calib_bin_edges, num_bits, unsigned, "entropy", stride=stride, start_bin=start_bin
     )
@@ -309,7 +309,7 @@ def _compute_amax_mse(
     stride: int = 1,
     start_bin: int = 128,
 ) -> Tensor | None:
-    """The mse method on bare counts and edges, as scripts call it; None where there are no counts."""
+    """Run the mse method on bare counts and edges, as scripts call it; None where there are no counts."""
     return _on_bare(
         calib_hist, calib_bin_edges, num_bits, unsigned, "mse", stride=stride, start_bin=start_bin
     )
@@ -318,7 +318,10 @@ def _compute_amax_mse(
 def _compute_amax_percentile(
     calib_hist: ArrayLike | None, calib_bin_edges: ArrayLike | None, percentile: float
 ) -> Tensor | None:
-    """The percentile method on bare counts and edges, as scripts call it; None where there are no counts."""
+    """Run the percentile method on bare counts and edges, as scripts call it.
+
+    None where there are no counts.
+    """
     return _on_bare(calib_hist, calib_bin_edges, 8, False, "percentile", percentile=percentile)
 
 

@@ -87,7 +87,10 @@ class MaxCalibrator(_Calibrator):
         self._amaxs = []
 
     def compute_amax(self) -> Tensor | None:
-        """The largest magnitude: 0-D, or with reduced axes of size 1 per-channel; None without data."""
+        """Return the largest magnitude: 0-D, or with reduced axes of size 1 per-channel.
+
+        None without data.
+        """
         ends = self.compute_range()
         return None if ends is None else _largest(*ends)
 

@@ -85,7 +85,8 @@ class MergeableCalibrator(_Calibrator):
         self.shape = tuple(n if a in kept_axes else 1 for a, n in enumerate(x.shape)) if kept_axes else ()
 
     def compute_amax(self, method: str = "max", **options: Any) -> Tensor | None:
-        """The largest magnitude to keep, by one of `intact.calib.METHODS` (see `intact.calib.amax_of`).
+        """Return the largest magnitude to keep, by one of `intact.calib.METHODS` (see
+        `intact.calib.amax_of`).
 
         Returns:
             float32, 0-D per-tensor, reduced axes kept with size 1 otherwise; None without data.

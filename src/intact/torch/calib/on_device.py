@@ -99,7 +99,7 @@ class DeviceStatistics:
         self._exponent = exponent
 
     def fetch(self) -> Histogram | Range:
-        """The statistic, after a wait for the device.
+        """Copy the statistic from the device, once it is computed.
 
         Raises:
             CalibrationError: NaN or infinity was collected.
@@ -125,13 +125,13 @@ class DeviceStatistics:
 
 
 def bin_exponent(amax: Tensor) -> Tensor:
-    """The bin width, as a power of two, that puts `amax` into the upper half of a histogram; int32."""
+    """Return the exponent of the bin width that puts `amax` into the upper half of a histogram; int32."""
     field = amax.clamp(min=0).view(torch.int32) >> 23  # amax < 2**(field - 126), as frexp has it
     return (field - 126 - (BINS.bit_length() - 1)).clamp(min=MIN_EXPONENT)
 
 
 def finite_range(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ends of each row's finite values (float32), and how many others it has (int64).
+    """Return the ends of each row's finite values (float32), and how many others it has (int64).
 
     A row without finite values has the ends (inf, -inf).
     """

@@ -74,7 +74,7 @@ class _Compiled:
         self._in_torch, self._warned = False, set[str]()
 
     def __call__(self, *args: Any) -> Any:
-        """The graph's outputs, a tuple."""
+        """Run the graph and return its outputs, a tuple."""
         if self._in_torch:
             return self._graph.gm(*args)
         if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in args):

@@ -51,7 +51,7 @@ _CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "Add", "Concat", *ops.RECURRENT)
 _SHOWN = 3
-"""How many calls that stay in float an error names."""
+"""Number of calls that stay in float an error lists."""
 
 
 def quantize(

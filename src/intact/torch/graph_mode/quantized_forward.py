@@ -69,7 +69,7 @@ class _Around:
 
 @dataclass
 class _Scope:
-    """What happens in one module's forward: quantizers by function, call site and number.
+    """Quantizers of one module's forward, by function, call site and number.
 
     Attributes:
         path: Path of the module.

@@ -36,7 +36,7 @@ def why_opaque(module: nn.Module) -> str:
 
 
 class LayerInput(NamedTuple):
-    """What a node of the graph reads inside a module: the data, or the weights of inputs, of one layer."""
+    """Input of a node inside a module: the data, or the input weights, of one layer."""
 
     path: str
     layer: int

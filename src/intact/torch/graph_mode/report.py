@@ -101,7 +101,7 @@ def _path_or_model(path: str) -> str:
 
 @dataclass(frozen=True)
 class GraphModeResult:
-    """What `quantize` returns.
+    """Holds the result of `quantize`.
 
     Attributes:
         model: The module with quantizers: ready for `finetune`, `export` and, without data, `calibrate`.

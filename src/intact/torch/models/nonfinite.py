@@ -13,7 +13,7 @@ from intact.errors import CalibrationError
 from intact.torch.private_torch import pytree
 
 _SHOWN = 3
-"""How many tensors an error names."""
+"""Number of tensors that an error lists."""
 
 
 def squared_error(ours: Tensor, want: Tensor) -> tuple[float, float]:

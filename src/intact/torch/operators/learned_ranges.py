@@ -139,8 +139,11 @@ def _backward(
 
 
 def _terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
-    """The gradient to `x`, as dense as `x`, and sums of ``grad * (y - x)`` where low < x < high, and of
-    ``grad * y`` and `grad` elsewhere, float64, in the shape of `low`, which broadcasts to `x`."""
+    """Compute the gradient to `x`, as dense as `x`, and the three sums for those to the ends.
+
+    The sums are of ``grad * (y - x)`` where low < x < high, and of ``grad * y`` and `grad` elsewhere,
+    float64, in the shape of `low`, which broadcasts to `x`.
+    """
     out = torch.empty_like(x, dtype=grad.dtype)
     axes = ops.broadcast_axes(low.shape, x.dim())
     granule = [x.shape[a] for a in axes]
@@ -164,7 +167,7 @@ def _terms_composed(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tenso
 
 
 def _sums(a: Tensor, b: Tensor | None, like: Tensor) -> Tensor:
-    """The sum of ``a * b`` (or of `a`) over the axes along which `like` has size 1, in its shape."""
+    """Sum ``a * b`` (or `a`) over the axes along which `like` has size 1, in its shape."""
     if like.numel() > 1:
         product = a if b is None else a * b
         return product.sum([d for d, size in enumerate(like.shape) if size == 1], keepdim=True)

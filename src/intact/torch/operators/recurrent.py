@@ -153,7 +153,7 @@ class _Writer:
         )  # fmt: skip
 
     def numbers(self, *values: int) -> Any:
-        """A constant of int64."""
+        """Add a constant of int64."""
         return self.op.Constant(value_ints=list(values))
 
     def _stack_params(self, which: int) -> Any:

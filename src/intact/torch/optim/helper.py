@@ -16,7 +16,7 @@ __all__ = ["freeze_parameters", "group_parameters", "match_parameters", "quant_w
 
 
 def match_parameters(model: nn.Module, patterns: Sequence[str]) -> Iterator[nn.Parameter]:
-    """The parameters whose name one of `patterns` is found in (`re.search`), each once.
+    """Yield the parameters whose name one of `patterns` is found in (`re.search`), each once.
 
     Args:
         model: Where the parameters are.

@@ -182,7 +182,7 @@ _COMPLEX = (14, 15)  # of ONNX's types
 
 
 def _parts_axis(dim: int) -> int:
-    """An axis of complex numbers among those of their parts."""
+    """Return the axis, among those of real and imaginary parts, of an axis of complex numbers."""
     return dim if dim >= 0 else dim - 1
 
 
@@ -242,7 +242,7 @@ def _zeros(size, dtype=1, **kind):  # type: ignore[no-untyped-def]
 
 
 def _pairs(size: Any, value: Any) -> Any:
-    """A complex number in each place."""
+    """Fill a shape with a complex number, as real and imaginary parts."""
     op = _op()
     if isinstance(size, (tuple, list)):
         sizes = [_numbers(n) if isinstance(n, int) else op.Reshape(n, _numbers(1)) for n in size]

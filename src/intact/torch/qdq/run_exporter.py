@@ -62,7 +62,7 @@ _translating: ContextVar[bool] = ContextVar("translating", default=False)
 _OPERATOR = torch.ops.intact.fake_quantize.default
 _TORCHSCRIPT_NAME = "intact::fake_quantize"
 FLAT_WEIGHTS = r"The tensor attributes? .*_flat_weights"
-"""What torch.export says about every recurrent layer, which keeps its weights in a list, too."""
+"""Warning of torch.export about recurrent layers, which keep their weights in a list, too."""
 
 _EXPORTER_TALK = (
     FLAT_WEIGHTS,

@@ -56,7 +56,8 @@ class LabelledImages:
 
 
 def load(source: Path | None, track: Track = without_progress) -> LabelledImages:
-    """The images at `source`: None for the digits, a packed npz file, or a folder with one folder per class.
+    """Load the images at `source`: None for the digits, a packed npz file, or a folder with one folder per
+    class.
 
     Args:
         source: The file or folder. Of a packed data set either the train file, whose test file lies

@@ -42,7 +42,7 @@ VERIFIED_BATCH = 100
 
 @dataclass(frozen=True)
 class QuickstartSettings:
-    """What a user may choose; None takes the default for the data."""
+    """User settings of the quickstart; None takes the default for the data."""
 
     data: Path | None = None
     out: Path = Path("quickstart-out")
@@ -96,7 +96,7 @@ class Outcome:
     float_file: bytes = field(repr=False)
 
     def batches(self, size: int) -> Iterator[NDArray]:
-        """The test images as the networks take them."""
+        """Yield the test images as the networks take them."""
         prepare, images = Normalized(self.images), self.images.test_x
         for start in range(0, len(images), size):
             yield prepare(images[start : start + size]).numpy()
@@ -196,14 +196,15 @@ class _Job:
         )
 
     def _file(self, net: nn.Module) -> bytes:
-        """The ONNX file of `net`."""
+        """Export `net` to the bytes of an ONNX file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.onnx")
             export(net, self.example, path, verify=False)
             return path.read_bytes()
 
     def _finetune(self, model: nn.Module, teacher: ResidualNet) -> None:
-        """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
+        """Finetune by the guide's recipe: a tenth of the schedule, a hundredth of the learning rate,
+        scales frozen."""
         finetune(
             model,
             self._shuffle(),
@@ -233,7 +234,7 @@ class _Job:
 
 
 def _tracker(shown: bool) -> Any:
-    """A `Track` that draws a progress bar on standard error, or nothing."""
+    """Return a `Track` that draws a progress bar on standard error, or nothing."""
 
     def track(items: Iterable[Any], label: str, total: int) -> Iterator[Any]:
         with Progress(label, total, shown) as bar:

@@ -68,7 +68,7 @@ def default_threads(images: LabelledImages) -> int:
 def train(
     images: LabelledImages, prepare: Normalized, epochs: int, seed: int, track: Track = without_progress
 ) -> ResidualNet:
-    """A `ResidualNet` trained in float on the train images; in eval mode."""
+    """Train a `ResidualNet` in float on the train images; return it in eval mode."""
     torch.manual_seed(seed)
     net = ResidualNet(images.train_x.shape[1], len(images.classes))
     batches = Batches(images, prepare, seed)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 ZETA, GAMMA = 1.1, -0.1
-"""How far the sigmoid is stretched beyond 1 and 0: the paper's values."""
+"""Ends of the stretched sigmoid beyond 1 and 0: the paper's values."""
 
 BETA_START, BETA_END = 20.0, 2.0
 """The exponent of the regularizer, where it sets in and at the last step: those of the paper's code."""

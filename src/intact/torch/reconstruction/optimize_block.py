@@ -26,10 +26,10 @@ from intact.torch.training.collect_statistics import evaluating, spec_of
 from intact.torch.training.learn_ranges import PositiveRanges
 
 ROUNDING_WAY = 20.0
-"""How far Adam may move V in all, over any number of steps: as the papers' 20,000 steps of 1e-3."""
+"""Largest total change of V by Adam, over any number of steps: as the papers' 20,000 steps of 1e-3."""
 
 RANGE_WAY = 0.3
-"""How far Adam may move a range in all, as a share of its start. Half a cosine anneals its steps to 0."""
+"""Largest change of a range by Adam, as a share of its start. Half a cosine anneals its steps to 0."""
 
 REGULARIZER = 2.0
 """The weight of the regularizer's mean, beside an error that is 1 for rounding to nearest.

@@ -54,7 +54,7 @@ from intact.torch.training.range_choice import (
 )
 
 HOLDOUT_BATCHES = 4
-"""How many batches "auto" keeps to measure configurations on. Its cost is that of 6 times as many."""
+"""Number of batches that "auto" keeps to measure configurations on. Its cost is that of 6 times as many."""
 
 
 @dataclass
@@ -151,7 +151,7 @@ class CalibrationResult:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: nn.Module) -> Self:
-        """The statistics in a `.calib` file, for `model`, whose ranges stay as they are until `apply`.
+        """Load the statistics of a `.calib` file for `model`, whose ranges stay as they are until `apply`.
 
         There are no held batches then: "auto" takes the smallest expected error of each tensor.
 

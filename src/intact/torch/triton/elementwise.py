@@ -20,7 +20,7 @@ BLOCK = 1024
 
 @triton.jit
 def granules_of_block(granules, inner, BLOCK: tl.constexpr):
-    """The granule where a block begins, the next, and which elements lie there; inner >= BLOCK."""
+    """Return the granule where a block begins, the next, and which elements lie there; inner >= BLOCK."""
     start = tl.program_id(0) * BLOCK
     row = start // inner
     return row % granules, (row + 1) % granules, start - row * inner + tl.arange(0, BLOCK) >= inner
@@ -96,7 +96,7 @@ def backward_kernel(
 
 
 class KernelCall(NamedTuple):
-    """What one call needs besides its tensors; the same for all of a quantizer's calls of one shape."""
+    """Arguments of a kernel call besides its tensors; shared by a quantizer's calls of one shape."""
 
     spec: QuantSpec
     layout: GranuleLayout | None

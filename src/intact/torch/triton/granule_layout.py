@@ -10,7 +10,7 @@ LARGEST = 2**31 - 2**16  # elements that 32-bit offsets reach, with room for the
 
 
 def fits(size: int) -> bool:
-    """Whether kernels can reach all of so many elements, and there are some."""
+    """Return whether kernels can index all of so many elements, and there are some."""
     return 0 < size < LARGEST
 
 
@@ -22,7 +22,7 @@ class GranuleLayout(NamedTuple):
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> GranuleLayout | None:
-    """How the granules of kept `axes` (from the front) lie in a dense tensor.
+    """Return the layout of the granules of kept `axes` (from the front) in a dense tensor.
 
     None where kept axes are not neighbours in memory, in ascending order, or it is empty or too large.
     """

@@ -7,7 +7,7 @@ import triton.language as tl
 from intact.torch import fake_quantize_formula as formula
 
 OPTIONS = {"enable_fp_fusion": False}
-"""What every kernel is compiled with: a product and the sum behind it are rounded each."""
+"""Compiler options of every kernel. They round a product and the sum behind it separately."""
 
 TINY = tl.constexpr(formula.TINY)
 INFINITY = tl.constexpr(float("inf"))

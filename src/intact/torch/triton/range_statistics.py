@@ -1,4 +1,4 @@
-"""What calibration asks of every tensor: both ends of its range in one read, and counts in bins."""
+"""Triton kernels for calibration: both ends of a tensor's range in one read, and counts in bins."""
 
 # Annotations are values here, that Triton reads: no `from __future__ import annotations`.
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ COPIES = 256
 
 @triton.jit
 def range_kernel(x_ptr, low_ptr, high_ptr, size, parts, granules, inner, BLOCK: tl.constexpr):
-    """The ends of one of the parts of one granule: of its `size` values, `inner` lie together."""
+    """Compute the ends of one part of one granule: of its `size` values, `inner` lie together."""
     granule, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     at = part * BLOCK + tl.arange(0, BLOCK)
     offset = (at // inner * granules + granule) * inner + at % inner
@@ -33,7 +33,7 @@ def range_kernel(x_ptr, low_ptr, high_ptr, size, parts, granules, inner, BLOCK: 
 
 @triton.jit
 def finite_range_kernel(x_ptr, low_ptr, high_ptr, nonfinite_ptr, size, parts, BLOCK: tl.constexpr):
-    """The ends of the finite values in one block of one row, and how many are not finite."""
+    """Compute the ends of the finite values in one block of one row, and count the others."""
     row, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     at = part * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * size + at, mask=at < size, other=0.0).to(tl.float32)
@@ -103,7 +103,7 @@ def min_max(x: Tensor, kept_axes: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def finite_range(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ends of each row's finite values (float32), and how many others it has (int64), in one read.
+    """Compute the ends of each row's finite values (float32), and count the others (int64), in one read.
 
     A row without finite values has the ends (inf, -inf).
     """

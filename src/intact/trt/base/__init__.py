@@ -1,1 +1,1 @@
-"""What TensorRT's objects share: enumerations, dialects, messages, tensors."""
+"""Types that TensorRT's objects share: enumerations, dialects, messages, tensors."""

@@ -23,7 +23,7 @@ from intact.trt.base.script_dialect import caller_frame, calls_removed_members
 Dialect = Literal["8.x", "10.x"]
 
 VERSIONS: dict[Dialect, str] = {"8.x": "8.6.1", "10.x": "10.9.0"}
-"""What ``__version__`` says to a script of each dialect."""
+"""Values of ``__version__`` for scripts of each dialect."""
 
 _chosen: list[Dialect] = []
 

@@ -1,4 +1,4 @@
-"""What scripts subclass to give memory or take bytes; a CPU needs none of the memory."""
+"""Interfaces that scripts subclass to allocate memory or take bytes; a CPU needs none of the memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class IGpuAllocator:
-    """What a script subclasses: accepted, and not asked, as memory is the host's."""
+    """Allocator interface: accepted, and never called, as memory is the host's."""
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
-        """The address of memory."""
+        """Return the address of memory."""
         raise NotImplementedError(f"{type(self).__name__} must define allocate")
 
 
@@ -18,10 +18,10 @@ class IGpuAsyncAllocator(IGpuAllocator):
 
 
 class IStreamReader:
-    """What a script subclasses: ``read(size)`` gives the bytes of an engine."""
+    """Reader interface: ``read(size)`` gives the bytes of an engine."""
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         raise NotImplementedError(f"{type(self).__name__} must define read(size)")
 
 
@@ -30,7 +30,7 @@ class IStreamReaderV2(IStreamReader):
 
 
 class IStreamWriter:
-    """What a script subclasses: ``write(data)`` takes the bytes of an engine."""
+    """Writer interface: ``write(data)`` takes the bytes of an engine."""
 
     def write(self, data: Any) -> int:
         """Take bytes; how many."""
@@ -38,15 +38,15 @@ class IStreamWriter:
 
 
 class IAlgorithmSelector:
-    """What a script subclasses: accepted, and not asked, as kernels are not chosen so."""
+    """Algorithm selector interface: accepted, and never called, as kernels are not chosen so."""
 
 
 class IAlgorithmContext:
-    """What an algorithm selector would be told of a layer; none is made."""
+    """Context of a layer for an algorithm selector; none is made."""
 
 
 class IAlgorithm:
-    """What an algorithm selector would choose; none is made."""
+    """Algorithm for an algorithm selector to choose; none is made."""
 
 
 class IAlgorithmVariant:

@@ -136,7 +136,7 @@ class Weights:
             self._array = np.empty(0, array.numpy)
 
     def numpy(self) -> NDArray:
-        """The values."""
+        """Return the values."""
         return self._array
 
     @property
@@ -253,28 +253,28 @@ class ITensor(Interface):
         self._network.touch()
 
     def reset_dtype(self) -> None:
-        """The type follows from the layer again."""
+        """Let the type follow from the layer again."""
         self._dtype = None
         self._network.touch()
 
     @property
     def is_network_input(self) -> bool:
-        """Whether the caller of the engine gives it."""
+        """Return whether the tensor is an input of the network."""
         return self._producer is None
 
     @property
     def is_network_output(self) -> bool:
-        """Whether the engine returns it."""
+        """Return whether the tensor is an output of the network."""
         return self in self._network.outputs
 
     @property
     def is_shape_tensor(self) -> bool:
-        """Whether it holds sizes; here any tensor may."""
+        """Return whether the tensor holds sizes; here any tensor may."""
         return False
 
     @property
     def is_execution_tensor(self) -> bool:
-        """Whether it holds data."""
+        """Return whether the tensor holds data."""
         return True
 
     def set_dynamic_range(self, min: float, max: float) -> bool:
@@ -293,7 +293,7 @@ class ITensor(Interface):
 
     @property
     def dynamic_range(self) -> tuple[float, float] | None:
-        """What `set_dynamic_range` fixed; None where nothing was fixed."""
+        """Return the range set by `set_dynamic_range`; None where none was set."""
         return self._range
 
     @dynamic_range.setter
@@ -311,7 +311,7 @@ class ITensor(Interface):
         self._network.touch()
 
     def get_dimension_name(self, index: int) -> str | None:
-        """The name of axis `index`; None where it has none."""
+        """Return the name of axis `index`; None where it has none."""
         return self._axes.get(int(index))
 
     def reset_dynamic_range(self) -> None:

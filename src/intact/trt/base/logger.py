@@ -1,4 +1,4 @@
-"""Where messages go: TensorRT's logger, which scripts subclass or filter by severity."""
+"""TensorRT's logger, which scripts subclass or filter by severity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogSeverity(TrtEnum):
 
 
 class ILogger:
-    """What a script subclasses: it defines ``log(severity, msg)``."""
+    """Logger interface: a subclass defines ``log(severity, msg)``."""
 
     Severity: ClassVar[type[LogSeverity]] = LogSeverity
     INTERNAL_ERROR: ClassVar[LogSeverity] = LogSeverity.INTERNAL_ERROR

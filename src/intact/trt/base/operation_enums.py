@@ -357,5 +357,5 @@ LAYER_TYPES: dict[str, LayerType] = {
 
 
 def layer_type_of(op_type: str) -> LayerType:
-    """What TensorRT calls the layer that an ONNX operator becomes."""
+    """Return TensorRT's layer type for an ONNX operator."""
     return LAYER_TYPES.get(op_type, LayerType.OTHER)

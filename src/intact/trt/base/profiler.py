@@ -6,7 +6,7 @@ from intact.terminal import printable
 
 
 class IProfiler:
-    """What a script subclasses: it defines ``report_layer_time(layer_name, ms)``."""
+    """Profiler interface: a subclass defines ``report_layer_time(layer_name, ms)``."""
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Take the time of one layer of one run."""

@@ -8,22 +8,22 @@ from typing import Any
 
 
 class IProgressMonitor:
-    """What a script subclasses: ``phase_start``, ``step_complete`` and ``phase_finish``."""
+    """Progress interface: a subclass defines ``phase_start``, ``step_complete`` and ``phase_finish``."""
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        """A phase of `num_steps` steps begins."""
+        """Begin a phase of `num_steps` steps."""
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """A step is done; False stops the build."""
+        """Note that a step is done; return False to stop the build."""
         return True
 
     def phase_finish(self, phase_name: str) -> None:
-        """A phase is over."""
+        """End a phase."""
 
 
 @contextmanager
 def phases(monitor: Any) -> Iterator[Callable[[], bool]]:
-    """A build that tells `monitor` (or nobody) of its phase; inside, whether it was stopped."""
+    """Report a build phase to `monitor` (or nobody); inside, a call returns whether it was stopped."""
     name = "Building Engine"
     if monitor is None:
         yield lambda: False

@@ -64,7 +64,7 @@ class RemovedMemberError(IntactError, AttributeError):
 
 
 class _ByDialect:
-    """What stands in a class for a member of TensorRT 8."""
+    """Descriptor in a class for a member of TensorRT 8."""
 
     owner: str
     name: str

@@ -53,7 +53,7 @@ ATTRIBUTE_OPCODES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
 
 
 def caller_frame() -> FrameType | None:
-    """The innermost frame that is not INTact's."""
+    """Return the innermost frame that is not INTact's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_internal(frame):
         frame = frame.f_back
@@ -61,12 +61,12 @@ def caller_frame() -> FrameType | None:
 
 
 def is_internal(frame: FrameType) -> bool:
-    """Whether a frame runs INTact's own code."""
+    """Return whether a frame runs INTact's own code."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "intact"
 
 
 def calls_removed_members(frame: FrameType | None) -> bool:
-    """Whether the code of a stack uses removed members, and has no other way for TensorRT 10."""
+    """Return whether the code of a stack uses removed members, and has no other way for TensorRT 10."""
     names = _names_on_stack(frame)
     if OLD_FLAG in names and names.isdisjoint(NEWER) and not _asks(names):
         return True
@@ -74,7 +74,7 @@ def calls_removed_members(frame: FrameType | None) -> bool:
 
 
 def has_newer_way(frame: FrameType | None) -> bool:
-    """Whether the code of a stack asks which TensorRT there is, and has a way for TensorRT 10, too."""
+    """Return whether the code of a stack checks TensorRT's version, and has a branch for TensorRT 10."""
     return _has_newer_way(_names_on_stack(frame))
 
 
@@ -83,12 +83,12 @@ def _has_newer_way(names: set[str]) -> bool:
 
 
 def _asks(names: set[str]) -> bool:
-    """Whether code asks which TensorRT there is, or which members."""
+    """Return whether code checks TensorRT's version or members."""
     return not names.isdisjoint(MEMBER_PROBES) or any(map(VERSION_NAMES.search, names))
 
 
 def is_probe(frame: FrameType, sets: bool) -> bool:
-    """Whether a frame that reads or sets a member wants to know whether it exists."""
+    """Return whether a frame that reads or sets a member wants to know whether it exists."""
     if "AttributeError" in frame.f_code.co_names:
         return True
     here = next((i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti), None)
@@ -111,7 +111,7 @@ def _names_on_stack(frame: FrameType | None) -> set[str]:
 
 
 def _reachable(frame: FrameType, seen: set[CodeType]) -> Iterator[CodeType]:
-    """The code of a frame, and that of functions and classes of its module that it names, once each."""
+    """Yield the code of a frame, and that of functions and classes of its module that it names, once each."""
     names = frame.f_globals
     stack = [frame.f_code]
     own_class = names.get(getattr(frame.f_code, "co_qualname", "").partition(".")[0])
@@ -128,7 +128,7 @@ def _reachable(frame: FrameType, seen: set[CodeType]) -> Iterator[CodeType]:
 
 
 def _codes_of(value: Any, module: dict[str, Any]) -> list[CodeType]:
-    """The code of a function of `module`, or of a class's methods; none of anything else."""
+    """Return the code of a function of `module`, or of a class's methods; none of anything else."""
     if isinstance(value, FunctionType):
         return [value.__code__] if value.__globals__ is module else []
     if isinstance(value, type) and value.__module__ == module.get("__name__"):
@@ -138,7 +138,7 @@ def _codes_of(value: Any, module: dict[str, Any]) -> list[CodeType]:
 
 @lru_cache(maxsize=4096)
 def _names_in(code: CodeType) -> frozenset[str]:
-    """The names that code reads, but for those of TensorRT's members that are no attributes there."""
+    """Return the names that code reads, but for those of TensorRT's members that are no attributes there."""
     members = MEMBERS.intersection(code.co_names)
     if not members:
         return frozenset(code.co_names)

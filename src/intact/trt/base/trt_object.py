@@ -1,4 +1,4 @@
-"""What TensorRT's objects share here: ``with``, attributes that are theirs alone, errors that are recorded.
+"""Base of TensorRT's objects: ``with``, no unknown attributes, recorded errors.
 
 An attribute that a class does not have raises, as in TensorRT: a script that misspells one must not run on.
 One that has no meaning on a CPU (`WITHOUT_MEANING`) is accepted, kept, and said once in the log.
@@ -90,7 +90,7 @@ class MissingAttributeError(IntactError, AttributeError):
 
 
 class IErrorRecorder:
-    """What a script subclasses to be told of errors: it defines ``report_error(code, description)``."""
+    """Error recorder interface: a subclass defines ``report_error(code, description)``."""
 
     MAX_DESC_LENGTH: ClassVar[int] = 127
 

@@ -1,4 +1,4 @@
-"""What a builder is told, and what it reads: configuration, calibrators, ONNX files."""
+"""Inputs of a builder: configuration, calibrators, ONNX files."""
 
 from intact.trt.building.calibrators import TABLES
 

@@ -1,4 +1,4 @@
-"""What the builder leaves in a plan beside the plan: profiles, and why each layer runs as it does."""
+"""The builder's record in a plan: profiles, and why each layer has its precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _dims(entries: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """Why a layer has its precision.
+    """Records the reason for a layer's precision.
 
     Attributes:
         precision: "int8" or "float32".
@@ -73,7 +73,7 @@ class BuildRecord:
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
-        """The record in a plan; an empty one where there is none."""
+        """Read the record in a plan; an empty one where there is none."""
         for note in plan.notes:
             if note.startswith(_MARK):
                 try:

@@ -33,7 +33,7 @@ _Given = tuple[int, Mapping[str, Sizes]]
 
 
 class IInt8Calibrator:
-    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``.
+    """Base of all calibrators: subclass one of the four, define ``get_batch_size`` and ``get_batch``.
 
     A direct subclass of this one also defines ``get_algorithm``, which says which of the four it is.
     """
@@ -45,25 +45,25 @@ class IInt8Calibrator:
         raise NotImplementedError(f"{type(self).__name__} must define get_batch_size()")
 
     def get_batch(self, names: list[str]) -> list[Any] | None:
-        """The next batch: for each name an array, or the address of one in host memory; None at the end."""
+        """Return the next batch: for each name an array, or an address in host memory; None at the end."""
         raise NotImplementedError(f"{type(self).__name__} must define get_batch(names)")
 
     def read_calibration_cache(self) -> bytes | None:
-        """A cache that was written before; None calibrates anew."""
+        """Return a cache that was written before; None calibrates anew."""
         return None
 
     def write_calibration_cache(self, cache: memoryview) -> None:
         """Keep the cache, if wanted; ``cache.tobytes()`` copies it."""
 
     def get_algorithm(self) -> CalibrationAlgoType:
-        """Which of the algorithms this is."""
+        """Return the calibration algorithm."""
         try:
             return self.ALGORITHM
         except AttributeError:
             raise NotImplementedError(f"{type(self).__name__} must define get_algorithm()") from None
 
     def method(self) -> tuple[str, dict[str, Any]]:
-        """The method of `intact.calib` that chooses ranges, and its options."""
+        """Return the method of `intact.calib` that chooses ranges, and its options."""
         return method_of(self)
 
 
@@ -116,11 +116,11 @@ TABLES = {
     # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
     CalibrationAlgoType.LEGACY_CALIBRATION: "EntropyCalibration",
 }
-"""What the first line of a cache calls each algorithm."""
+"""Names of the algorithms in the first line of a cache."""
 
 
 def method_of(calibrator: IInt8Calibrator) -> tuple[str, dict[str, Any]]:
-    """The method of `intact.calib` that a calibrator's algorithm is, and its options."""
+    """Return the method of `intact.calib` that a calibrator's algorithm is, and its options."""
     algorithm = calibrator.get_algorithm()
     if algorithm == CalibrationAlgoType.MINMAX_CALIBRATION:
         return "max", {}
@@ -135,7 +135,7 @@ def table_of(
     calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any,
     usual: Mapping[str, Sizes] = MappingProxyType({}),
 ) -> TrtCache:  # fmt: skip
-    """The scales that `calibrator` leads to, from its cache or its batches.
+    """Compute the scales for a network from the calibrator's cache or its batches.
 
     Args:
         calibrator: Asked in TensorRT's order.
@@ -268,7 +268,7 @@ def _batches(
 
 
 def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None) -> NDArray:
-    """The array itself, or a copy of the one at an address."""
+    """Return the array itself, or a copy of the one at an address."""
     if not is_address(item):
         return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
             _sizes(shape, np.asarray(item).size, size)

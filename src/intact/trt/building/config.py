@@ -50,7 +50,7 @@ class IOptimizationProfile:
         self.values[input] = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
 
     def get_shape_input(self, input: str) -> list[Sizes]:
-        """The values of an input that holds sizes; empty where none were set."""
+        """Return the values of an input that holds sizes; empty where none were set."""
         return list(self.values.get(input, ()))
 
     def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
@@ -63,7 +63,7 @@ class IOptimizationProfile:
         self.shapes[input] = limits
 
     def get_shape(self, input: str) -> list[Sizes]:
-        """The three shapes of an input; empty where none were set."""
+        """Return the three shapes of an input; empty where none were set."""
         return list(self.shapes.get(input, ()))
 
     def __bool__(self) -> bool:
@@ -72,14 +72,14 @@ class IOptimizationProfile:
 
 @dataclass(frozen=True)
 class TimingCacheKey:
-    """What was measured, and on which kind of machine."""
+    """Key of a timing cache: what was measured, and the kind of machine."""
 
     machine: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> TimingCacheKey:
-        """The key that prints as `text`."""
+        """Parse the text of a key."""
         machine, _, name = text.partition("\t")
         return cls(machine, name)
 
@@ -96,7 +96,7 @@ class TimingCacheValue:
 
 
 class ITimingCache:
-    """What the builder measured: seconds of each layer in each precision, by the kind of machine.
+    """Times that the builder measured: seconds of each layer in each precision, by the kind of machine.
 
     Attributes:
         timings: The same record as `intact build --timing-cache` has.
@@ -107,7 +107,7 @@ class ITimingCache:
 
     @classmethod
     def parse(cls, data: bytes) -> ITimingCache:
-        """A cache from its bytes; empty bytes are an empty cache.
+        """Parse the bytes of a cache; empty bytes are an empty cache.
 
         Raises:
             FileFormatError: They are no timing cache.
@@ -121,11 +121,11 @@ class ITimingCache:
         return IHostMemory(self.timings.serialize())
 
     def queryKeys(self) -> list[TimingCacheKey]:
-        """The keys of all times."""
+        """Return the keys of all times."""
         return [TimingCacheKey(m, name) for m, times in self.timings.machines.items() for name in times]
 
     def query(self, key: TimingCacheKey) -> TimingCacheValue:
-        """The time of a key; 0 where it is not known."""
+        """Return the time of a key; 0 where it is not known."""
         seconds = self.timings.machines.get(key.machine, {}).get(key.name, 0.0)
         return TimingCacheValue(0, seconds * 1e3)
 
@@ -196,7 +196,7 @@ class IBuilderConfig(Interface):
         self.flags &= ~(1 << int(flag))
 
     def get_flag(self, flag: BuilderFlag) -> bool:
-        """Whether a flag is on."""
+        """Return whether a flag is on."""
         return bool(self.flags >> int(flag) & 1)
 
     def set_quantization_flag(self, flag: QuantizationFlag) -> None:
@@ -209,7 +209,7 @@ class IBuilderConfig(Interface):
         self._quantization_flags &= ~(1 << int(flag))
 
     def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
-        """Whether a quantization flag is on."""
+        """Return whether a quantization flag is on."""
         return bool(self._quantization_flags >> int(flag) & 1)
 
     @property
@@ -227,7 +227,7 @@ class IBuilderConfig(Interface):
         self._pools[pool] = int(pool_size)
 
     def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
-        """What `set_memory_pool_limit` was given."""
+        """Return the limit set by `set_memory_pool_limit`."""
         return self._pools.get(pool, 0)
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
@@ -261,7 +261,7 @@ class IBuilderConfig(Interface):
         return True
 
     def get_calibration_profile(self) -> IOptimizationProfile | None:
-        """What `set_calibration_profile` was given."""
+        """Return the profile set by `set_calibration_profile`."""
         return self._calibration_profile
 
     def create_timing_cache(self, serialized: bytes) -> ITimingCache | None:
@@ -283,7 +283,7 @@ class IBuilderConfig(Interface):
         return cache is not None
 
     def get_timing_cache(self) -> ITimingCache | None:
-        """The times known; what a build measured is in it."""
+        """Return the timing cache, to which a build adds what it measures."""
         return self._timing_cache
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
@@ -293,7 +293,7 @@ class IBuilderConfig(Interface):
         return True
 
     def get_tactic_sources(self) -> int:
-        """What `set_tactic_sources` was given."""
+        """Return the sources set by `set_tactic_sources`."""
         return self._tactics
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
@@ -302,7 +302,7 @@ class IBuilderConfig(Interface):
         self._previews = self._previews & ~(1 << int(feature)) | int(bool(enable)) << int(feature)
 
     def get_preview_feature(self, feature: PreviewFeature) -> bool:
-        """What `set_preview_feature` was given."""
+        """Return the value set by `set_preview_feature`."""
         return bool(self._previews >> int(feature) & 1)
 
     def set_device_type(self, layer: ILayer, device_type: DeviceType) -> None:
@@ -311,11 +311,11 @@ class IBuilderConfig(Interface):
         self._devices[layer] = DeviceType(device_type)
 
     def get_device_type(self, layer: ILayer) -> DeviceType:
-        """What `set_device_type` was given."""
+        """Return the device set by `set_device_type`."""
         return self._devices.get(layer, self.default_device_type)
 
     def is_device_type_set(self, layer: ILayer) -> bool:
-        """Whether `set_device_type` was called for `layer`."""
+        """Return whether `set_device_type` was called for `layer`."""
         return layer in self._devices
 
     def reset_device_type(self, layer: ILayer) -> None:

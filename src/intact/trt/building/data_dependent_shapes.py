@@ -31,7 +31,7 @@ WHOLE = "intact.trt: the whole network"
 
 @dataclass(frozen=True)
 class Dependence:
-    """What depends on values.
+    """Inputs and outputs of a network whose sizes depend on values.
 
     Attributes:
         hosts: Inputs whose values say sizes.
@@ -52,7 +52,7 @@ class Dependence:
 
 
 def dependence_of(network: INetworkDefinition) -> Dependence:
-    """What in `network` depends on values."""
+    """Find the tensors of `network` whose sizes depend on values."""
     hosts: dict[ITensor, None] = {}
     sources: dict[ITensor, set[ITensor]] = {}
     free: set[ITensor] = set()
@@ -103,7 +103,7 @@ def _sources(tensor: ITensor, seen: set[ITensor]) -> set[ITensor]:
 
 
 def only_shapes(tensor: ITensor) -> bool:
-    """Whether the values of `tensor` follow from shapes, and from inputs that hold sizes."""
+    """Return whether the values of `tensor` follow from shapes, and from inputs that hold sizes."""
     return all(_holds_sizes(source) for source in _sources(tensor, set()))
 
 
@@ -120,7 +120,7 @@ def _behind(network: INetworkDefinition, tensors: set[ITensor]) -> set[ITensor]:
 
 
 def whole_plan(network: INetworkDefinition, composed: Composer, hidden: list[ITensor]) -> Plan:
-    """A plan of one step, which ONNX Runtime runs."""
+    """Make a plan of one step, in which ONNX Runtime runs the whole network."""
     data = np.frombuffer(composed.model().SerializeToString(), np.uint8)
     ports = {t.name: t for t in (*network.inputs, *network.outputs, *hidden)}
     tensors = {
@@ -138,7 +138,7 @@ def whole_plan(network: INetworkDefinition, composed: Composer, hidden: list[ITe
 
 
 def engine_of(plan: Plan, threads: int | None, packed: Any) -> Engine | WholeEngine:
-    """What runs a plan."""
+    """Return an engine that runs a plan."""
     if len(plan.steps) == 1 and plan.steps[0].name == WHOLE:
         return WholeEngine(plan)
     return Engine(plan, threads=threads, packed=dict(packed or {}))

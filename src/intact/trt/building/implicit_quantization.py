@@ -45,7 +45,9 @@ RUNS = 9
 def implicit_plan(
     network: INetworkDefinition, config: IBuilderConfig, model: Any
 ) -> tuple[dict[str, LayerChoice], Plan, set[str]]:
-    """Why each layer runs as it does, the fastest plan for the ranges and pins, and who reads floats in it.
+    """Choose the fastest plan for the ranges and pins.
+
+    Return the reason for each layer, the plan, and the tensors that it reads as floats.
 
     Args:
         network: Without Quantize layers.
@@ -196,7 +198,7 @@ class _Chooser:
         return choices, plans[best], nodes_on_floats(models[best])
 
     def _engine(self, name: str, plan: Plan) -> Engine:
-        """The engine of a candidate, made once: its weights are packed only then."""
+        """Return the engine of a candidate, made once: its weights are packed only then."""
         if name not in self._engines:
             self._engines[name] = Engine(plan)
         return self._engines[name]

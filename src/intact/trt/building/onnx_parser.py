@@ -48,7 +48,7 @@ class ParserError:
     kind: ErrorCode = ErrorCode.UNSUPPORTED_NODE
 
     def desc(self) -> str:
-        """The message."""
+        """Return the message."""
         return self.message
 
     def node_name(self) -> str:
@@ -64,13 +64,13 @@ class ParserError:
         return self.kind
 
     def file(self) -> str:
-        """The parser's source; "" here."""
+        """Return the parser's source; "" here."""
         return ""
 
     func = file
 
     def line(self) -> int:
-        """The line of the parser's source; 0 here."""
+        """Return the line of the parser's source; 0 here."""
         return 0
 
     def node_operator(self) -> str:
@@ -130,12 +130,18 @@ class OnnxParser(KeepsErrors, Interface):
         return self._parse(path, None)
 
     def supports_model(self, model: bytes, path: str | None = None) -> tuple[bool, list[Any]]:
-        """Whether `parse` would take the model; the list of subgraphs is empty, as nothing is split."""
+        """Return whether `parse` would take the model.
+
+        The list of subgraphs is empty, as nothing is split.
+        """
         scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
         return scratch.parse(model, path), []
 
     def supports_model_v2(self, model: bytes, path: str | None = None) -> bool:
-        """Whether `parse` would take the model; `num_subgraphs` and its kind then tell of its parts."""
+        """Return whether `parse` would take the model.
+
+        `num_subgraphs` and its kind then describe its parts.
+        """
         scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
         is_taken = scratch.parse(model, path)
         self._errors += scratch._errors
@@ -148,11 +154,11 @@ class OnnxParser(KeepsErrors, Interface):
         return len(self._supported)
 
     def is_subgraph_supported(self, index: int) -> bool:
-        """Whether `parse` would take part `index`."""
+        """Return whether `parse` would take part `index`."""
         return self._supported[index][1]
 
     def get_subgraph_nodes(self, subgraph_index: int) -> list[int]:
-        """The nodes of a part, by their places in the file."""
+        """Return the nodes of a part, by their places in the file."""
         return self._supported[subgraph_index][0]
 
     def load_model_proto(self, model: bytes, path: str | None = None) -> bool:
@@ -184,7 +190,7 @@ class OnnxParser(KeepsErrors, Interface):
         self._flags &= ~(1 << int(flag))
 
     def get_flag(self, flag: int) -> bool:
-        """Whether a flag is on."""
+        """Return whether a flag is on."""
         return bool(self._flags >> int(flag) & 1)
 
     @property
@@ -198,11 +204,11 @@ class OnnxParser(KeepsErrors, Interface):
         self._flags = int(flags)
 
     def supports_operator(self, op_name: str) -> bool:
-        """Whether an ONNX operator is known."""
+        """Return whether an ONNX operator is known."""
         return layer_type_of(op_name) is not LayerType.OTHER
 
     def is_node_supported(self, model: bytes) -> bool:
-        """Whether `parse` would take the model."""
+        """Return whether `parse` would take the model."""
         return self.supports_model(model)[0]
 
     def parse_with_weight_descriptors(self, model: bytes) -> bool:

@@ -14,7 +14,7 @@ from intact.trt.base.itensor import is_address
 
 
 class StoredModel:
-    """What ``load_model_proto`` and ``load_initializer`` were given.
+    """Model and initializers given to ``load_model_proto`` and ``load_initializer``.
 
     Attributes:
         bytes: The model, with the initializers that were given.

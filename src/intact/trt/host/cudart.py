@@ -18,7 +18,7 @@ class cudaError_t(IntEnum):
 
 
 class cudaMemcpyKind(IntEnum):
-    """Where memory lies; all of it is the host's."""
+    """Directions of copies between host and device; all memory is the host's."""
 
     cudaMemcpyHostToHost = 0
     cudaMemcpyHostToDevice = 1
@@ -28,7 +28,7 @@ class cudaMemcpyKind(IntEnum):
 
 
 class cudaDeviceAttr(IntEnum):
-    """What a device may be asked for."""
+    """Attributes of a device that scripts query."""
 
     cudaDevAttrComputeCapabilityMajor = 75
     cudaDevAttrComputeCapabilityMinor = 76
@@ -113,27 +113,27 @@ def cudaMemsetAsync(dst: Any, value: int, count: int, stream: Any = 0) -> tuple[
 
 
 def cudaStreamCreate() -> tuple[cudaError_t, int]:
-    """A number."""
+    """Return a stream, which is a number."""
     return OK, memory.handle()
 
 
 def cudaStreamCreateWithFlags(flags: int) -> tuple[cudaError_t, int]:
-    """A number."""
+    """Return a stream, which is a number."""
     return cudaStreamCreate()
 
 
 def cudaStreamCreateWithPriority(flags: int, priority: int) -> tuple[cudaError_t, int]:
-    """A number."""
+    """Return a stream, which is a number."""
     return cudaStreamCreate()
 
 
 def cudaEventCreate() -> tuple[cudaError_t, int]:
-    """A number."""
+    """Return an event, which is a number."""
     return OK, memory.handle()
 
 
 def cudaEventCreateWithFlags(flags: int) -> tuple[cudaError_t, int]:
-    """A number."""
+    """Return an event, which is a number."""
     return cudaEventCreate()
 
 
@@ -169,7 +169,7 @@ def cudaGetDeviceCount() -> tuple[cudaError_t, int]:
 
 
 def cudaGetDeviceProperties(device: int) -> tuple[cudaError_t, cudaDeviceProp]:
-    """The CPU."""
+    """Return the properties of the CPU."""
     return OK, cudaDeviceProp()
 
 
@@ -179,18 +179,18 @@ def cudaDeviceGetAttribute(attribute: Any, device: int) -> tuple[cudaError_t, in
 
 
 def cudaMemGetInfo() -> tuple[cudaError_t, int, int]:
-    """A terabyte, less what was allocated: scripts look at differences."""
+    """Return free and total memory: a terabyte, less what was allocated, as scripts look at differences."""
     total = 1 << 40
     return OK, total - memory.bytes_in_use(), total
 
 
 def cudaGetErrorName(error: Any) -> tuple[cudaError_t, bytes]:
-    """The name of an error."""
+    """Return the name of an error."""
     return OK, cudaError_t(error).name.encode()
 
 
 def cudaGetErrorString(error: Any) -> tuple[cudaError_t, bytes]:
-    """The name of an error."""
+    """Return the name of an error."""
     return cudaGetErrorName(error)
 
 
@@ -210,5 +210,5 @@ def cudaRuntimeGetVersion() -> tuple[cudaError_t, int]:
 
 
 def cudaHostGetDevicePointer(address: Any, flags: int = 0) -> tuple[cudaError_t, int]:
-    """The same address."""
+    """Return the host's address, which is the device's as well."""
     return OK, memory.address_of(address)

@@ -95,7 +95,7 @@ cuEventCreate = cuCtxCreate = cuStreamCreate = cuDevicePrimaryCtxRetain = cuCtxP
 
 
 def cuDeviceGet(index: int) -> tuple[CUresult, int]:
-    """The device, by its number."""
+    """Return the device with a number."""
     return OK, int(index)
 
 
@@ -105,7 +105,7 @@ def cuDeviceGetCount() -> tuple[CUresult, int]:
 
 
 def cuDeviceGetName(size: int, device: Any) -> tuple[CUresult, bytes]:
-    """What the device is: the CPU."""
+    """Return the device's name: the CPU's."""
     return OK, b"CPU (INTact)"[:size]
 
 
@@ -121,10 +121,10 @@ def cuEventElapsedTime(start: Any, end: Any) -> tuple[CUresult, float]:
 
 
 def cuGetErrorString(error: Any) -> tuple[CUresult, bytes]:
-    """An error in words."""
+    """Describe an error in words."""
     return OK, CUresult(error).name.encode()
 
 
 def cuGetErrorName(error: Any) -> tuple[CUresult, bytes]:
-    """The name of an error."""
+    """Return the name of an error."""
     return OK, CUresult(error).name.encode()

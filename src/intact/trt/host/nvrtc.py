@@ -19,11 +19,11 @@ def nvrtcVersion() -> tuple[nvrtcResult, int, int]:
 
 
 def nvrtcCreateProgram(*_: Any) -> tuple[nvrtcResult, int]:
-    """An error: kernels for GPUs are not compiled."""
+    """Return an error: kernels for GPUs are not compiled."""
     return nvrtcResult.NVRTC_ERROR_COMPILATION, 0
 
 
 def nvrtcGetErrorString(error: Any) -> tuple[nvrtcResult, bytes]:
-    """The error in words."""
+    """Describe the error in words."""
     words = b"no error" if error == 0 else b"there is no GPU: kernels are not compiled (intact.trt)"
     return nvrtcResult.NVRTC_SUCCESS, words

@@ -15,7 +15,7 @@ NAME = "polygraphy.cuda.cuda"
 
 
 class Cuda:
-    """What ``polygraphy.cuda.wrapper()`` gives: memory, copies and streams."""
+    """Result of ``polygraphy.cuda.wrapper()``: memory, copies and streams."""
 
     handle = None
 
@@ -23,7 +23,7 @@ class Cuda:
         """Nothing goes wrong."""
 
     def create_stream(self) -> int:
-        """A number."""
+        """Return a stream, which is a number."""
         return memory.handle()
 
     def stream_synchronize(self, ptr: Any) -> None:

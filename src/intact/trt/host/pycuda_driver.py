@@ -105,7 +105,7 @@ class PycudaContext:
 
     @staticmethod
     def get_device() -> Device:
-        """The CPU."""
+        """Return the device, which is the CPU."""
         return Device(0)
 
 
@@ -124,11 +124,11 @@ class Device:
         return 1
 
     def name(self) -> str:
-        """What it is."""
+        """Return the device's name."""
         return "CPU (INTact)"
 
     def make_context(self, flags: int = 0) -> PycudaContext:
-        """The one context."""
+        """Return the one context."""
         return PycudaContext()
 
     retain_primary_context = make_context
@@ -138,7 +138,7 @@ class Device:
         return 0, 0
 
     def total_memory(self) -> int:
-        """A terabyte."""
+        """Return the memory in bytes: a terabyte."""
         return 1 << 40
 
 
@@ -226,5 +226,5 @@ def memset_d8(dest: Any, value: int, count: int) -> None:
 
 
 def mem_get_info() -> tuple[int, int]:
-    """A terabyte, less what was allocated: scripts look at differences."""
+    """Return free and total memory: a terabyte, less what was allocated, as scripts look at differences."""
     return (1 << 40) - memory.bytes_in_use(), 1 << 40

@@ -32,7 +32,7 @@ class GPUArray:
         return len(self._array)
 
     def get(self, ary: NDArray[Any] | None = None, *_: Any, **__: Any) -> NDArray[Any]:
-        """A copy as a NumPy array, in `ary` where it is given."""
+        """Copy the array to NumPy, into `ary` where it is given."""
         if ary is None:
             return self._array.copy()
         ary[...] = self._array.reshape(ary.shape)
@@ -41,7 +41,7 @@ class GPUArray:
     def get_async(
         self, stream: Any = None, ary: NDArray[Any] | None = None, *_: Any, **__: Any
     ) -> NDArray[Any]:
-        """The same: a copy is done when the call returns."""
+        """Copy the array as `get` does: the copy is complete when the call returns."""
         return self.get(ary)
 
     def set(self, ary: NDArray[Any], *_: Any, **__: Any) -> None:
@@ -60,14 +60,14 @@ class GPUArray:
         return self
 
     def reshape(self, *shape: Any) -> GPUArray:
-        """The same memory in another shape."""
+        """Return the same memory in another shape."""
         view = GPUArray((), self.dtype)
         view._array = self._array.reshape(*shape)
         return view
 
 
 def empty(shape: Any, dtype: DTypeLike = np.float64, *_: Any, **__: Any) -> GPUArray:
-    """An array, of zeros too."""
+    """Allocate an array, which is filled with zeros here."""
     return GPUArray(shape, dtype)
 
 
@@ -75,7 +75,7 @@ zeros = empty
 
 
 def empty_like(other: Any, *_: Any, **__: Any) -> GPUArray:
-    """An array of the shape and type of `other`, of zeros too."""
+    """Allocate an array of the shape and type of `other`, which is filled with zeros here."""
     return GPUArray(other.shape, other.dtype)
 
 
@@ -83,7 +83,7 @@ zeros_like = empty_like
 
 
 def to_gpu(ary: Any, *_: Any, **__: Any) -> GPUArray:
-    """An array with the values of `ary`."""
+    """Copy the values of `ary` to a new array."""
     array = GPUArray(np.shape(ary), np.asarray(ary).dtype)
     array.set(ary)
     return array

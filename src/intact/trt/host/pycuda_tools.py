@@ -26,7 +26,7 @@ class PageLockedMemoryPool:
     """Gives arrays as `pycuda.driver.pagelocked_empty` does, and keeps none."""
 
     def allocate(self, shape: Any, dtype: Any, order: str = "C") -> Any:
-        """An array."""
+        """Allocate an array."""
         return pycuda_driver.pagelocked_empty(shape, dtype, order)
 
     def free_held(self) -> None:
@@ -36,12 +36,12 @@ class PageLockedMemoryPool:
 
 
 def get_default_device(default: int = 0) -> Any:
-    """The device: the host."""
+    """Return the device: the host."""
     return pycuda_driver.Device(default)
 
 
 def make_default_context(ctx_maker: Callable[[Any], Any] | None = None) -> Any:
-    """A context of the host; `ctx_maker` is asked for it where it is given."""
+    """Return a context of the host, from `ctx_maker` where it is given."""
     return pycuda_driver.Context() if ctx_maker is None else ctx_maker(get_default_device())
 
 

@@ -277,7 +277,7 @@ class IKVCacheUpdateLayer(ILayer):
     cache_mode = KVCacheMode.LINEAR
 
     def check(self) -> list[str]:
-        """The cache is an input, whose memory the output takes."""
+        """Check that the cache is an input, whose memory the output takes."""
         cache = self.get_input(0)
         if cache is None or not cache.is_network_input:
             return ["the cache must be an input of the network: its memory is written in place"]

@@ -37,9 +37,9 @@ class ILayer(Interface):
     VALUES: ClassVar[tuple[int, ...]] = ()
     """Inputs whose values decide the output's shape."""
     DATA_DEPENDENT: ClassVar[bool] = False
-    """Whether data, and not only shapes, decide how large the outputs are."""
+    """True where data, and not only shapes, decide the sizes of the outputs."""
     OF_SHAPES: ClassVar[bool] = False
-    """Whether the output depends only on the shapes of the inputs."""
+    """True where the output depends only on the shapes of the inputs."""
     metadata: str = ""
     num_ranks: int = 1
 

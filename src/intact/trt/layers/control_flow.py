@@ -130,13 +130,13 @@ class ILoop(Interface):
         self._results: list[ILoopOutputLayer] = []
 
     def add_trip_limit(self, tensor: ITensor, kind: TripLimit) -> ITripLimitLayer:
-        """How often the loop runs: COUNT times, or WHILE `tensor` is true."""
+        """Set how often the loop runs: COUNT times, or WHILE `tensor` is true."""
         layer = self._network.add_layer(ITripLimitLayer, (tensor,), _limit=TripLimit(kind), _loop=self)
         self._limits.append(layer)
         return layer
 
     def add_recurrence(self, initial_value: ITensor) -> IRecurrenceLayer:
-        """A value that the loop carries; wire input 1 to what the next run begins with."""
+        """Add a value that the loop carries; wire input 1 to what the next run begins with."""
         layer = self._network.add_layer(IRecurrenceLayer, (initial_value,), _loop=self)
         self._recurrences.append(layer)
         return layer
@@ -150,7 +150,7 @@ class ILoop(Interface):
         return layer
 
     def add_loop_output(self, tensor: ITensor, kind: LoopOutput, axis: int = 0) -> ILoopOutputLayer:
-        """What the loop hands out."""
+        """Add an output of the loop."""
         layer = self._network.add_layer(
             ILoopOutputLayer, (tensor,), _output=LoopOutput(kind), axis=int(axis), _loop=self
         )
@@ -218,20 +218,20 @@ class IIfConditional(Interface):
 
     @property
     def condition(self) -> ITensor | None:
-        """What decides; None where nothing was set."""
+        """Return the condition layer; None where none was set."""
         return self._condition
 
     def set_condition(self, condition: ITensor) -> IConditionLayer:
-        """A boolean scalar that decides."""
+        """Set the boolean scalar that decides."""
         self._condition = condition
         return self._network.add_layer(IConditionLayer, (condition,))
 
     def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
-        """A tensor that the branches read."""
+        """Add a tensor that the branches read."""
         return self._network.add_layer(IIfConditionalInputLayer, (input,))
 
     def add_output(self, true_subgraph_output: ITensor, false_subgraph_output: ITensor) -> ILayer:
-        """What the one branch makes, or the other."""
+        """Add an output: the value of the true branch, or that of the false one."""
         return self._network.add_layer(
             IIfConditionalOutputLayer, (true_subgraph_output, false_subgraph_output), _conditional=self
         )

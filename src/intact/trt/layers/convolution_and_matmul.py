@@ -232,7 +232,8 @@ class IEinsumLayer(ILayer):
     equation: str = ""
 
     def check(self) -> list[str]:
-        """What TensorRT 8 refuses: more than two operands, an ellipsis, an index twice in one operand."""
+        """Return TensorRT 8's refusals: more than two operands, an ellipsis, an index twice in one
+        operand."""
         terms = self.equation.replace(" ", "").split("->")[0].split(",")
         if self.num_inputs > 2:
             return self._refuse_in("8.x", "nbInputs > 0 && nbInputs <= MAX_EINSUM_NB_INPUTS")

@@ -28,7 +28,7 @@ class IConstantLayer(ILayer):
         return tuple(int(n) for n in self.array.reshape(-1))
 
     def emit(self, c: Composer) -> None:
-        """A constant under the tensor's name, no node; an output of the network is made by one."""
+        """Emit a constant under the tensor's name; an output of the network needs a node."""
         tensor = self._outputs[0]
         if tensor.is_network_output:
             c.node(

@@ -37,11 +37,11 @@ class IFillLayer(ILayer):
     beta: Any = None
 
     def is_alpha_beta_int64(self) -> bool:
-        """Whether alpha and beta are integers of 64 bits."""
+        """Return whether alpha and beta are integers of 64 bits."""
         return self.to_type == DataType.INT64 and isinstance(self.alpha, int)
 
     def check(self) -> list[str]:
-        """A line through several axes needs a step for each of them."""
+        """Check that a line through several axes has a step for each of them."""
         has_one_step = self.get_input(2) is None
         if self.operation is FillOperation.LINSPACE and has_one_step and self.get_input(0) is None:
             return [] if len(self.shape) == 1 else ["a line through several axes needs its steps as input 2"]

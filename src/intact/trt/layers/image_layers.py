@@ -56,7 +56,7 @@ class IPoolingLayer(WindowLayer):
 
     @property  # type: ignore[override]
     def type(self) -> PoolingType:
-        """What is taken of each window."""
+        """Return the reduction of each window."""
         return self._pooling
 
     @type.setter
@@ -140,7 +140,7 @@ class IResizeLayer(ILayer):
 
     @property
     def align_corners(self) -> bool:
-        """Whether corners are aligned."""
+        """Return whether corners are aligned."""
         return self.coordinate_transformation is ResizeCoordinateTransformation.ALIGN_CORNERS
 
     @align_corners.setter

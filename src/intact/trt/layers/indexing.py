@@ -15,7 +15,7 @@ from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
 from intact.trt.layers.data_movement import IConstantLayer
 
 FARTHEST = np.iinfo(np.int64).min
-"""Where a slice that runs backwards ends, so that it takes the first element too."""
+"""End of a slice that runs backwards and takes the first element too."""
 
 
 Parts = tuple[tuple[str, NDArray | None], tuple[str, NDArray | None], tuple[str, NDArray | None]]
@@ -91,7 +91,7 @@ class ISliceLayer(ILayer):
             self._emit_sampled(n, x, y[0], (start, size, stride))
 
     def _emit_slice(self, n: Nodes, x: str, y: str | None, parts: Parts, axes: str) -> str:
-        """The elements by ONNX's Slice, which has no steps of 0."""
+        """Emit ONNX's Slice, which has no steps of 0."""
         start, size, stride = parts
         if start[1] is not None and size[1] is not None and stride[1] is not None:
             end = start[1] + size[1] * stride[1]
@@ -161,7 +161,8 @@ class ISliceLayer(ILayer):
         return n.array(np.zeros(1, dtype.numpy))
 
     def _places(self, n: Nodes, x: str, axis: int, there: int, parts: list[Any]) -> tuple[str, str]:
-        """Which elements of an axis are taken, moved inside; and which of them were inside."""
+        """Write the positions of an axis that are taken, moved inside, and a mask of those that were
+        inside."""
         if there >= 0 and all(v is not None for _, v, _ in parts):
             first, count, step = (int(v[i]) for _, v, i in parts)
             places = first + step * np.arange(count, dtype=np.int64)

@@ -38,12 +38,12 @@ class IOnnxLayer(ILayer):
 
     @property
     def DATA_DEPENDENT(self) -> bool:  # type: ignore[override]
-        """Whether the data, and not only shapes, say how large the outputs are."""
+        """Return whether the data, and not only shapes, decide the sizes of the outputs."""
         return self._is(COUNTED)
 
     @property
     def OF_SHAPES(self) -> bool:  # type: ignore[override]
-        """Whether the output follows from the shapes of the inputs."""
+        """Return whether the output follows from the shapes of the inputs."""
         return self._is(("Shape", "Size"))
 
     def _title(self) -> str:
@@ -53,11 +53,11 @@ class IOnnxLayer(ILayer):
         return len(self.node.output)
 
     def layer_type(self) -> LayerType:
-        """What TensorRT calls such a layer."""
+        """Return TensorRT's type of the layer."""
         return layer_type_of(self.node.op_type) if not self.node.domain else LayerType.PLUGIN_V2
 
     def emit(self, c: Composer) -> None:
-        """The node, with inputs and outputs under the tensors' names; outputs that nobody names stay open."""
+        """Emit the node, with inputs and outputs under the tensors' names; unnamed outputs are left out."""
         inputs = [t.name if t is not None else "" for t in self._inputs]
         outputs = [
             t.name if wanted else "" for t, wanted in zip(self._outputs, self.node.output, strict=True)

@@ -44,7 +44,7 @@ FLOATS = (DataType.FLOAT, DataType.HALF)
 
 
 def onnx_type(dtype: DataType) -> int:
-    """The ONNX number of an element type."""
+    """Return the ONNX number of an element type."""
     return DTYPES[storage_type(dtype)]
 
 
@@ -58,7 +58,7 @@ class IActivationLayer(ILayer):
 
     @property  # type: ignore[override]
     def type(self) -> ActivationType:
-        """Which function it is."""
+        """Return the activation function."""
         return self._activation
 
     @type.setter
@@ -171,7 +171,7 @@ class IScaleLayer(ILayer):
 
 
 class ISelectLayer(ILayer):
-    """Where the condition holds the one, else the other."""
+    """Selects elements of the first input where the condition holds, else of the second."""
 
     TYPE = LayerType.SELECT
 
@@ -242,7 +242,7 @@ class IAssertionLayer(ILayer):
 
     @property
     def condition(self) -> ITensor:
-        """What must be true, under a name of its own."""
+        """Return the condition that must hold, under a name of its own."""
         return self._outputs[0]
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:

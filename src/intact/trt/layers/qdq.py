@@ -28,7 +28,7 @@ HALF_BYTES = (DataType.INT4, DataType.FP4)
 
 
 def constant_behind(tensor: ITensor | None) -> NDArray | None:
-    """The constant that `tensor` is, at most behind one Identity or Cast; None where it is none."""
+    """Return the constant that `tensor` is, at most behind one Identity or Cast; None where it is none."""
     producer = tensor._producer if tensor is not None else None
     if isinstance(producer, (ICastLayer, IIdentityLayer)):
         inner = producer.get_input(0)
@@ -37,7 +37,7 @@ def constant_behind(tensor: ITensor | None) -> NDArray | None:
 
 
 class _Grid(ILayer):
-    """What the two layers share: data, scale and zero point as inputs 0 to 2, and an axis."""
+    """Base of both layers: data, scale and zero point as inputs 0 to 2, and an axis."""
 
     axis: int = -1
     to_type = DataType.INT8
@@ -54,7 +54,7 @@ class _Grid(ILayer):
         return self.to_type
 
     def check(self) -> list[str]:
-        """What TensorRT refuses, in its words where they are known."""
+        """Return TensorRT's refusals, in its words where they are known."""
         data, scale = self.get_input(0), self._scale
         if data is None or scale is None:
             return ["the scale must be a build-time constant"]
@@ -219,7 +219,7 @@ class IDequantizeLayer(_Grid):
         return []
 
     def _is_scales(self) -> bool:
-        """Whether its data are the scales of dynamic quantization, and not the codes."""
+        """Return whether its data are the scales of dynamic quantization, and not the codes."""
         layer, data = dynamic_behind(self.get_input(0)), self.get_input(0)
         return layer is not None and data is layer._outputs[1]
 

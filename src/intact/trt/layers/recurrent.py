@@ -59,7 +59,7 @@ class IRNNv2Layer(ILayer):
 
     @property
     def op(self) -> RNNOperation:
-        """What each step computes."""
+        """Return the operation of each step."""
         return self._op
 
     @op.setter
@@ -83,11 +83,11 @@ class IRNNv2Layer(ILayer):
         self._network.touch()
 
     def get_weights_for_gate(self, layer_index: int, gate: RNNGateType, is_w: bool) -> NDArray | None:
-        """What `set_weights_for_gate` was given."""
+        """Return the weights set by `set_weights_for_gate`."""
         return self._weights().get((int(layer_index), RNNGateType(gate), bool(is_w), "weights"))
 
     def get_bias_for_gate(self, layer_index: int, gate: RNNGateType, is_w: bool) -> NDArray | None:
-        """What `set_bias_for_gate` was given."""
+        """Return the bias set by `set_bias_for_gate`."""
         return self._weights().get((int(layer_index), RNNGateType(gate), bool(is_w), "bias"))
 
     def _weights(self) -> dict[Any, Any]:

@@ -166,7 +166,7 @@ class INormalizationLayer(ILayer):
         return None
 
     def _trails(self, axes: tuple[int, ...]) -> bool:
-        """Whether scale and bias vary along the normalized axes alone, and along all of them."""
+        """Return whether scale and bias vary along the normalized axes alone, and along all of them."""
         data = self.get_input(0)
         sizes = data.shape[axes[0] :] if data is not None else ()
         shapes = [t.shape for i in (1, 2) if (t := self.get_input(i)) is not None]

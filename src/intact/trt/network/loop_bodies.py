@@ -116,7 +116,7 @@ class _LoopWriter:
         self.rows = ""
 
     def write(self) -> None:
-        """The node, and behind it what becomes of its outputs."""
+        """Write the node, and behind it the outputs derived from its own."""
         loop, n = self.loop, self.n
         limits = {limit.kind: limit._inputs[0] for limit in loop._limits}
         if not limits:
@@ -139,7 +139,7 @@ class _LoopWriter:
             self._write_output(result)
 
     def _write_body(self, truth: ITensor | None) -> list[str]:
-        """The body; the names of what the node makes."""
+        """Write the body; return the names of the node's outputs."""
         c, loop, n = self.c, self.loop, self.n
         turn, going, rows = (c.fresh(f"{n.prefix}.{part}") for part in ("turn", "going", "rows"))
         c.input(turn, "int64", ())

@@ -49,7 +49,7 @@ class INetworkDefinition(NetworkModel):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """The calls of `table`."""
+            """Return the ``add_*`` calls of `table`."""
 
     def look_at_script(self) -> None:
         """Find the dialect of the script that calls, where nothing has decided it yet."""
@@ -58,7 +58,7 @@ class INetworkDefinition(NetworkModel):
 
     @property
     def has_implicit_batch_dimension(self) -> bool:
-        """Whether shapes leave the batch out: TensorRT 8's networks without the flag EXPLICIT_BATCH.
+        """Return whether shapes leave the batch out: TensorRT 8's networks without the flag EXPLICIT_BATCH.
 
         Such a network is that of one sample; `IExecutionContext.execute` runs it once for each. A file that
         was parsed has its batch in its shapes.
@@ -71,7 +71,7 @@ class INetworkDefinition(NetworkModel):
     )
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
-        """Whether the network was created with `flag`."""
+        """Return whether the network was created with `flag`."""
         return bool(self._flags >> int(flag) & 1)
 
     @property
@@ -81,13 +81,13 @@ class INetworkDefinition(NetworkModel):
 
     @property
     def logger(self) -> ILogger:
-        """Where its messages go."""
+        """Return the logger of the network's messages."""
         return self._logger
 
     # Inputs and outputs.
 
     def add_input(self, name: str, dtype: DataType, shape: Sizes) -> ITensor | None:
-        """An input of `shape`; -1 is a size that a run fixes.
+        """Add an input of `shape`; -1 is a size that a run fixes.
 
         Returns:
             None, with an error in the log, where the name is taken.
@@ -135,7 +135,7 @@ class INetworkDefinition(NetworkModel):
         return self._debugged.pop(tensor, False)
 
     def is_debug_tensor(self, tensor: ITensor) -> bool:
-        """Whether `mark_debug` marked it."""
+        """Return whether `mark_debug` marked it."""
         return tensor in self._debugged
 
     # Weights by name: constants have the names of their tensors, as those of parsed files do.
@@ -157,7 +157,7 @@ class INetworkDefinition(NetworkModel):
         return True
 
     def _constant_with(self, array: Any) -> ILayer | None:
-        """The constant layer whose weights are `array`, or lie in the same memory."""
+        """Find the constant layer whose weights are `array`, or lie in the same memory."""
         for layer in self._layers:
             if layer._kind is kinds.IConstantLayer:
                 weights = array_of(layer.weights)  # type: ignore[attr-defined]
@@ -176,7 +176,7 @@ class INetworkDefinition(NetworkModel):
         return True
 
     def are_weights_marked_refittable(self, name: str) -> bool:
-        """Whether `mark_weights_refittable` marked them."""
+        """Return whether `mark_weights_refittable` marked them."""
         return name in self._refittable
 
     def remove_tensor(self, tensor: ITensor) -> None:
@@ -187,17 +187,17 @@ class INetworkDefinition(NetworkModel):
     # Layers. Most calls are rows of `table`; parameters that are no arguments there are attributes.
 
     def add_loop(self) -> ILoop:
-        """A loop: give it recurrences, a trip limit and outputs."""
+        """Add a loop: give it recurrences, a trip limit and outputs."""
         return ILoop(self)
 
     def add_if_conditional(self) -> IIfConditional:
-        """A conditional: give it a condition and outputs."""
+        """Add a conditional: give it a condition and outputs."""
         return IIfConditional(self)
 
     def add_attention(
         self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp, causal: bool
     ) -> IAttention:
-        """An attention: query [batch, heads, s_q, h], key and value [batch, heads or fewer, s_kv, h]."""
+        """Add an attention: query [batch, heads, s_q, h], key and value [batch, heads or fewer, s_kv, h]."""
         begins = [self.add_layer(kinds.IAttentionInputLayer, tensors) for tensors in ((query, key), (value,))]
         ends = self.add_layer(kinds.IAttentionOutputLayer, (query, key, value))
         attention = IAttention(begins, ends)
@@ -213,18 +213,18 @@ class INetworkDefinition(NetworkModel):
         self.complain("INetworkDefinition::addDistCollective: there is one device, the CPU", None)
 
     def add_plugin(self, inputs: Sequence[ITensor], operator: str, **attributes: Any) -> IPluginV2Layer:
-        """A layer of an operator that `plugin` registered under "domain::Name"."""
+        """Add a layer of an operator that `plugin` registered under "domain::Name"."""
         return self.add_layer(IPluginV2Layer, tuple(inputs), operator=operator, attributes=attributes)
 
     def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
-        """A layer of a plugin in Python (an `IPluginV2DynamicExt`)."""
+        """Add a layer of a plugin in Python (an `IPluginV2DynamicExt`)."""
         operator = adopt(plugin, [t.dtype for t in inputs])
         return self.add_layer(IPluginV2Layer, tuple(inputs), operator=operator, _plugin=plugin)
 
     def add_plugin_v3(
         self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: Any
     ) -> IPluginV3Layer:
-        """A layer of a plugin in Python (an `IPluginV3`).
+        """Add a layer of a plugin in Python (an `IPluginV3`).
 
         Raises:
             UnsupportedError: There are inputs that hold sizes.
@@ -240,12 +240,12 @@ class INetworkDefinition(NetworkModel):
     def add_node(
         self, inputs: Sequence[ITensor | None], node: Any, domains: dict[str, int]
     ) -> kinds.IOnnxLayer:
-        """A node of an ONNX file (for parsers)."""
+        """Add a node of an ONNX file (for parsers)."""
         self._domains.update(domains)
         return self.add_layer(kinds.IOnnxLayer, tuple(inputs), node=node)
 
     def add_layer(self, kind: type[Layer], inputs: tuple[ITensor | None, ...], **parameters: Any) -> Layer:
-        """A layer of `kind`, which every ``add_*`` call makes.
+        """Add a layer of `kind`, as every ``add_*`` call does.
 
         Raises:
             QuantValueError: An input is no tensor.

@@ -57,7 +57,7 @@ class EfficientNMS(IPluginV2DynamicExt):
         return DataType.INT32 if index in (0, 3) else DataType.FLOAT
 
     def get_output_dimensions(self, index: int, inputs: list[Any], builder: Any) -> list[Any]:
-        """The batch, then the count, or as many rows as `max_output_boxes` says."""
+        """Return the sizes: the batch, then the count, or as many rows as `max_output_boxes` says."""
         batch, rows = inputs[0][0], builder.constant(self.parameters["max_output_boxes"])
         shapes = [
             [batch, builder.constant(1)],
@@ -73,11 +73,11 @@ class EfficientNMS(IPluginV2DynamicExt):
         return bool(descriptions[pos].type == wanted)
 
     def serialize(self) -> bytes:
-        """The parameters."""
+        """Serialize the parameters."""
         return json.dumps(self.parameters, sort_keys=True).encode()
 
     def clone(self) -> EfficientNMS:
-        """A copy."""
+        """Copy the plugin."""
         return EfficientNMS(self.parameters)
 
     def enqueue(
@@ -164,12 +164,12 @@ class EfficientNMSCreator(IPluginCreator):
     )
 
     def create_plugin(self, name: str, field_collection: Any, *_: Any) -> EfficientNMS:
-        """The plugin that `field_collection` describes; fields that it has no use for are left alone."""
+        """Create the plugin that `field_collection` describes; unknown fields are ignored."""
         fields = (field for field in field_collection if field.name in FIELDS)
         return EfficientNMS({field.name: np.asarray(field.data).reshape(-1)[0] for field in fields})
 
     def deserialize_plugin(self, name: str, data: bytes) -> EfficientNMS:
-        """The plugin from what `serialize` gave."""
+        """Recreate the plugin from the bytes of `serialize`."""
         return EfficientNMS(json.loads(bytes(data)))
 
 

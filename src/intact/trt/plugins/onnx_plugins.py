@@ -38,7 +38,7 @@ class OnnxPlugins:
         self.missing: list[ForeignNode] = []
 
     def rename(self, node: ForeignNode) -> str | None:
-        """The operator of the plugin that `node` is; None where no creator has its name.
+        """Return the operator of the plugin that `node` is; None where no creator has its name.
 
         The creator is that of the node's operator, its attributes plugin_version ("1" where it is missing)
         and plugin_namespace (""). It gets those attributes of the node that are among its `field_names`.
@@ -75,7 +75,10 @@ def _text(value: Any) -> str:
 
 
 def _field(declared: PluginField, value: Any) -> PluginField:
-    """An attribute as the field that the creator declared; one without a type has the attribute's own."""
+    """Convert an attribute to the field that the creator declared.
+
+    One without a type has the attribute's own.
+    """
     if isinstance(value, bytes):
         return PluginField(declared.name, value, PluginFieldType.CHAR)
     array = np.atleast_1d(np.asarray(value))

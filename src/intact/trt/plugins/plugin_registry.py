@@ -74,7 +74,7 @@ class IDimensionExpr:
         self._value, self._size_tensor = value, size_tensor
 
     def is_constant(self) -> bool:
-        """Whether it is known."""
+        """Return whether the size is known."""
         return self._value is not None
 
     def get_constant_value(self) -> int:
@@ -84,7 +84,7 @@ class IDimensionExpr:
         return self._value
 
     def is_size_tensor(self) -> bool:
-        """Whether an output says it."""
+        """Return whether an output holds the size."""
         return self._size_tensor
 
 
@@ -92,16 +92,16 @@ class IExprBuilder:
     """Makes sizes from sizes."""
 
     def constant(self, value: int) -> IDimensionExpr:
-        """A number."""
+        """Return a size that is a number."""
         return IDimensionExpr(int(value))
 
     def operation(self, op: DimensionOperation, first: Any, second: Any) -> IDimensionExpr:
-        """A function of two sizes."""
+        """Return a size computed from two sizes."""
         a, b = first._value, second._value
         return IDimensionExpr(None if a is None or b is None else int(_OPERATIONS[op](a, b)))
 
     def declare_size_tensor(self, output_index: int, opt: Any, upper: Any) -> IDimensionExpr:
-        """A size that output `output_index` says."""
+        """Return a size that output `output_index` holds."""
         return IDimensionExpr(upper._value, size_tensor=True)
 
 
@@ -114,7 +114,7 @@ _OPERATIONS: dict[DimensionOperation, Any] = {
 
 
 class IPluginV2:
-    """What a plugin of TensorRT 8 subclasses, by way of `IPluginV2DynamicExt`."""
+    """Base of TensorRT 8's plugins, by way of `IPluginV2DynamicExt`."""
 
     num_outputs: int = 1
     plugin_type: str = ""
@@ -147,15 +147,15 @@ class IPluginCapability: ...
 
 
 class IPluginV3:
-    """What a plugin of TensorRT 10 subclasses, with the three parts below."""
+    """Base of TensorRT 10's plugins, with the three parts below."""
 
     def __init__(self, *_: Any) -> None: ...
     def get_capability_interface(self, type: PluginCapabilityType) -> Any:
-        """The part for a capability."""
+        """Return the part for a capability."""
         return self
 
     def clone(self) -> Any:
-        """A copy."""
+        """Copy the plugin."""
         return self
 
 
@@ -196,7 +196,7 @@ class IPluginV3OneRuntime(IPluginCapability):
     def on_shape_change(self, inp: Any, out: Any) -> None: ...
     def set_tactic(self, tactic: int) -> None: ...
     def attach_to_context(self, context: Any) -> Any:
-        """The plugin for one context."""
+        """Return the plugin for one context."""
         return self
 
     def get_fields_to_serialize(self) -> PluginFieldCollection:
@@ -226,11 +226,11 @@ class IPluginCreator(IPluginCreatorInterface):
     def create_plugin(
         self, name: str, field_collection: Any, phase: TensorRTPhase = TensorRTPhase.BUILD
     ) -> Any:
-        """A plugin with these fields."""
+        """Create a plugin with these fields."""
         raise NotImplementedError(f"{type(self).__name__} must define create_plugin")
 
     def deserialize_plugin(self, name: str, data: bytes) -> Any:
-        """A plugin from what its ``serialize`` gave."""
+        """Recreate a plugin from the bytes of its ``serialize``."""
         raise NotImplementedError(f"{type(self).__name__} must define deserialize_plugin")
 
 
@@ -276,7 +276,7 @@ class IPluginRegistry:
     deregister_library = deregister_creator
 
     def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
-        """The creator of that name; None where there is none."""
+        """Look up the creator of that name; None where there is none."""
         return self._creators.get((type, str(version), plugin_namespace))
 
     get_plugin_creator = get_creator
@@ -293,7 +293,7 @@ class IPluginRegistry:
         )  # fmt: skip
 
     def acquire_plugin_resource(self, key: str, resource: Any) -> Any:
-        """What all plugins share under `key`; `resource` is cloned for the first."""
+        """Return the resource shared under `key`; the first call clones `resource`."""
         if key not in self._resources:
             self._resources[key] = resource.clone()
         return self._resources[key]
@@ -308,12 +308,12 @@ _REGISTRY = IPluginRegistry()
 
 
 def get_plugin_registry() -> IPluginRegistry:
-    """The registry of plugins."""
+    """Return the registry of plugins."""
     return _REGISTRY
 
 
 def get_builder_plugin_registry(*_: Any) -> IPluginRegistry:
-    """The same registry: there is one."""
+    """Return the registry of plugins, of which there is only one."""
     return _REGISTRY
 
 
@@ -337,7 +337,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {}
 
 
 def plugins_of(network: Any) -> dict[str, Any]:
-    """What makes the plugins of a network again, by operator."""
+    """Return the creators that rebuild a network's plugins, by operator."""
     names = {getattr(layer, "operator", "") for layer in network.layers}
     names |= {f"{n.domain}::{n.op_type}" for la in network.layers if (n := getattr(la, "node", None))}
     return {name: _ENTRIES[name] for name in sorted(names) if name in _ENTRIES}

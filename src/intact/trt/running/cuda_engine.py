@@ -37,7 +37,7 @@ from intact.trt.running.inspector import EngineInspector
 
 
 def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
-    """The bytes of a plan file."""
+    """Serialize a plan to the bytes of a plan file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "engine.intact"
         files.save(path, plan, packed)
@@ -98,7 +98,7 @@ class ICudaEngine(Reporting):
         return list(self._ports)[index]
 
     def get_tensor_mode(self, name: str) -> TensorIOMode:
-        """Whether a tensor is input or output."""
+        """Return whether a tensor is input or output."""
         if name in self._engine.plan.inputs:
             return TensorIOMode.INPUT
         return TensorIOMode.OUTPUT if name in self._ports else TensorIOMode.NONE
@@ -115,11 +115,11 @@ class ICudaEngine(Reporting):
         return self.dtype_outside(name)
 
     def dtype_outside(self, name: str) -> DataType:
-        """The type that the caller knows a tensor by, be it an input, an output or a debug tensor."""
+        """Return the type that the caller knows a tensor by, be it an input, an output or a debug tensor."""
         return DataType.BF16 if name in self._record.narrow else dtype_of(self.dtype_inside(name).name)
 
     def dtype_inside(self, name: str) -> np.dtype:
-        """The type that the plan has for a tensor."""
+        """Return the type that the plan has for a tensor."""
         return np.dtype(self._engine.plan.tensors[name].stored_dtype)
 
     def get_tensor_location(self, name: str) -> TensorLocation:
@@ -127,7 +127,7 @@ class ICudaEngine(Reporting):
         return TensorLocation.HOST if self.is_shape_inference_io(name) else TensorLocation.DEVICE
 
     def is_shape_inference_io(self, name: str) -> bool:
-        """Whether it is an input whose values say sizes."""
+        """Return whether a tensor is an input whose values are sizes."""
         return name in self._record.dependence.hosts
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Sizes]:
@@ -158,7 +158,7 @@ class ICudaEngine(Reporting):
         return TensorFormat.LINEAR
 
     def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:
-        """The format in words."""
+        """Describe the format in words."""
         kind = "FP32" if self.get_tensor_dtype(name) is DataType.FLOAT else self.get_tensor_dtype(name).name
         return f"Row major linear {kind} format (kLINEAR)"
 
@@ -170,11 +170,14 @@ class ICudaEngine(Reporting):
     get_tensor_components_per_element = get_tensor_vectorized_dim = get_tensor_bytes_per_component
 
     def get_aliased_input_tensor(self, name: str) -> str | None:
-        """The input whose memory output `name` is written to; None for outputs with memory of their own."""
+        """Return the input whose memory output `name` is written to.
+
+        None for outputs with memory of their own.
+        """
         return self._record.aliases.get(name)
 
     def is_debug_tensor(self, name: str) -> bool:
-        """Whether a debug listener may see it."""
+        """Return whether a debug listener may see a tensor."""
         return name in self._record.debugged
 
     def get_device_memory_size_for_profile(self, profile_index: int) -> int:
@@ -224,7 +227,7 @@ class ICudaEngine(Reporting):
         return name.partition(" [profile ")[0] if name not in self._ports else name
 
     def binding_is_input(self, which: int | str) -> bool:
-        """Whether a binding is an input."""
+        """Return whether a binding is an input."""
         return self.get_tensor_mode(self._tensor_of_binding(which)) == TensorIOMode.INPUT
 
     def get_binding_shape(self, which: int | str) -> Sizes:
@@ -240,11 +243,11 @@ class ICudaEngine(Reporting):
         return self.get_tensor_format(self._tensor_of_binding(which))
 
     def get_binding_format_desc(self, which: int | str) -> str:
-        """The format in words."""
+        """Describe the format in words."""
         return self.get_tensor_format_desc(self._tensor_of_binding(which))
 
     def get_location(self, which: int | str) -> TensorLocation:
-        """Where TensorRT would want a binding."""
+        """Return where TensorRT would expect a binding."""
         return self.get_tensor_location(self._tensor_of_binding(which))
 
     def get_binding_bytes_per_component(self, which: int | str) -> int:
@@ -254,11 +257,11 @@ class ICudaEngine(Reporting):
     get_binding_components_per_element = get_binding_vectorized_dim = get_binding_bytes_per_component
 
     def is_shape_binding(self, which: int | str) -> bool:
-        """Whether it is an input whose values say sizes."""
+        """Return whether a binding is an input whose values are sizes."""
         return self.is_shape_inference_io(self._tensor_of_binding(which))
 
     def is_execution_binding(self, which: int | str) -> bool:
-        """Whether it holds data."""
+        """Return whether a binding holds data."""
         return not self.is_shape_binding(which)
 
     def get_profile_shape(self, profile_index: int, binding: int | str) -> list[Sizes]:
@@ -272,13 +275,13 @@ class ICudaEngine(Reporting):
     # What it is for.
 
     def create_execution_context(self, *_: Any) -> IExecutionContext:
-        """A context: shapes and addresses of one caller. Contexts may run at the same time."""
+        """Create a context: shapes and addresses of one caller. Contexts may run at the same time."""
         return IExecutionContext(self)
 
     create_execution_context_without_device_memory = create_execution_context
 
     def create_engine_inspector(self) -> EngineInspector:
-        """What each layer became."""
+        """Return an inspector, which prints the result of the build for each layer."""
         return EngineInspector(self._engine.plan, self._record)
 
     def create_serialization_config(self) -> ISerializationConfig:
@@ -314,7 +317,7 @@ class ICudaEngine(Reporting):
         return 0
 
     def serialize(self) -> IHostMemory:
-        """The bytes that `Runtime.deserialize_cuda_engine` reads."""
+        """Serialize the engine to the bytes that `Runtime.deserialize_cuda_engine` reads."""
         return to_bytes(self._engine.plan, self._engine.packed_weights)
 
     def serialize_with_config(self, config: Any = None) -> IHostMemory:

@@ -30,7 +30,7 @@ class ISerializationConfig(Interface):
         return True
 
     def get_flag(self, flag: SerializationFlag) -> bool:
-        """Whether a flag is on."""
+        """Return whether a flag is on."""
         return bool(self.flags >> int(flag) & 1)
 
 
@@ -47,5 +47,5 @@ class IRuntimeConfig(Interface):
         self._strategy = ExecutionContextAllocationStrategy(strategy)
 
     def get_execution_context_allocation_strategy(self) -> ExecutionContextAllocationStrategy:
-        """What `set_execution_context_allocation_strategy` was given."""
+        """Return the strategy set by `set_execution_context_allocation_strategy`."""
         return self._strategy

@@ -35,10 +35,10 @@ class InferShapesError(IntactError, RuntimeError):
 
 
 class IOutputAllocator:
-    """What a script subclasses: gives memory for outputs whose sizes only a run tells."""
+    """Allocator interface for outputs whose sizes only a run determines."""
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int:
-        """The address of `size` bytes; `memory` is what was used before, or 0."""
+        """Return the address of `size` bytes; `memory` is what was used before, or 0."""
         raise NotImplementedError(f"{type(self).__name__} must define reallocate_output")
 
     def notify_shape(self, tensor_name: str, shape: Sizes) -> None:
@@ -46,7 +46,7 @@ class IOutputAllocator:
 
 
 class IDebugListener:
-    """What a script subclasses: sees the tensors that `mark_debug` marked."""
+    """Listener interface for the tensors that `mark_debug` marked."""
 
     def process_debug_tensor(
         self, addr: int, location: TensorLocation, type: Any, shape: Sizes, name: str, stream: int
@@ -117,7 +117,7 @@ class IExecutionContext(Reporting):
         return True
 
     def get_shape(self, index: int) -> list[int]:
-        """The values that `set_shape_input` was given."""
+        """Return the values set by `set_shape_input`."""
         return [int(n) for n in self._values[self._engine._tensor_of_binding(index)].reshape(-1)]
 
     def get_tensor_shape(self, name: str) -> Sizes:
@@ -189,12 +189,12 @@ class IExecutionContext(Reporting):
 
     @property
     def all_shape_inputs_specified(self) -> bool:
-        """Whether all values that hold sizes are known."""
+        """Return whether all values that hold sizes are known."""
         return all(self._size_values(n) is not None for n in self._engine._record.dependence.hosts)
 
     @property
     def all_binding_shapes_specified(self) -> bool:
-        """Whether all shapes are known."""
+        """Return whether all shapes are known."""
         return not self._missing()
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int = 0) -> bool:
@@ -216,7 +216,7 @@ class IExecutionContext(Reporting):
     # Memory.
 
     def set_tensor_address(self, name: str, memory: Any) -> bool:
-        """Where a tensor lies: an address, an array, or anything with DLPack."""
+        """Set the memory of a tensor: an address, an array, or anything with DLPack."""
         if self._engine.get_tensor_mode(name) == TensorIOMode.NONE:
             return self._complain(f"setTensorAddress: there is no tensor '{name}'")
         self._addresses[name] = memory
@@ -225,20 +225,20 @@ class IExecutionContext(Reporting):
     set_input_tensor_address = set_output_tensor_address = set_tensor_address
 
     def get_tensor_address(self, name: str) -> Any:
-        """What `set_tensor_address` was given; 0 where nothing was."""
+        """Return the memory set by `set_tensor_address`; 0 where none was."""
         return self._addresses.get(name, 0)
 
     get_output_tensor_address = get_tensor_address
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator) -> bool:
-        """Who gives memory for an output, which may be one whose sizes only a run tells."""
+        """Set the allocator of an output, whose sizes a run may determine."""
         if self._engine.get_tensor_mode(name) != TensorIOMode.OUTPUT:
             return self._complain(f"setOutputAllocator: '{name}' is no output")
         self._allocators[name] = output_allocator
         return True
 
     def get_output_allocator(self, name: str) -> Any:
-        """What `set_output_allocator` was given."""
+        """Return the allocator set by `set_output_allocator`."""
         return self._allocators.get(name)
 
     def get_max_output_size(self, name: str) -> int:
@@ -280,12 +280,12 @@ class IExecutionContext(Reporting):
     # Debug tensors.
 
     def set_debug_listener(self, listener: IDebugListener) -> bool:
-        """Who sees the tensors that are turned on."""
+        """Set the listener of the debug tensors that are turned on."""
         self._listener = listener
         return True
 
     def get_debug_listener(self) -> Any:
-        """What `set_debug_listener` was given."""
+        """Return the listener set by `set_debug_listener`."""
         return self._listener
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
@@ -296,7 +296,7 @@ class IExecutionContext(Reporting):
         return True
 
     def get_debug_state(self, name: str) -> bool:
-        """Whether a debug tensor is shown."""
+        """Return whether a debug tensor is shown."""
         return name in self._debugged
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
@@ -334,7 +334,7 @@ class IExecutionContext(Reporting):
         return True
 
     def _of_profile(self, bindings: Sequence[Any]) -> list[Any]:
-        """The bindings of the profile that is chosen, where all profiles' are given."""
+        """Return the bindings of the chosen profile, where those of all profiles are given."""
         count = len(self._engine._ports)
         if len(bindings) == count * self._engine.num_optimization_profiles:
             return list(bindings)[self._profile * count : (self._profile + 1) * count]

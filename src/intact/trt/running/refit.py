@@ -31,7 +31,7 @@ SUFFIXES = {
     "kernel": WeightsRole.KERNEL, "bias": WeightsRole.BIAS, "shift.values": WeightsRole.SHIFT,
     "scale.values": WeightsRole.SCALE,
 }  # fmt: skip
-"""How layers call the constants that they make of weights."""
+"""Suffixes of the constants that layers make of weights."""
 
 
 def weights_of(
@@ -106,7 +106,7 @@ class Refitter(Reporting):
         return True
 
     def get_named_weights(self, name: str) -> Any:
-        """What `set_named_weights` was given; None for nothing."""
+        """Return the weights set by `set_named_weights`; None where none were."""
         return self._given.get(name)
 
     @cached_property
@@ -123,7 +123,7 @@ class Refitter(Reporting):
         )
 
     def get_weights_location(self, name: str) -> TensorLocation:
-        """Where the weights lie that `set_named_weights` was given."""
+        """Return the location of the weights set by `set_named_weights`."""
         return self._locations.get(name, TensorLocation.HOST)
 
     def unset_named_weights(self, name: str) -> bool:
@@ -193,18 +193,18 @@ class OnnxParserRefitter(KeepsErrors, Interface):
         )
 
     def refit_model_proto(self) -> bool:
-        """The weights of the model that was kept."""
+        """Refit with the weights of the model that was loaded."""
         return self._refit(self._proto.bytes)
 
     def refit_from_file(self, path: str | os.PathLike[str]) -> bool:
-        """The weights of a file, by their names."""
+        """Refit with the weights of a file, by their names."""
         try:
             return self._refit(read_bytes(path))
         except IntactError as error:
             return self._refuse(str(error))
 
     def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
-        """The weights of a model, by their names."""
+        """Refit with the weights of a model, by their names."""
         return self._refit(bytes(model))
 
     def _refit(self, model: bytes) -> bool:

@@ -40,7 +40,7 @@ class Runtime(Reporting):
     num_DLA_cores = property(lambda self: 0)
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine | None:
-        """The engine in these bytes (or in what ``read`` of a stream reader gives).
+        """Load the engine from these bytes (or from ``read`` of a stream reader).
 
         Returns:
             None, with an error in the log, where they are none.
@@ -62,7 +62,7 @@ class Runtime(Reporting):
             return None
 
     def get_plugin_registry(self) -> IPluginRegistry:
-        """The registry of plugins."""
+        """Return the registry of plugins."""
         return get_plugin_registry()
 
 

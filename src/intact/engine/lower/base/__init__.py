@@ -1,1 +1,1 @@
-"""What rules build a plan with: values of the graph on one side, steps and tensors on the other."""
+"""Tools with which lowering rules build a plan from values of the graph."""

@@ -1,4 +1,4 @@
-"""What rules read and write: values of the graph on one side, steps and tensors on the other."""
+"""`PlanBuilder`, which maps values of the graph to steps and tensors of a plan."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_ratio(read: Grid, written: Grid) -> None:
 
 @dataclass(frozen=True)
 class Output:
-    """What a step is to write for a real value of the graph.
+    """Names the tensor, and its grid, that a step writes for a real value of the graph.
 
     Attributes:
         name: The tensor.
@@ -88,7 +88,10 @@ class PlanBuilder:
     # -- reading
 
     def codes(self, value: Value | None) -> tuple[str, Codes] | None:
-        """The tensor of codes behind `value`, which a DequantizeLinear makes; None where it has none."""
+        """Return the tensor of codes behind `value`, which a DequantizeLinear makes.
+
+        None where it has none.
+        """
         node = value.producer() if value is not None else None
         if node is None or not is_op(node, "DequantizeLinear") or value in self.constants:
             return None
@@ -101,7 +104,7 @@ class PlanBuilder:
         return self.read_as(tensor, tensor.codes, grid, node)
 
     def read_as(self, tensor: Tensor, codes: Codes, grid: Grid, node: Node) -> tuple[str, Codes]:
-        """The codes of `tensor` under another grid than they were made on: the same bytes, other floats."""
+        """Reinterpret the codes of `tensor` on another grid: the same bytes stand for other floats."""
         if grid.signed != codes.signed:
             raise NoMatch(f"'{tensor.name}' is read in another type than it is made in")
         name = f"{tensor.name}.as.{grid.scale:.9g}.{grid.zero_point}"
@@ -124,7 +127,7 @@ class PlanBuilder:
         return name_and_codes
 
     def _how(self, value: Value | None) -> str:
-        """How a value comes that has no codes."""
+        """Describe in words the form of a value without codes."""
         node = value.producer() if value is not None else None
         while node is not None and ops.may_move(node) and node.inputs and node.inputs[0] is not None:
             node = node.inputs[0].producer()
@@ -134,7 +137,7 @@ class PlanBuilder:
         return "does not come as int8 or uint8 codes with one constant scale"
 
     def real(self, value: Value | None) -> str:
-        """The tensor of floats, or of whatever else the graph has there; made of codes where need be.
+        """Return the tensor that holds `value` as the graph does; codes are dequantized where needed.
 
         Raises:
             NoMatch: No step makes it, or it is no float32.
@@ -154,7 +157,7 @@ class PlanBuilder:
         return name
 
     def either(self, value: Value | None) -> str:
-        """The tensor of codes where there is one, else of floats, else a float32 constant."""
+        """Return the tensor of codes where there is one, else of floats, else a float32 constant."""
         name_and_codes = self.codes(value)
         if name_and_codes is not None:
             return name_and_codes[0]
@@ -177,7 +180,7 @@ class PlanBuilder:
         return self.either(value)
 
     def constant(self, value: Value | None, what: str) -> NDArray[np.generic]:
-        """The array that `value` always is.
+        """Return the constant array of `value`.
 
         Raises:
             NoMatch: It depends on an input of the graph.
@@ -190,7 +193,7 @@ class PlanBuilder:
     # -- writing
 
     def output(self, value: Value) -> Output:
-        """What to write for a real value: codes where all its readers quantize it alike.
+        """Return the tensor to write for a real value: codes where all its readers quantize it alike.
 
         Raises:
             NoMatch: Reals are needed, and in another dtype than float32.
@@ -202,7 +205,7 @@ class PlanBuilder:
         return Output(_name(value), None)
 
     def sole_quantizer(self, value: Value) -> Node | None:
-        """The one QuantizeLinear that reads `value`, where nobody else does and its grid is native."""
+        """Return the QuantizeLinear that alone reads `value`, where its grid is native."""
         readers = list(value.uses())
         if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
             return None
@@ -238,7 +241,7 @@ class PlanBuilder:
         return unique
 
     def hold(self, name: str, array: NDArray[np.generic]) -> str:
-        """A constant of the plan; equal ones of one name are one."""
+        """Store a constant of the plan; equal ones of one name are stored once."""
         existing = self.arrays.get(name)
         if existing is not None and existing.dtype == array.dtype and np.array_equal(existing, array):
             return name
@@ -270,7 +273,8 @@ class PlanBuilder:
             raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
 
     def is_told(self, dim: Dim) -> bool:
-        """Whether the sizes of the graph's inputs tell a size: it is known before any step runs."""
+        """Return whether the sizes of the graph's inputs determine a size, so that it is known before any
+        step."""
         return names_in(dim) <= self._input_sizes
 
     @cached_property
@@ -281,7 +285,7 @@ class PlanBuilder:
         )
 
     def _free(self, name: str) -> str:
-        """A name that no constant and no tensor has or may get: tensors are called as the graph does."""
+        """Return a name that no constant and no tensor has or may get: tensors are named as in the graph."""
         unique, count = name, 0
         while unique in self.arrays or unique in self.tensors or unique in self._values:
             count += 1
@@ -318,7 +322,7 @@ class PlanBuilder:
 
 
 def dims_of(value: Value) -> tuple[Dim, ...]:
-    """The sizes of a value; those that nobody knows get names of their own.
+    """Return the sizes of a value; unknown ones get names of their own.
 
     Raises:
         NoMatch: Its rank is not known.
@@ -332,18 +336,18 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
 
 
 def new_sizes(output_sizes: tuple[Dim, ...], read: tuple[Dim, ...]) -> list[str]:
-    """The names of sizes that those of `read` do not tell."""
+    """Return the names of output sizes that the sizes of `read` do not determine."""
     return [dim for dim in output_sizes if isinstance(dim, str) and dim not in read]
 
 
 def dtype_of(value: Value) -> str:
-    """What a plan calls the type of a value, which is known."""
+    """Return the plan's name for the dtype of a value, which must be known."""
     assert value.dtype is not None, value.name
     return STRING if value.dtype.name == "STRING" else str(value.dtype.numpy().name)
 
 
 def is_float32(value: Value | None) -> bool:
-    """Whether a value holds float32; where nobody says what it holds it does."""
+    """Return whether a value holds float32; one of unknown type counts as float32."""
     return value is not None and (value.dtype is None or value.dtype.name in ("FLOAT", "UNDEFINED"))
 
 

@@ -30,11 +30,11 @@ class StepChain:
         self.y = builder.write(self.output, self.value)
 
     def number(self, key: str, number: float) -> str:
-        """A constant without axes."""
+        """Store a constant without axes."""
         return self.hold(key, np.array(number, np.float32))
 
     def hold(self, key: str, array: NDArray[np.float32]) -> str:
-        """A constant."""
+        """Store a constant."""
         return self._builder.hold(f"{self._node.name}.{key}", array)
 
     def binary(self, function: str, a: str, b: str, shape: Shape, into: str = "") -> str:

@@ -18,7 +18,7 @@ AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
 
 @dataclass
 class Tail:
-    """What stands behind a sum, in the file's order: bias, gain, shift, residual, then bounds or a function.
+    """Operations behind a sum, in the file's order: bias, gain, shift, residual, then bounds or a function.
 
     Attributes:
         nodes: What has been taken in so far, the layer itself first.
@@ -153,7 +153,7 @@ def finish(
     integer_bias: NDArray[np.int32] | None = None,
     still: NDArray[np.bool_] | None = None,
 ) -> tuple[Epilogue, Output]:
-    """The epilogue of `tail`, and what it writes; the tensor is defined.
+    """Build the epilogue of `tail`, and define the tensor that it writes.
 
     Args:
         builder: The plan.
@@ -198,7 +198,7 @@ def finish(
 def _constants(
     tail: Tail, output: Output, multiplier: NDArray[np.float32], most: NDArray[np.int64] | int
 ) -> tuple[dict[str, NDArray[np.float32] | None], bool]:
-    """The numbers of an epilogue, and whether codes are divided though a bias alone stands in front."""
+    """Compute the constants of an epilogue, and whether codes are divided though only a bias precedes."""
     formula = {"multiplier": multiplier, "bias": tail.bias, "gain": tail.gain, "shift": tail.shift}
     behind = tail.residual is not None or tail.slope is not None or tail.quotient != 1
     if output.grid is None or tail.activation or behind:

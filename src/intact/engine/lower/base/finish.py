@@ -17,7 +17,7 @@ from intact.graph import cut, is_op
 
 
 def finish(builder: PlanBuilder, notes: list[str]) -> tuple[Plan, dict[str, str]]:
-    """The plan of `builder`, without its layers, and why nodes have no step, by their names.
+    """Turn `builder` into a plan without layers, and return the reasons of nodes without a step by name.
 
     Raises:
         UnsupportedError: The graph puts out or reads what a plan cannot hold.
@@ -66,7 +66,7 @@ def _all_at_once(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
 
 
 def _steps(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
-    """The steps in order, and the builder with all that they name."""
+    """Return the steps in order, and the builder with all that they name."""
     written, order = in_order(builder)
     return written, [_step(written, item) for item in order]
 

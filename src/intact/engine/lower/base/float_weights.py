@@ -14,7 +14,7 @@ Floats = NDArray[np.float32]
 
 
 def float_weight(builder: PlanBuilder, value: Value | None) -> Floats:
-    """A constant weight of float32, not empty.
+    """Return a constant weight of float32, which must not be empty.
 
     Raises:
         NoMatch: It is computed, or something else.
@@ -26,7 +26,7 @@ def float_weight(builder: PlanBuilder, value: Value | None) -> Floats:
 
 
 def bias_vector(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
-    """A constant that is one number for each output, or one for all; None where there is none."""
+    """Return a constant with one number for each output, or one for all; None where there is none."""
     if value is None:
         return None
     array = builder.constant(value, "its bias")
@@ -44,18 +44,18 @@ def bias_row(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats 
 
 
 def scale_array(array: Floats, factor: float) -> Floats:
-    """An array times a factor, formed in float64 and rounded once."""
+    """Multiply an array by a factor in float64 and round once."""
     return array if factor == 1 else np.asarray(array * np.float64(factor), np.float32)
 
 
 def hold_input(builder: PlanBuilder, node: Node, index: int, key: str, array: Floats | None) -> str:
-    """A constant under the name of the input that it is made of: layers that share that share it."""
+    """Store a constant under the name of the input that it is derived from, so that layers share it."""
     value = node.inputs[index] if array is not None else None
     return builder.hold(f"{value.name}.{key}", array) if value is not None and array is not None else ""
 
 
 def operand_or_constant(builder: PlanBuilder, value: Value | None) -> str:
-    """A tensor of floats, or a constant in its place."""
+    """Return the name of a tensor of floats, or of a constant in its place."""
     return builder.either(value) if value in builder.constants else builder.real(value)
 
 

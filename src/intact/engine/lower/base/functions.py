@@ -1,4 +1,4 @@
-"""Which functions of `numerics` stand for which operators and activations."""
+"""Functions of `numerics` for each operator and activation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIXED: dict[str, dict[str, float]] = {
 
 
 def function_of(nodes: Sequence[Node], label: str) -> str | None:
-    """What `numerics` calls the function that `nodes` compute and placement calls `label`; None: nothing."""
+    """Return the name in `numerics` of the function that `nodes` compute; None where it has none."""
     fixed = _FIXED.get(nodes[0].op_type, {}) if len(nodes) == 1 else {}
     op = ops.read(nodes[0]) if fixed else None
     if any(abs(getattr(op, name) - want) > 1e-7 for name, want in fixed.items()):

@@ -38,13 +38,13 @@ class Fused:
         ]
 
     def factors(self) -> Fused:
-        """The root with no more than the factors right behind it."""
+        """Return the root with only the factors right behind it."""
         other_indices = (i for i, node in enumerate(self.affine) if not is_op(node, "Mul", "Div"))
         return Fused(self.root, self.affine[: next(other_indices, len(self.affine))])
 
 
 def fused_nodes(fusion: Fusion, nodes: Mapping[str, Node]) -> Fused | None:
-    """The nodes of `fusion`, as far as passes have left them; None where its root is gone."""
+    """Return the nodes of `fusion`, as far as passes have left them; None where its root is gone."""
     root = nodes.get(fusion.root)
     if root is None:
         return None

@@ -35,7 +35,7 @@ class Grid:
         return np.float32(self.scale), self.zero_point
 
     def codes(self, low: int | None = None, high: int | None = None) -> Codes:
-        """The grid of a tensor whose codes stay within [low, high]."""
+        """Return the codes of a tensor that stay within [low, high]."""
         least, most = int(self.spec.qmin), int(self.spec.qmax)
         return Codes(
             self.scale, self.zero_point, self.signed,
@@ -44,7 +44,7 @@ class Grid:
 
     @classmethod
     def of(cls, codes: Codes) -> Grid:
-        """The grid of a tensor."""
+        """Return the grid of a tensor of codes."""
         return cls(codes.scale, codes.zero_point, codes.signed)
 
 
@@ -70,19 +70,22 @@ class Grids:
         self._known: dict[Node, Grid | FloatGrid | None] = {}
 
     def of(self, node: Node) -> Grid | None:
-        """The grid of a QuantizeLinear or DequantizeLinear whose codes kernels compute with."""
+        """Return the grid of a QuantizeLinear or DequantizeLinear where kernels compute with its codes."""
         grid = self.any_of(node)
         return grid if isinstance(grid, Grid) else None
 
     def any_of(self, node: Node) -> Grid | FloatGrid | None:
-        """The grid of a QuantizeLinear or DequantizeLinear, whether codes or floats lie on it."""
+        """Return the grid of a QuantizeLinear or DequantizeLinear, of codes or of floats that lie on it."""
         if node not in self._known:
             self._known[node] = self._read(node)
         return self._known[node]
 
     def float_pair(self, node: Node | None) -> tuple[Node, FloatGrid] | None:
-        """The QuantizeLinear in front of a DequantizeLinear of the same grid, and that grid, where floats are
-        brought to it; None where there is no such pair."""
+        """Return the QuantizeLinear in front of a DequantizeLinear, and their grid, where floats are rounded
+        to it.
+
+        None where there is no such pair.
+        """
         if node is None or not is_op(node, "DequantizeLinear") or node.inputs[0] is None:
             return None
         above, grid = node.inputs[0].producer(), self.any_of(node)

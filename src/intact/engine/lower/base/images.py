@@ -18,7 +18,7 @@ from intact.graph import Node
 
 @dataclass(frozen=True)
 class Image:
-    """What a convolution over images reads, writes and is called."""
+    """Describes a convolution over images: input, output, window and name."""
 
     name: str
     nodes: tuple[str, ...]
@@ -32,7 +32,7 @@ class Image:
 def lower_over_images(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
 ) -> list[Node]:
-    """A convolution of any kind; one over sequences is over images of height 1."""
+    """Lower a convolution of any kind; one over sequences is over images of height 1."""
     packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
 
@@ -52,7 +52,7 @@ def lower_over_images(
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
-    """A tensor over sequences [n, c, l] as one over images [n, c, 1, l], and the step that makes it."""
+    """Reshape a tensor over sequences [n, c, l] to images [n, c, 1, l]; return it and the step."""
     tensor = builder.tensors[x]
     image = builder.scratch(f"{x}.image", tensor.dtype, image_dims(tensor.shape), tensor.codes)
     return image, [Reshape(name, done, x, image)]
@@ -66,7 +66,7 @@ def image_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 def add_over_images(
     builder: PlanBuilder, node: Node, x: str, y: str, step_of: Callable[[str, str], Step]
 ) -> None:
-    """The step that makes the image y of the image x; sequences become images of one row, and back."""
+    """Add the step from image x to image y; sequences become images of one row, and back."""
     if len(builder.tensors[y].shape) == 4:
         builder.add(step_of(x, y), node)
         return

@@ -1,4 +1,4 @@
-"""What a layer with constant weights multiplies."""
+"""The operand that a layer with constant weights multiplies."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ class SizesPart:
 
 
 Ordered = Step | Part | SizesPart
-"""What a plan's order is made of: steps, and nodes that become one."""
+"""Entry of a plan's order: a step, or nodes that become one."""
 
 
 def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Ordered]]:
-    """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
+    """Order the steps that the outputs need, with the parts that no step covers between them.
 
     Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
 
@@ -97,7 +97,7 @@ def _join_parts(
 
 
 def _between(order: Sequence[Ordered], last: Ordered) -> list[Step]:
-    """The steps through which the last part depends on the first one of `order`."""
+    """Return the steps through which the last part depends on the first one of `order`."""
     first, *rest = order
     steps = [item for item in rest if isinstance(item, Step)]
     assert isinstance(first, Part) and isinstance(last, Part)
@@ -115,7 +115,7 @@ def _between(order: Sequence[Ordered], last: Ordered) -> list[Step]:
 
 
 def _without(builder: PlanBuilder, connecting: Sequence[Step]) -> PlanBuilder | None:
-    """A copy of `builder` that leaves these nodes to parts; None where other steps have some of them too."""
+    """Copy `builder` without the steps of these nodes; None where other steps cover some of them too."""
     names = {name for step in connecting for name in step.nodes}
     gone = [step for step in builder.steps if names.intersection(step.nodes)]
     if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
@@ -140,7 +140,7 @@ def _holds_codes(builder: PlanBuilder, name: str) -> bool:
 
 
 def _copy(builder: PlanBuilder) -> PlanBuilder:
-    """What can be written on without changing `builder`."""
+    """Copy `builder` so that the copy can be written to alone."""
     return replace(
         builder, steps=list(builder.steps), tensors=dict(builder.tensors), arrays=dict(builder.arrays),
         done=dict(builder.done), reasons=dict(builder.reasons),
@@ -175,7 +175,7 @@ class _Order:
         self._compute_sizes([node for node in needed if node in builder.of_sizes])
 
     def _compute_sizes(self, nodes: list[Node]) -> None:
-        """What depends on sizes alone comes first."""
+        """Turn the nodes that depend on sizes alone into parts that run first."""
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         if ys:
             self.ordered.append(SizesPart(nodes, ys))
@@ -186,7 +186,7 @@ class _Order:
         return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
 
     def _demand_floats(self) -> None:
-        """What a subgraph reads or the graph puts out must exist as it is in the graph."""
+        """Keep as floats every tensor that a subgraph reads or the graph puts out."""
         builder = self.builder
         outputs = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
         for node in self._left:
@@ -231,7 +231,7 @@ _Turn = tuple[int, int]  # sweep over the graph, place in it
 
 
 class _Queue:
-    """What waits for the names that it reads, and runs in the order of sweeps over the graph.
+    """Queue of steps that wait for the names they read and run in the order of sweeps over the graph.
 
     Any topological order is right. This one is the file's wherever it can be: exporters write what belongs
     together side by side, so that tensors die soon and the arena stays small. A heap of (sweep, place) gives
@@ -261,7 +261,7 @@ class _Queue:
         self.left = len(self._missing)
 
     def pop(self) -> _Turn | None:
-        """The next that can run; None where all wait."""
+        """Take the next entry that can run; None where all wait."""
         if not self._heap:
             return None
         self.left -= 1
@@ -277,7 +277,7 @@ class _Queue:
 
 
 def values_read(node: Node) -> list[Value]:
-    """What a node reads, in its subgraphs too."""
+    """Return the values that a node reads, in its subgraphs too."""
     return [value for value in (*node.inputs, *_captures(node)) if value is not None]
 
 
@@ -305,7 +305,7 @@ def _demand(builder: PlanBuilder, value: Value, reader: str) -> None:
 
 
 def _nodes_of_outputs(builder: PlanBuilder) -> list[Node]:
-    """The nodes without a step that some output needs, in the graph's order."""
+    """Return the nodes without a step that some output needs, in the graph's order."""
     graph, makers = builder.model.graph, _makers(builder)
     wanted: list[Value | str] = list(graph.outputs)
     seen: set[Value | str] = set()

@@ -21,7 +21,8 @@ LayerRule = Callable[[PlanBuilder, Fused], list[Node]]
 
 
 def data(builder: PlanBuilder, value: Value | None) -> Tensor:
-    """The tensor that an operator moves: codes that are codes in the graph too, or numbers of any type."""
+    """Return the tensor that an operator moves: codes that are codes in the graph too, or numbers of any
+    type."""
     tensor = builder.tensors.get((value.name if value is not None else "") or "")
     if tensor is None or tensor.codes is None:
         tensor = builder.tensors[builder.real(value)]
@@ -31,7 +32,7 @@ def data(builder: PlanBuilder, value: Value | None) -> Tensor:
 
 
 def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
-    """A tensor of numbers of any type, or the constant that stands in its place."""
+    """Return a tensor of numbers of any type, or the constant in its place."""
     array = builder.constants(value)
     if array is None or value is None:
         tensor = builder.tensors[builder.real(value)]
@@ -68,12 +69,12 @@ def who(node: Node) -> tuple[str, tuple[str, ...]]:
 
 
 def has(node: Node, index: int) -> bool:
-    """Whether `node` has this input."""
+    """Return whether `node` has this input."""
     return input_of(node, index) is not None
 
 
 def numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
-    """What an input of integers always is.
+    """Return the numbers of a constant input of integers.
 
     Raises:
         NoMatch: It is computed.
@@ -88,11 +89,11 @@ def between_floats(builder: PlanBuilder, value: Value, index: int) -> str:
 
 
 def scalar(builder: PlanBuilder, node: Node, key: str, number: float) -> str:
-    """A constant without axes: a tensor that has none keeps none."""
+    """Store a constant without axes, so that a tensor without axes keeps none."""
     return builder.hold(f"{node.name}.{key}", np.array(number, np.float32))
 
 
 def present(value: Value | None) -> Value:
-    """An operand that no valid file leaves out."""
+    """Return an operand that no valid file leaves out."""
     assert value is not None, "both operands of an Add are there"
     return value

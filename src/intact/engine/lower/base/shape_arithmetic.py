@@ -33,7 +33,7 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
 
 
 def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
-    """What a Shape makes; None where the graph's inputs do not tell all of it."""
+    """Return the sizes that a Shape puts out; None where the graph's inputs do not determine all of them."""
     if node.inputs[0] is not None and DOUBTFUL in node.inputs[0].meta:
         return None
     try:
@@ -50,7 +50,7 @@ def _is_typed(value: Value) -> bool:
 
 
 def shape_arithmetic(builder: PlanBuilder, nodes: Sequence[Node], ys: tuple[str, ...]) -> ShapeArithmetic:
-    """The step of such nodes, in the graph's order.
+    """Make one step of nodes that depend on sizes alone, given in the graph's order.
 
     Args:
         builder: Receives the model.

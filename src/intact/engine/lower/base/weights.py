@@ -44,7 +44,7 @@ class Bias:
 
 
 def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weight:
-    """The weight behind a DequantizeLinear, its axis of output channels moved to the front.
+    """Return the weight behind a DequantizeLinear, its axis of output channels moved to the front.
 
     Raises:
         NoMatch: It is no constant in codes of 8 bits or less with a scale per tensor or output channel.
@@ -63,7 +63,7 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
 
 
 def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
-    """The weights of inputs of a recurrent layer [directions, rows, in], one direction behind the other.
+    """Return a recurrent layer's input weights [directions, rows, in], one direction behind the other.
 
     Raises:
         NoMatch: As for `weight_of`; scales are of a tensor, a direction, or a row of all directions.
@@ -83,7 +83,7 @@ def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
 def _codes_of_weight(
     builder: PlanBuilder, value: Value | None
 ) -> tuple[QuantizedValue, NDArray[np.int8] | NDArray[np.int16]]:
-    """A constant weight behind a DequantizeLinear, and its codes less their zero points."""
+    """Return a constant weight behind a DequantizeLinear, and its codes less their zero points."""
     quantized = quantization_of(value, builder.constants)
     if quantized is None or not quantized.constant:
         raise NoMatch("its weight is no constant behind a DequantizeLinear with a constant scale")
@@ -113,7 +113,7 @@ def _subtract_zero_points(
 
 
 def bias_of(builder: PlanBuilder, value: Value | None, x_scale: float, weight: Weight) -> Bias:
-    """The bias of a layer: exact integers where the file stores them in the scale of the sums.
+    """Return the bias of a layer: exact integers where the file stores them in the scale of the sums.
 
     Raises:
         NoMatch: It is no constant, or not one number per output channel.

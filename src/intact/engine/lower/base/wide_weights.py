@@ -72,7 +72,7 @@ def _parts(codes: NDArray[np.signedinteger]) -> tuple[NDArray[np.int64], NDArray
 def _repeat_channels(
     builder: PlanBuilder, node: Node, x: str, index: NDArray[np.int64], axis: int, size: int
 ) -> str:
-    """The tensor of x with the channels of `index`."""
+    """Gather the channels of x at `index`."""
     tensor, done = builder.tensors[x], (node.name or "",)
     shape = *tensor.shape[:axis], len(index), *tensor.shape[axis + 1 :]
     times = len(index) // size

@@ -13,7 +13,7 @@ from intact.graph.ops import Windowed
 
 @dataclass(frozen=True)
 class LoweredWindow:
-    """How a kernel is laid over an image: (height, width), pads as (top, left, bottom, right)."""
+    """Geometry of a kernel over an image: (height, width), and pads as (top, left, bottom, right)."""
 
     strides: tuple[int, int]
     dilations: tuple[int, int]
@@ -21,7 +21,7 @@ class LoweredWindow:
 
 
 def window(node: Node, op: Windowed, kernel: Sequence[int]) -> LoweredWindow:
-    """The window of a convolution or pool over images, or over sequences as images of height 1.
+    """Return the window of a convolution or pool over images, or over sequences as images of height 1.
 
     Raises:
         NoMatch: Its pads are negative, or depend on sizes that are not known.

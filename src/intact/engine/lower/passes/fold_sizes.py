@@ -199,7 +199,7 @@ def compute_size(function: str, a: Size, b: Size) -> Size:
 
 
 def _pairs(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
-    """The numbers of two vectors, side by side; one that is alone stands beside each of the other's."""
+    """Pair the numbers of two vectors; a vector of one number is broadcast."""
     if not a or not b or (len(a) != len(b) and 1 not in (len(a), len(b))):
         return None
     count = max(len(a), len(b))
@@ -207,7 +207,7 @@ def _pairs(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
 
 
 def _fill_numbers(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    """A vector of one number, as long as the input says."""
+    """Fill a vector with one number, to the length that the input gives."""
     (count,) = inputs
     if len(count) != 1 or not isinstance(count[0], int) or not 0 <= count[0] <= _MOST_NUMBERS:
         return None

@@ -119,7 +119,7 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
 
 
 def _fuse_reshape(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
-    """What goes over a sequence or a volume goes over images between Reshapes: those of neighbours cancel."""
+    """Absorb a Reshape into the step above: Reshapes in a row become one, and those around a layer cancel."""
     nodes = above.nodes + step.nodes
     if isinstance(above, Reshape):
         return replace(step, nodes=nodes, x=above.x)
@@ -195,7 +195,7 @@ _NUMBERS = {"mul": "factors", "add": "offsets"}
 
 
 def _with_function(epilogue: Epilogue) -> Epilogue | None:
-    """An epilogue that ends in a function; None where it does not. A Relu of floats is one."""
+    """Return the epilogue if it ends in a function, a Relu of floats included; None otherwise."""
     if epilogue.activation:
         return epilogue
     relu = (epilogue.low, epilogue.high) == (0.0, None) and not epilogue.slope
@@ -203,7 +203,7 @@ def _with_function(epilogue: Epilogue) -> Epilogue | None:
 
 
 def _vector(arrays: Mapping[str, NDArray[Any]], name: str, size: int, behind: int) -> NDArray[Any] | None:
-    """A constant as one number, or as [size] of an axis that `behind` others follow; else None."""
+    """Return a constant as one number, or as [size] of an axis that `behind` others follow; else None."""
     array = arrays[name]
     if array.size == 1:
         return np.ascontiguousarray(array.reshape(-1))

@@ -15,7 +15,7 @@ from intact.graph import Model, to_bytes
 
 
 def has_open_sizes(plan: Plan) -> bool:
-    """Whether lowering for known sizes may do better: a step has no kernel, or nobody tells a shape."""
+    """Return whether lowering for known sizes may do better: a step has no kernel, or a shape is unknown."""
     if plan.deciding:
         return True
     if not plan.tensors.keys() >= set(plan.inputs):

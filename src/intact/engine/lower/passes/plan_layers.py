@@ -62,7 +62,7 @@ class _Run:
 
     @property
     def outside(self) -> bool:
-        """Whether ONNX Runtime runs them."""
+        """Return whether ONNX Runtime runs the nodes."""
         return isinstance(self.steps[0], FallbackSubgraph)
 
 
@@ -84,7 +84,7 @@ def layers_of(
 
 
 class _PlacedNodes:
-    """What is known of each node by its name: its place, its layer, and the part that it is of it."""
+    """Looks up the place, the layer and the part of each node by its name."""
 
     def __init__(self, placement: Placement, model: Model, reasons: Mapping[str, str]) -> None:
         nodes = {node.name or "": node for node in model.graph if not is_pair(node)}
@@ -120,7 +120,7 @@ class _PlacedNodes:
         return "+".join(labels.values())
 
     def _why(self, nodes: Sequence[str]) -> str:
-        """Why they have no step, or none in codes."""
+        """Return why the nodes have no step, or none in codes."""
         return "; ".join(dict.fromkeys(self._reasons[n] for n in nodes if n in self._reasons))
 
     def _reason(self, plan: Plan, run: _Run, layer: Layer, placed: Layer | None) -> str:

@@ -141,7 +141,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
 
 
 def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
-    """A Pad of codes fills with the code of its number: of 0.0 unless it says another."""
+    """Let a Pad of codes fill with the code of its number, which is 0.0 by default."""
     if node.op_type != "Pad":
         return
     grid = walk.grid(pair)

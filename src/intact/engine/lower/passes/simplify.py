@@ -106,7 +106,7 @@ NAN_GUARDS = Rewrite("drop NaN guards", _drop_nan_guard, ("Where",))
 
 
 def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
-    """Whether one quantizer reads the Softmax, through `guard`, and nobody else but the guard's test."""
+    """Return whether one quantizer alone reads the Softmax, apart from the guard's test."""
     test, guarded = guard.inputs[0], guard.outputs[0]
     if softmax.is_graph_output() or guarded.is_graph_output():
         return False

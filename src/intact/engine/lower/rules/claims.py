@@ -1,4 +1,4 @@
-"""Which nodes go together: placement's layers, and norms, masks and activations made up of several nodes.
+"""Groups of nodes that are lowered together: placement's layers, norms, masks and compound activations.
 
 Placement decides what is rounded as one, this file what runs as one although nothing in it is rounded
 (docs/decisions/0027-where-fusion-is-decided.md).
@@ -35,7 +35,7 @@ class Group:
 
 
 def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
-    """The groups of more than one node, and every root; each node is in one group at most."""
+    """Collect the groups of more than one node, and every root; each node is in one group at most."""
     claimed: set[Node] = set()
     groups: list[Group] = []
     candidates = (
@@ -68,7 +68,7 @@ def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
 
 
 def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
-    """A layer in codes; in float where that is what its operands are, or no integer form has it."""
+    """Return the rule of a sum: in codes, or in float where its operands are, or no integer form exists."""
 
     def run(builder: PlanBuilder) -> list[Node]:
         try:
@@ -85,7 +85,7 @@ def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
 def _complete(
     nodes: list[Node], rule: Callable[[PlanBuilder, Sequence[Node]], None]
 ) -> Callable[[PlanBuilder], list[Node]]:
-    """A rule that takes in all of its nodes."""
+    """Return a rule that covers all of its nodes."""
 
     def run(builder: PlanBuilder) -> list[Node]:
         rule(builder, nodes)
@@ -108,7 +108,7 @@ def _behind_adds(builder: PlanBuilder) -> Iterator[Group]:
 
 
 def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
-    """A Relu, a Clip or a slope that alone reads a BatchNormalization."""
+    """Yield each BatchNormalization with the Relu, Clip or slope that alone reads it."""
     ends = ("Relu", "Clip", "LeakyRelu", "PRelu")
     for node in builder.model.graph:
         uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
@@ -133,7 +133,7 @@ def _activations(builder: PlanBuilder) -> Iterator[Group]:
 
 
 def _entry(activation: Activation, source: Value) -> Value | None:
-    """What the activation reads, where it is one value and no pair stands within."""
+    """Return the single value that an activation reads; None where it has several or a pair stands within."""
     entries = set[Value | None]()
     for op in activation.ops:
         for seen, real in zip(op.inputs, op.node.inputs, strict=True):

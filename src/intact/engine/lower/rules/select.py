@@ -17,7 +17,7 @@ from intact.placement import Fusion
 
 
 def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
-    """The steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
+    """Choose the steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
     constants = Constants(model.graph)
     builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
@@ -42,14 +42,14 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
 
 
 def _without(group: Group, of_sizes: frozenset[Node]) -> list[Group]:
-    """The group; where some of its nodes are left out, each of the others by itself."""
+    """Split a group of which nodes in `of_sizes` are left out into single nodes; else return it."""
     if of_sizes.isdisjoint(group.nodes):
         return [group]
     return [_single(node) for node in group.nodes if node not in of_sizes]
 
 
 def _define_input(builder: PlanBuilder, value: Value) -> None:
-    """An input of the graph: codes where all that reads it is one grid's DequantizeLinear."""
+    """Define an input of the graph: codes where only DequantizeLinears of one grid read it."""
     readers = [use.node for use in value.uses()]
     grids = {builder.grids.of(n) if is_op(n, "DequantizeLinear") else None for n in readers}
     grid = next(iter(grids)) if len(grids) == 1 else None
@@ -60,7 +60,7 @@ def _define_input(builder: PlanBuilder, value: Value) -> None:
 
 
 def _define_plain(builder: PlanBuilder, value: Value) -> None:
-    """A tensor that no native step makes, where its rank and type are known: else only subgraphs read it."""
+    """Define a tensor that no native step makes, where its rank and type are known."""
     if value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
         builder.write_plain(value, dtype_of(value))
 

@@ -84,7 +84,7 @@ LAYERS: dict[str, tuple[LayerRule, LayerRule]] = {
 
 
 def lower_layer_in_codes(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A layer in integers.
+    """Lower a layer in integers.
 
     Returns:
         The nodes that it could not take in.
@@ -95,7 +95,7 @@ def lower_layer_in_codes(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def lower_layer_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A layer in floats: its root, and the bias that is added right behind it.
+    """Lower a layer in floats: its root, and the bias that is added right behind it.
 
     Returns:
         The nodes that it could not take in.
@@ -107,7 +107,7 @@ def lower_layer_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def lower_alone_in_codes(builder: PlanBuilder, node: Node) -> None:
-    """The root of a layer by itself, in integers.
+    """Lower the root of a layer by itself, in integers.
 
     Raises:
         NoMatch: It has no integer form.
@@ -116,7 +116,7 @@ def lower_alone_in_codes(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_alone_in_floats(builder: PlanBuilder, node: Node) -> None:
-    """The root of a layer by itself, in floats.
+    """Lower the root of a layer by itself, in floats.
 
     Raises:
         NoMatch: No kernel computes it.

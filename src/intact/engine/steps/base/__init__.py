@@ -1,1 +1,1 @@
-"""What every kind of step has, and what it asks about a plan."""
+"""Base of every kind of step, and the questions that a step asks about a plan."""

@@ -15,7 +15,7 @@ Arrays = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 class Checker:
-    """What is known around one step.
+    """Checks one step against the tensors and constants around it.
 
     Args:
         where: The step, in words, for errors.
@@ -31,8 +31,8 @@ class Checker:
             raise wrong(self.where, str(got), want)
 
     def record(self, record: object) -> None:
-        """What the fields of a step, or of its epilogue, say: names where there must be one, constants of the
-        declared dtype and rank, finite numbers."""
+        """Check the fields of a step or epilogue: names present, constants of declared dtype and rank,
+        finite numbers."""
         for name, value in vars(record).items():
             self.that(not isinstance(value, float) or isfinite(value), f"{name} {value}", "a finite number")
         for field in fields_of(record):
@@ -110,5 +110,5 @@ class Checker:
 
 
 def wrong(where: str, got: str, want: str) -> FileFormatError:
-    """The error for a plan that says what no lowering would."""
+    """Return the error for a plan that no lowering would write."""
     return FileFormatError(where, f"{got:.200}", want, "build the plan from the model again")

@@ -31,8 +31,9 @@ _FUNCTIONS: dict[str, Callable[[int, int], int | None]] = {
 
 
 def expression(function: str, a: Dim, b: Dim) -> Dim | None:
-    """The size ``a + b``, ``a - b``, ``a * b``, ``a / b``, ``max(a, b)`` or ``min(a, b)``; or the size that
-    both broadcast to. In its shortest form.
+    """Return the size ``a + b``, ``a - b``, ``a * b``, ``a / b``, ``max(a, b)`` or ``min(a, b)``, simplified.
+
+    Also the size that both broadcast to.
 
     Args:
         function: "+", "-", "*", "/", "max", "min" or "broadcast".
@@ -70,7 +71,7 @@ def expression(function: str, a: Dim, b: Dim) -> Dim | None:
 
 
 def _is_bounded(a: Dim, b: Dim) -> bool:
-    """Whether a is ``min(b, n)`` of a number above 1: where both broadcast, they are equal."""
+    """Return whether a is ``min(b, n)`` with n above 1, so that it equals b where both broadcast."""
     tree = _tree(a)
     if not isinstance(tree, tuple) or tree[0] != "min":
         return False
@@ -79,7 +80,7 @@ def _is_bounded(a: Dim, b: Dim) -> bool:
 
 
 def value_of(dim: Dim, sizes: Mapping[str, int]) -> int | None:
-    """A size in numbers; None where a name in it is not known, or it is beyond any tensor's.
+    """Evaluate a size; None where a name in it is not known, or it is beyond any tensor's.
 
     Args:
         dim: The size.
@@ -92,12 +93,12 @@ def value_of(dim: Dim, sizes: Mapping[str, int]) -> int | None:
 
 
 def names_in(dim: Dim) -> frozenset[str]:
-    """The names of free sizes that tell this one: none of a number, itself of a name."""
+    """Return the names of free sizes in a size: none of a number, itself of a name."""
     return frozenset(_names(_tree(dim)))
 
 
 def is_never_negative(dim: Dim) -> bool:
-    """Whether a size is 0 or more for certain, whatever the free ones are."""
+    """Return whether a size is certainly 0 or more, whatever the free ones are."""
     return _is_never_negative(_tree(dim))
 
 

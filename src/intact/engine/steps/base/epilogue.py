@@ -1,4 +1,4 @@
-"""How a sum of products becomes an output: N22 to N25."""
+"""The epilogue that turns a sum of products into an output: N22 to N25."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from intact.engine.steps.base.wiring import Const, Read
 from intact.numerics import FUNCTIONS, Gain, Residual
 
 FILED = {"key": "ending"}
-"""What plan files call the field of a step that has one."""
+"""Field names in plan files of the parts that a step may have."""
 _Floats = Annotated[str, Const("float32", 1)]
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to a sum.
+    """Describes the operations that are applied to a sum of products.
 
     Attributes:
         multiplier: Constant, float32 [channels] (or [1]): ``fl32(s_x * s_w)``, or M where codes are those of
@@ -63,7 +63,8 @@ class Epilogue:
 
     @property
     def divides(self) -> bool:
-        """Whether codes are a real output divided by its scale (N22), and not one product and one sum."""
+        """Return whether codes are a real output divided by its scale (N22), and not one product and one
+        sum."""
         return self.divided or self.quotient != 1 or bool(self.gain or self.residual or self.slope)
 
     def check(self, checker: Checker, channels: int) -> None:
@@ -83,7 +84,7 @@ class Epilogue:
         checker.that(self.quotient != 0, "a quotient of 0", "another number")
 
     def integer_addends(self, run: Run) -> NDArray[Any] | None:
-        """The integers that are part of the sum."""
+        """Return the integers that are added to the sum."""
         return run.array(self.integer_bias) if self.integer_bias else None
 
     def evaluate(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> None:
@@ -98,7 +99,8 @@ class Epilogue:
             run.write_real(y, values)
 
     def apply(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
-        """What sums become: codes, or floats, which y quantizes where a function made them."""
+        """Apply the epilogue to sums: return codes, or floats, which y quantizes where a function made
+        them."""
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
         grid = run.grid(y)

@@ -1,4 +1,4 @@
-"""What steps have in common that hold an ONNX model."""
+"""Base of the steps that hold an ONNX model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OnnxStep:
     def session(
         self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor], threads: int
     ) -> Session:
-        """What runs it, on so many threads within one operator."""
+        """Return a session that runs the model, on so many threads within one operator."""
         from intact.graph import Session
 
         return Session(self.check_model(constants, tensors), threads=threads)

@@ -49,26 +49,26 @@ class Run:
         self.arrays[name] = array
 
     def partial_shape(self, name: str) -> tuple[int | None, ...]:
-        """What the plan says about a tensor; None where nobody knows the named dimension yet."""
+        """Return a tensor's shape by the plan; None where a named dimension is not known yet."""
         return self.tensors[name].partial_shape(self.sizes)
 
     def grid(self, name: str) -> Codes | None:
-        """The grid of a tensor of codes; None for others and for constants."""
+        """Return the grid of a tensor of codes; None for others and for constants."""
         tensor = self.tensors.get(name)
         return None if tensor is None else tensor.codes
 
     def codes(self, name: str) -> Codes:
-        """The grid of a tensor of codes."""
+        """Return the grid of a tensor that must hold codes."""
         grid = self.grid(name)
         assert grid is not None, f"the plan was checked: '{name}' has codes"
         return grid
 
     def array(self, name: str) -> NDArray[Any]:
-        """A tensor, or a constant."""
+        """Return a tensor, or a constant."""
         return self.arrays[name] if name in self.arrays else self.constants[name]
 
     def real(self, name: str) -> NDArray[Any]:
-        """A tensor or constant in floats: codes dequantized."""
+        """Return a tensor or constant in floats: codes are dequantized."""
         array, grid = self.array(name), self.grid(name)
         if grid is None:
             return array

@@ -33,11 +33,11 @@ class Sizes:
         self.dims: dict[str, int] = {}
 
     def of(self, name: str) -> Shape:
-        """A tensor's sizes, or a constant's."""
+        """Return a tensor's sizes, or a constant's."""
         return self.shapes[name] if name in self.shapes else self._constant(name)
 
     def partial_shape(self, name: str) -> tuple[int | None, ...]:
-        """What the plan says about a tensor; None where nobody knows the named dimension yet."""
+        """Return a tensor's shape by the plan; None where a named dimension is not known yet."""
         return self._tensors[name].partial_shape(self.dims)
 
     def complete_shapes(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
@@ -68,7 +68,7 @@ class Sizes:
 
 
 def resolve_size(dim: str, size: int, sizes: dict[str, int]) -> int:
-    """What a free size is: as known, or as the known ones tell, or else `size`, which is known then."""
+    """Resolve a free size: from known ones, else as `size`, which is then recorded."""
     want = value_of(dim, sizes)
     if want is None:
         want = sizes[dim] = size
@@ -76,14 +76,14 @@ def resolve_size(dim: str, size: int, sizes: dict[str, int]) -> int:
 
 
 def mismatch(name: str, got: str, want: str) -> QuantValueError:
-    """The error for a tensor whose sizes do not fit."""
+    """Return the error for a tensor whose sizes do not fit."""
     return QuantValueError(
         f"tensor '{name}'", got, want, "give inputs of the shapes that the model was made for"
     )
 
 
 def broadcast(name: str, a: Shape, b: Shape) -> Shape:
-    """The sizes of two tensors under each other, `name` being the second.
+    """Broadcast the sizes of two tensors, `name` being the second.
 
     Source: ONNX, multidirectional broadcasting.
     """

@@ -1,4 +1,4 @@
-"""What every kind of step has: its names, and the four things that its home says about it."""
+"""Base of every kind of step: its names, and the four functions that its home defines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Halo = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Traits:
-    """How a kind of step minds where bytes lie: what a backend may choose.
+    """Describes which memory layouts a kind of step accepts, so that a backend may choose.
 
     Attributes:
         images: It walks over pixels: its tensors of rank 4 lie channels last.
@@ -54,7 +54,7 @@ class Step:
     kind: ClassVar[str]
     traits: ClassVar[Traits] = Traits()
     native: ClassVar[bool] = True
-    """Whether kernels do it, not Python or ONNX Runtime."""
+    """True where kernels run the step, rather than Python or ONNX Runtime."""
 
     name: str
     nodes: tuple[str, ...]
@@ -87,7 +87,7 @@ class Step:
         raise NotImplementedError(self.kind)
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        """Which tensors it reads how far beyond their edges."""
+        """Return by how much the step reads beyond the edges of each tensor."""
         return {}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:

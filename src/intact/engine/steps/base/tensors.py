@@ -77,7 +77,7 @@ class Tensor:
     codes: Codes | None = None
 
     def partial_shape(self, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
-        """The shape, with the free sizes that are known, and what they tell; None for others."""
+        """Return the shape with the free sizes that are known or follow; None for others."""
         return tuple(value_of(d, sizes) if isinstance(d, str) else d for d in self.shape)
 
     @property

@@ -25,7 +25,7 @@ def check_window(checker: Checker, x: str, y: str, hops: tuple[int, ...], pads: 
 def positions(
     x: Shape, kernel: Pair, strides: Pair, dilations: Pair, pads: Pads, *, ceil_mode: bool = False
 ) -> Shape:
-    """How many windows there are down and across an image.
+    """Return the number of windows down and across an image.
 
     Raises:
         QuantValueError: The image is smaller than the kernel.

@@ -1,4 +1,4 @@
-"""Which tensors and constants a record names, as its fields say: the one place where a name has a role.
+"""Roles of the fields in a step's record: tensors read, tensors written, constants.
 
 A field of names is annotated with what they are::
 
@@ -71,13 +71,13 @@ class Field:
     optional: bool
 
     def names(self, record: object) -> tuple[str, ...]:
-        """What a record has there, left out ones included."""
+        """Return the names in a record's field, empty ones included."""
         value = getattr(record, self.name)
         return value if isinstance(value, tuple) else (value,)
 
 
 def fields_of(record: object) -> tuple[Field, ...]:
-    """The fields of names of a record, in order; not those of records within it."""
+    """Return the fields of names of a record, in order; not those of records within it."""
     kind: Any = type(record)
     return _fields_of(kind)
 
@@ -100,19 +100,19 @@ def names_with_roles(record: object) -> tuple[tuple[str, Role], ...]:
 
 
 def reads(record: object) -> tuple[str, ...]:
-    """What a step computes with: tensors, and constants that stand in the place of one."""
+    """Return the tensors that a step reads, and constants in the place of one."""
     cached: _Names | None = record.__dict__.get(_KEPT)
     return (cached or _names_of(record)).reads
 
 
 def writes(record: object) -> tuple[str, ...]:
-    """The tensors that a step makes."""
+    """Return the tensors that a step writes."""
     cached: _Names | None = record.__dict__.get(_KEPT)
     return (cached or _names_of(record)).writes
 
 
 def constants(record: object) -> tuple[str, ...]:
-    """The constants that a step names as such."""
+    """Return the constants that a step names as such."""
     return _names_of(record).constants
 
 
@@ -130,7 +130,8 @@ _KEPT = "_names"
 
 
 def _names_of(record: object) -> _Names:
-    """A record's names, kept in the record: it never changes, and binding asks for them many times."""
+    """Return a record's names, cached in the record: it never changes, and binding asks for them many
+    times."""
     cached: _Names | None = record.__dict__.get(_KEPT)
     if cached is None:
         pairs = [(name, entry.role) for entry in fields_of(record) for name in entry.names(record) if name]
@@ -142,7 +143,7 @@ def _names_of(record: object) -> _Names:
 
 
 def rename_tensors(record: Any, names: Mapping[str, str]) -> Any:
-    """A record with its tensors and constants called by other names, where `names` has one."""
+    """Copy a record with its tensors and constants renamed, where `names` has them."""
     changes: dict[str, Any] = {}
     for entry in fields_of(record):
         value = getattr(record, entry.name)
@@ -154,7 +155,7 @@ def rename_tensors(record: Any, names: Mapping[str, str]) -> Any:
 
 
 def _parts_of(record: object) -> tuple[str, ...]:
-    """The fields of a record that are records with names of their own, but no steps."""
+    """Return the fields of a record that are records with names of their own, but no steps."""
     kind: Any = type(record)
     return _parts_of_kind(kind)
 

@@ -52,7 +52,7 @@ class Call(Step):
             run.bind(name, array)
 
     def operator_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        """The sizes of what it makes, as the operator was registered."""
+        """Return the sizes of the outputs, by the operator's registration."""
         shapes = self._operator().output_shapes(inputs)
         return {y: tuple(int(d) for d in shape) for y, shape in zip(self.ys, shapes, strict=True)}
 

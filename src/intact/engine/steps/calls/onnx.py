@@ -1,4 +1,4 @@
-"""What no kernel covers."""
+"""The step that runs a subgraph without kernels in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intact.engine.steps.base.wiring import Const, Reads, Writes
 
 @dataclass(frozen=True)
 class FallbackSubgraph(OnnxStep, Step):
-    """What no kernel covers, run by ONNX Runtime between native steps.
+    """Runs nodes without kernels in ONNX Runtime, between native steps.
 
     Attributes:
         model: Constant, uint8: a serialized ONNX model whose inputs and outputs carry these names. It reads

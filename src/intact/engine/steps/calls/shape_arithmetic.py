@@ -1,4 +1,4 @@
-"""What follows from the sizes of the inputs alone: positions, masks of lengths, numbers of sizes."""
+"""The step for values that follow from the inputs' sizes alone: positions, masks of lengths, sizes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ShapeArithmetic(OnnxStep, Step):
     def compute(
         self, dim_sizes: Mapping[str, int], session: Callable[[], Session]
     ) -> dict[str, NDArray[Any]]:
-        """What it makes, by tensor.
+        """Compute the values of the step, by tensor.
 
         Args:
             dim_sizes: The free sizes, by name.

@@ -21,7 +21,7 @@ _SMALLEST, _LARGEST = 2.0**-149, float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class FakeQuantize(Step):
-    """What a Q/DQ pair makes of floats where nothing computes with its codes (N56).
+    """Rounds floats to the grid of a Q/DQ pair whose codes nothing computes with (N56).
 
     Attributes:
         format: One of `FORMATS`.

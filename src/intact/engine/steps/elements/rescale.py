@@ -31,6 +31,6 @@ class Rescale(Step):
 
 
 def rescale_to(run: Run, x: str, y: str) -> NDArray[np.int32]:
-    """The codes of x on the grid of y."""
+    """Rescale the codes of x to the grid of y."""
     out = run.codes(y)
     return numerics.rescale(run.array(x), run.codes(x).affine, out.affine, out.spec)

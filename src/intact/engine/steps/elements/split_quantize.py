@@ -64,7 +64,7 @@ class SplitQuantize(Step):
 
 
 def split_codes(format: str, scale: float, zero_point: int) -> tuple[Codes, Codes]:
-    """The grids of the two tensors of bytes that hold codes of 16 bits."""
+    """Return the grids of the two tensors of bytes that hold codes of 16 bits."""
     above = zero_point - int(QuantSpec(Format.parse(format)).qmin)
     high = Codes(float(np.float32(256 * scale)), above >> 8, False, 0, 255)
     return high, Codes(scale, above & 255, False, 0, 255)

@@ -1,4 +1,4 @@
-"""What indices along an axis choose."""
+"""The step that gathers the elements at indices along an axis."""
 
 from __future__ import annotations
 

@@ -55,5 +55,5 @@ class Slice(Step):
 
 
 def _rest(size: int, start: int, hop: int) -> int:
-    """How many elements there are to the end of an axis."""
+    """Count the elements up to the end of an axis."""
     return len(range(start, size if hop > 0 else -1, hop))

@@ -51,12 +51,12 @@ class StackPlanes(Step):
 
     @property
     def places(self) -> int:
-        """How many windows there are over the depth."""
+        """Return the number of windows over the depth."""
         rest = self.depth + sum(self.pads) - (self.kernel - 1) * self.dilation - 1
         return rest // self.stride + 1
 
     def planes(self, tap: int) -> tuple[range, int]:
-        """The windows whose plane `tap` there is, and which that is for the first of them."""
+        """Return the windows for which plane `tap` exists, and its number for the first of them."""
         first = tap * self.dilation - self.pads[0]
         begin = min(max(0, -(first // self.stride)), self.places)
         end = max(begin, min(self.places, (self.depth - 1 - first) // self.stride + 1))

@@ -47,7 +47,7 @@ class ConvTranspose(Step):
         return x[0], out, *conv_transpose_sizes(self, x[2:], kernel)
 
     def evaluate(self, run: Run) -> None:
-        """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
+        """Convolve x, with zeros between its pixels and around it, with the flipped kernel."""
         zero_point, kernel = run.codes(self.x).zero_point, filters(run, self.weight)
         x = run.array(self.x)
         conv_transpose_sizes(self, x.shape[2:], kernel.shape[2:])
@@ -70,7 +70,7 @@ class ConvTranspose(Step):
         self.epilogue.evaluate(run, self.y, acc, axis=1)
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        """How far outputs reach beyond the input, whatever its size."""
+        """Return by how much outputs reach beyond the input, whatever its size."""
         return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
@@ -79,7 +79,7 @@ class ConvTranspose(Step):
 
 
 class _Transposed(Protocol):
-    """What two kinds of steps say of how they lay their windows."""
+    """Window fields that the two kinds of transposed convolution share."""
 
     @property
     def x(self) -> str: ...
@@ -112,7 +112,8 @@ def conv_transpose_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int])
 
 
 def halo_of_transposed(step: _Transposed, kernel: Sequence[int]) -> Halo:
-    """How far the outputs of a transposed convolution reach beyond its input, whatever its size."""
+    """Return by how much the outputs of a transposed convolution reach beyond its input, whatever its
+    size."""
     before, behind = [], []
     for axis in range(2):
         reach = (kernel[axis] - 1) * step.dilations[axis]

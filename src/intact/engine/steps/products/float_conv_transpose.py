@@ -65,7 +65,7 @@ class FloatConvTranspose(Step):
         run.bind(self.y, y)
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        """How far outputs reach beyond the input, whatever its size."""
+        """Return by how much outputs reach beyond the input, whatever its size."""
         return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:

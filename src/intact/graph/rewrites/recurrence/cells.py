@@ -35,7 +35,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class RecurrentCell:
-    """What one step makes.
+    """Values that one step of a recurrent cell makes.
 
     Attributes:
         op_type: "LSTM", "GRU" or "RNN".
@@ -86,7 +86,7 @@ class _Finder:
         return None
 
     def _is_echo(self, state: Carried) -> bool:
-        """Whether nobody reads a state, but to show what was made last again where a mask hides a step."""
+        """Return whether a state is read only to repeat the last output where a mask hides a step."""
         uses = len(state.read.uses())
         return not uses or (uses == 1 and self.choice(state.next).old is state.read)
 
@@ -131,7 +131,7 @@ class _Finder:
         return Masked(None, value, None)
 
     def _mask(self, value: ir.Value | None) -> tuple[ir.Value, bool] | None:
-        """A row of bools, and whether `value` is the row or what it leaves; as bools or as 1 and 0."""
+        """Match a row of bools, and whether `value` is the row or its complement; as bools or as 1 and 0."""
         value = self._repeat.source(value)
         if value in self._repeat.rows and value is not None:
             return (value, True) if value.dtype == ir.DataType.BOOL or self._is_truth(value) else None
@@ -151,7 +151,10 @@ class _Finder:
         return self._repeat.rows[value].dtype == ir.DataType.BOOL
 
     def _sum(self, value: ir.Value | None) -> _Sum | None:
-        """A sum of products of vectors with constant weights, and of constants; None for anything else."""
+        """Match a sum of products of vectors with constant weights, and of constants.
+
+        None for anything else.
+        """
         value = self._repeat.source(value)
         array = self._constant(value)
         if array is not None:
@@ -281,7 +284,10 @@ class _Finder:
         gates: Sequence[ir.Value | None], last: _Sum | None = None, apart: _Sum | None = None,
         **attributes: Any,
     ) -> RecurrentCell | None:  # fmt: skip
-        """The cell of these sums, in ONNX's order; `last` behind `gates`, its part over the state apart."""
+        """Build the cell of these sums, in ONNX's order.
+
+        `last` behind `gates`, its part over the state apart.
+        """
         gate_sums = [self._sum(gate) for gate in gates]
         gate_sums += [] if last is None else [_add_sums([last, apart]) if apart is not None else last]
         sums = [addend for addend in gate_sums if addend is not None]

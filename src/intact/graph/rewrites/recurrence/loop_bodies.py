@@ -60,7 +60,7 @@ class Repeat:
 
     @property
     def body(self) -> ir.Graph:
-        """What runs in each step."""
+        """Return the graph that runs in each step."""
         return ops.Control.body(self.node)
 
     def source(self, value: ir.Value | None) -> ir.Value | None:
@@ -77,7 +77,7 @@ class Repeat:
 
 
 def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
-    """What a Loop or a Scan repeats; None where it is not over the rows of tensors, as many as can be told.
+    """Return the repetition of a Loop or Scan over rows of tensors; None where it is of another kind.
 
     Args:
         node: Of the main graph.
@@ -127,7 +127,7 @@ def _read_scan(node: ir.Node) -> Repeat | None:
 
 
 def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
-    """A body that reads row number i of tensors in step i, as long as i is below a number."""
+    """Match a Loop whose body reads row number i of tensors in step i, as long as i is below a number."""
     repeat = Repeat(node)
     ports = len(node.inputs), len(node.outputs) + 1
     if min(ports) < 2 or (len(repeat.body.inputs), len(repeat.body.outputs)) != ports:
@@ -209,7 +209,7 @@ def _is_next(repeat: Repeat, state: Carried, constants: Constants) -> bool:
 
 @dataclass(frozen=True)
 class _Tests:
-    """What a condition compares the number of the next step with.
+    """Bounds that a condition compares the number of the next step with.
 
     Attributes:
         counters: What counts steps, and what it is in the step behind.
@@ -257,7 +257,7 @@ class _Tests:
         return {written for read, written in self.counters.items() if written is not read}
 
     def number(self, value: ir.Value | None) -> ir.Value | None:
-        """A number of steps before it was cast; floats hold all that are below 2^24."""
+        """Return a number of steps before it was cast; floats hold all that are below 2^24."""
         value = self.repeat.source(value)
         while value is not None and is_op(value.producer(), "Cast"):
             node = value.producer()

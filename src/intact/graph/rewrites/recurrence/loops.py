@@ -68,7 +68,7 @@ class _Opener:
         return shape is not None and len(shape) == _MASKED_RANK and shape[-1] == 1
 
     def _shows_state(self, value: ir.Value) -> bool | None:
-        """Whether hidden steps show the state as it stays (True) or 0; None where `value` is neither."""
+        """Return whether hidden steps show the unchanged state (True) or 0; None where `value` is neither."""
         repeat, cell = self._repeat, self._cell
         source = repeat.source(value)
         if source is repeat.source(self._h):
@@ -154,7 +154,10 @@ class _Opener:
         return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
 
     def _last(self, state: Carried, last: ir.Value, lengths: ir.Value | None) -> ir.Value:
-        """The last state [batch, hidden]: of a row without a step the first, of which ONNX says nothing."""
+        """Return the last state [batch, hidden].
+
+        A row without a step keeps the first, where ONNX says nothing.
+        """
         if lengths is None or self._is_zero(state.first):
             return self._write("Squeeze", last, self._write.sizes(0))
         none = self._write.constant(0, np.int32)

@@ -17,7 +17,7 @@ def set_switch(on: bool) -> None:
 
 
 def is_on() -> bool:
-    """What the switch is set to."""
+    """Return the setting of the switch."""
     return _state["on"]
 
 

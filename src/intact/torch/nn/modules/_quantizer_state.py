@@ -1,4 +1,4 @@
-"""How a `TensorQuantizer` prints itself, and what it keeps beside its tensors."""
+"""The text and the state that a `TensorQuantizer` has beside its tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SWITCHES = ("disabled", "if_quant", "if_clip", "if_calib")
 
 
 def describe(quantizer: TensorQuantizer) -> str:
-    """The old library's one-line description, digit for digit."""
+    """Return the old library's one-line description, digit for digit."""
     if quantizer._disabled:
         return "disabled"
     words = ["unsigned " if quantizer._unsigned else "", f"{quantizer._num_bits}bit"]

@@ -1,4 +1,4 @@
-"""What a `TensorQuantizer` does with a tensor that passes: pass it on, collect, clip, quantize."""
+"""Switches of a `TensorQuantizer`: pass, collect, clip, quantize."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def engine_functions(layer: nn.Module) -> AbstractContextManager[None]:
 
 
 class QuantizedModule:
-    """What every quantized module has: ``_input_quantizer``, and a default descriptor of its class.
+    """Base of every quantized module: ``_input_quantizer``, and a default descriptor of its class.
 
     A class that inherits a default shares it until it sets its own: set the default of a class, and its
     siblings keep theirs.
@@ -111,7 +111,8 @@ class QuantMixin(QuantizedModule):
         return self._weight_quantizer
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """A layer without a bias takes one: bias correction may have given it to the layer that was saved."""
+        """Load a bias into a layer without one: bias correction may have given it to the layer that was
+        saved."""
         layer: Any = self
         bias = state_dict.get(f"{prefix}bias")
         if bias is not None and layer._parameters.get("bias", bias) is None:
@@ -128,7 +129,7 @@ class QuantMixin(QuantizedModule):
 def pop_quant_desc_in_kwargs(
     quant_cls: type[QuantizedModule], input_only: bool = False, **kwargs: Any
 ) -> QuantDescriptor | tuple[QuantDescriptor, QuantDescriptor]:
-    """The descriptors in `kwargs`, or else the defaults of `quant_cls`.
+    """Pop the descriptors from `kwargs`, or return the defaults of `quant_cls`.
 
     Args:
         quant_cls: The quantized class.
@@ -156,7 +157,7 @@ def pop_quant_desc_in_kwargs(
 
 @functools.cache
 def _float_parameters(cls: type, mixin: type) -> Mapping[str, inspect.Parameter]:
-    """The parameters of the float class's `__init__`, ``self`` first; empty where there is none."""
+    """Return the parameters of the float class's `__init__`, ``self`` first; empty where there is none."""
     behind = cls.__mro__[cls.__mro__.index(mixin) + 1 :]
     for base in behind:
         parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]

@@ -40,12 +40,12 @@ class _Fused(RecurrentLayers):
         }
 
     def _layer(self: Any, layer: int) -> list[str]:
-        """What the names of a layer's parameters end in, for each direction."""
+        """Return the name suffixes of a layer's parameters, for each direction."""
         directions = 2 if self.bidirectional else 1
         return list(self._suffixes()[layer * directions : (layer + 1) * directions])
 
     def _input_weights(self: Any, layer: int) -> tuple[Tensor, ...]:
-        """The weights of a layer's inputs for each direction, quantized."""
+        """Return the weights of a layer's inputs for each direction, quantized."""
         weights = [getattr(self, f"weight_ih{suffix}") for suffix in self._layer(layer)]
         quantizer = self._weight_quantizers[layer]
         if quantizer._disabled:

@@ -71,7 +71,7 @@ class _Gates:
 
 
 class RecurrentLayers(QuantizedLayer):
-    """What quantized layers with a state share: a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
+    """Base of quantized layers with a state: a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
 
     def init_quantizer(
         self,
@@ -87,7 +87,7 @@ class RecurrentLayers(QuantizedLayer):
         super().init_quantizer(quant_desc_input, quant_desc_weight, num_layers or self.quantizers_needed())
 
     def quantizers_needed(self) -> int:
-        """How many pairs of quantizers all layers have."""
+        """Return the number of quantizer pairs of all layers."""
         raise NotImplementedError
 
     def why_unsupported(self: Any) -> str:
@@ -157,7 +157,7 @@ class RecurrentLayers(QuantizedLayer):
 
 
 def _batch_of(batch_sizes: Tensor) -> int:
-    """How many sequences are packed; in a trace, where batches are of any size, that is no tensor."""
+    """Return the number of packed sequences; in a trace, where batches are of any size, that is no tensor."""
     first = batch_sizes[0]
     return int(first) if isinstance(first, Tensor) else first
 

@@ -336,11 +336,11 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
 
     @property
     def _is_dynamic(self) -> bool:
-        """Whether each batch has a range of its own."""
+        """Return whether each batch has a range of its own."""
         return self._learn_amax is not True and not hasattr(self, "_amax")
 
     def _get_amax(self, inputs: Tensor) -> Tensor:
-        """The amax to quantize `inputs` with: learned, stored, or that of `inputs`."""
+        """Return the amax to quantize `inputs` with: learned, stored, or that of `inputs`."""
         if self._learn_amax is True:
             amax = torch.maximum(-self.clip.clip_value_min, self.clip.clip_value_max).detach()
         elif hasattr(self, "_amax"):
@@ -361,7 +361,8 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         return low, high
 
     def _axes_for(self, inputs: Tensor, amax: Tensor) -> list[int] | None:
-        """The kept axes: the quantizer's own, unless the user gave an amax that broadcasts along others."""
+        """Return the kept axes: the quantizer's own, unless the user gave an amax that broadcasts along
+        others."""
         own, seen = ops.positive_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
         if amax.dim() == 0:
             return None

@@ -1,4 +1,4 @@
-"""What ``import cuda`` finds in the worker processes of a script: `intact.trt`'s.
+"""Stand-in for ``import cuda`` in the worker processes of a script: `intact.trt`'s.
 
 ``python -m intact.trt script.py`` puts this folder at the end of the path that new processes inherit.
 """

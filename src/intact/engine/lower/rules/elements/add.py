@@ -15,7 +15,7 @@ from intact.graph import Node
 
 
 def lower_add(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """An Add of two tensors of codes, and the Relu or Clip behind it.
+    """Lower an Add of two tensors of codes, and the Relu or Clip behind it.
 
     Raises:
         NoMatch: One operand is real, or the result is.
@@ -39,5 +39,5 @@ def lower_add(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
 
 
 def lower_add_alone(builder: PlanBuilder, node: Node) -> None:
-    """An Add of codes by itself."""
+    """Lower an Add of codes by itself."""
     lower_add(builder, [node])

@@ -18,7 +18,7 @@ def lower_binary(builder: PlanBuilder, node: Node) -> None:
 
 
 def with_number(function: str, number: float, *, first: bool = False) -> Rule:
-    """A function of one tensor and a number, which comes first or second."""
+    """Return the rule for a function of one tensor and a number, which comes first or second."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         name, x = node.name or "", builder.either(node.inputs[0])

@@ -47,7 +47,7 @@ def lower_clip(builder: PlanBuilder, node: Node) -> None:
 
 
 def _end(builder: PlanBuilder, value: Value | None, nothing: float) -> float | None:
-    """A constant bound; None for one that bounds nothing."""
+    """Return a constant bound; None for one that bounds nothing."""
     array = (
         builder.constant(value, "an end of Clip") if value is not None else np.array([nothing], np.float32)
     )

@@ -39,14 +39,14 @@ def _infinite(node: Node) -> str:
 
 
 def write_operation(builder: PlanBuilder, node: Node, name: str, operands: Sequence[Tensor]) -> None:
-    """The last step of a node."""
+    """Write the last step of a node."""
     dtype = operation_dtype(name, operands)
     y = builder.write_plain(node.outputs[0], dtype)
     builder.add(Elementwise(*who(node), name, tuple(x.name for x in operands), y), node)
 
 
 def operation_dtype(name: str, operands: Sequence[Tensor], to: str = "") -> str:
-    """The dtype of what an operation makes.
+    """Return the dtype of an operation's result.
 
     Raises:
         NoMatch: It does not work on these.
@@ -60,7 +60,7 @@ def operation_dtype(name: str, operands: Sequence[Tensor], to: str = "") -> str:
 def operation_step(
     builder: PlanBuilder, node: Node, name: str, *operands: Tensor, shape: tuple[Dim, ...]
 ) -> Tensor:
-    """A step whose output the graph does not have."""
+    """Write a step whose output the graph does not have."""
     y = builder.scratch(f"{node.outputs[0].name}.{name}", operation_dtype(name, operands), shape)
     builder.add(Elementwise(*who(node), name, tuple(x.name for x in operands), y))
     return builder.tensors[y]

@@ -9,7 +9,7 @@ from intact.graph import Node
 
 
 def lower_fake_quantize(builder: PlanBuilder, node: Node) -> None:
-    """A pair as one step. The Q by itself has none, and none needs it where DQs alone read its codes."""
+    """Lower a pair as one step. The Q by itself has none, and needs none where DQs alone read its codes."""
     pair = builder.grids.float_pair(node)
     if pair is None:
         raise NoMatch(why_no_grid(builder, node))

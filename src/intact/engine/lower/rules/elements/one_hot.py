@@ -14,7 +14,8 @@ from intact.graph import Node, ops
 
 
 def lower_one_hot(builder: PlanBuilder, node: Node) -> None:
-    """Where the index, of which negative ones count from the end, is the place along the new axis."""
+    """Lower OneHot to a comparison of each index, negative ones moved up, with the places along the new
+    axis."""
     index, values = plain(builder, node.inputs[0]), plain(builder, node.inputs[2])
     depth = int(builder.constant(node.inputs[1], "its depth").reshape(-1)[0])
     if values.name not in builder.arrays or index.dtype not in ("int32", "int64") or depth < 1:
@@ -36,7 +37,7 @@ def lower_one_hot(builder: PlanBuilder, node: Node) -> None:
 
 
 def _constants(builder: PlanBuilder, node: Node, dtype: str) -> Callable[[str, object], Tensor]:
-    """What makes constants of a dtype for a node."""
+    """Return a function that stores constants of a dtype for a node."""
 
     def hold(name: str, numbers: object) -> Tensor:
         array = np.asarray(numbers, dtype)

@@ -26,7 +26,7 @@ def lower_quantize_linear(builder: PlanBuilder, node: Node) -> None:
 
 
 def why_no_grid(builder: PlanBuilder, node: Node) -> str:
-    """Why there are no codes for kernels."""
+    """Return why a node's grid has no codes for kernels."""
     grid = builder.grids.any_of(node)
     if isinstance(grid, FloatGrid):
         return f"its codes are {grid.format}, and no Q/DQ pair of one grid: kernels know int8 and uint8"

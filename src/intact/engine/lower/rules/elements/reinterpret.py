@@ -14,7 +14,7 @@ from intact.graph import Node
 
 
 def keeps_codes(inside: NDArray[np.int64], output_codes: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
-    """Whether all codes that can occur, `inside`, become themselves on `grid`."""
+    """Return whether all codes that can occur, `inside`, become themselves on `grid`."""
     same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
     return same and bool((inside == output_codes).all())
 

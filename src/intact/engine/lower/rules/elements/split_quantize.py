@@ -14,7 +14,7 @@ from intact.graph import Node, Value, is_op
 
 
 def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = False) -> CodesRead:
-    """The codes behind `value`.
+    """Return the codes behind `value`.
 
     Args:
         builder: The plan so far.
@@ -41,7 +41,7 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
 
 
 def _without_pad(builder: PlanBuilder, quantize: Node) -> tuple[str | None, Pads]:
-    """What a Pad with zeros in front of a pair pads, and by how much; None where there is none."""
+    """Return the input and pads of a Pad with zeros in front of a pair; None where there is none."""
     source = quantize.inputs[0]
     if source is not None and is_op(source.producer(), "Pad"):
         x = builder.real(source)

@@ -62,7 +62,7 @@ def codes_of(codes: Codes) -> NDArray[np.int64]:
 def _bytes(
     builder: PlanBuilder, inside: NDArray[np.int64], output_codes: NDArray[np.int32], codes: Codes, y: str
 ) -> NDArray[np.uint8]:
-    """The table by bytes; those that do not occur read as the nearest that does."""
+    """Return the table by bytes; codes that do not occur read as the nearest one that does."""
     out = builder.tensors[y].codes
     assert out is not None
     places = np.clip(np.arange(256), inside[0] + codes.offset, inside[-1] + codes.offset)
@@ -70,7 +70,7 @@ def _bytes(
 
 
 def _evaluate(builder: PlanBuilder, node: Node, arrays: Mapping[Value, NDArray[Any]]) -> NDArray[Any]:
-    """What one node makes, rounded to float32: as its step in floats, or of float64."""
+    """Evaluate one node, rounded to float32: by its step in floats, or in float64."""
     operands: list[NDArray[Any]] = []
     for index, value in enumerate(node.inputs):
         if value is None:
@@ -86,7 +86,7 @@ def _evaluate(builder: PlanBuilder, node: Node, arrays: Mapping[Value, NDArray[A
 
 
 def _default_operand(node: Node, index: int) -> float:
-    """What an operand is that is not given: the ends of Clip."""
+    """Return the default of an operand that is left out: the ends of Clip."""
     if node.op_type != "Clip":
         raise NoMatch("an operand in the middle is left out")
     return -np.inf if index == 1 else np.inf

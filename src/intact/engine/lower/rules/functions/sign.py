@@ -33,7 +33,10 @@ def write_choice(
     *,
     last: bool = False,
 ) -> str:
-    """Where x is less or greater `than` a number `yes`, else `no`; `last`: that is what the node makes."""
+    """Write steps that select `yes` where x is less or greater `than` a number, else `no`.
+
+    `last`: their result is the output of the node.
+    """
     name = node.outputs[0].name
     chosen = builder.scratch(f"{name}.{test}", "bool", x.shape)
     builder.add(Elementwise(*who(node), test, (x.name, than), chosen), *[node] * last)

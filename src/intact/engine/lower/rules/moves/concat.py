@@ -15,7 +15,7 @@ from intact.graph import Node, Value, is_op, ops
 
 
 def lower_concat_with_tokens(builder: PlanBuilder, node: Node) -> None:
-    """A Concat of constants around one tensor, in float: zeros around it, plus the constants there.
+    """Lower a Concat of constants around one tensor, in float: pad it with zeros and add the constants.
 
     Before: ``Concat(Expand(token), x)``.  After: ``Pad(x) + constant``.
     """
@@ -48,7 +48,7 @@ def lower_concat_with_tokens(builder: PlanBuilder, node: Node) -> None:
 
 
 def _token(builder: PlanBuilder, value: Value | None, axis: int, rank: int) -> NDArray[np.float32] | None:
-    """A constant that a Concat joins, with as many axes as the others and its size along `axis`."""
+    """Return a constant that a Concat joins, with as many axes as the others and its size along `axis`."""
     array = constant_of(builder, value)
     if array is None or value is None or array.ndim > rank:
         return None
@@ -68,7 +68,7 @@ def _join_constants(parts: Sequence[NDArray[np.float32] | None], axis: int, rank
 
 
 def constant_of(builder: PlanBuilder, value: Value | None) -> NDArray[np.float32] | None:
-    """A float32 constant, of which an Expand may have made more; None for anything else."""
+    """Return a float32 constant, which an Expand may repeat; None for anything else."""
     node = value.producer() if value is not None else None
     while node is not None and is_op(node, "Expand") and value not in builder.constants:
         value = node.inputs[0]
@@ -98,7 +98,7 @@ def lower_concat(builder: PlanBuilder, node: Node) -> None:
 
 
 def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
-    """The tensor of a part, and its ends on `grid`; of codes that a pair rescales, those: Concat does it."""
+    """Return the tensor of a part, and its ends on `grid`. A pair that rescales it is left to the Concat."""
     tensor = data(builder, value)
     name, codes = tensor.name, tensor.codes
     if codes is None:

@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_depth_to_space(builder: PlanBuilder, node: Node) -> None:
-    """A Transpose of blocks of channels, between two Reshapes."""
+    """Lower DepthToSpace to a Transpose of blocks of channels, between two Reshapes."""
     op, (n, c, h, w) = ops.DepthToSpace.of(node), _image(node)
     b = op.blocksize
     if not isinstance(c, int):
@@ -21,7 +21,7 @@ def lower_depth_to_space(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_space_to_depth(builder: PlanBuilder, node: Node) -> None:
-    """A Transpose of blocks of pixels, between two Reshapes."""
+    """Lower SpaceToDepth to a Transpose of blocks of pixels, between two Reshapes."""
     op, (n, c, h, w) = ops.SpaceToDepth.of(node), _image(node)
     b = op.blocksize
     if not isinstance(h, int) or not isinstance(w, int):
@@ -38,7 +38,7 @@ def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
 
 
 def _reorder(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
-    """A Reshape to `split`, a Transpose, and a Reshape to what the graph says."""
+    """Write a Reshape to `split`, a Transpose, and a Reshape to the shape of the output."""
     x, name = data(builder, node.inputs[0]), node.outputs[0].name
     cut = between(builder, f"{name}.split", x, split)
     turned = between(builder, f"{name}.turned", x, tuple(split[i] for i in perm))

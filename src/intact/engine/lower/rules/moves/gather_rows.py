@@ -29,7 +29,7 @@ def lower_constant_gather_nd(builder: PlanBuilder, node: Node) -> None:
 
 
 def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArray[np.int64]:
-    """The number of each row that a GatherND picks.
+    """Return the number of each row that a GatherND picks.
 
     Raises:
         NoMatch: One is out of range.
@@ -70,7 +70,7 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
 
 
 def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
-    """The size of several axes as one; a name of its own where one of them is not known."""
+    """Multiply several sizes into one; the product gets a name where one of them is not known."""
     numbers = [n for n in dims if isinstance(n, int)]
     named = [n for n in dims if not isinstance(n, int)]
     if not named:
@@ -105,7 +105,7 @@ def index_tuples(builder: PlanBuilder, node: Node, index: Tensor) -> Tensor:
 
 
 def under_shape(builder: PlanBuilder, node: Node, x: Tensor, what: str, shape: tuple[Dim, ...]) -> Tensor:
-    """A tensor, or a constant, under another shape."""
+    """Reshape a tensor, or a constant."""
     array = builder.arrays.get(x.name)
     if array is not None:
         if not all(isinstance(n, int) for n in shape):

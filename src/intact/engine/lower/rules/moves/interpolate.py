@@ -46,7 +46,7 @@ def lower_interpolation(builder: PlanBuilder, node: Node, op: ops.Resize) -> Non
 def samples(
     op: ops.Resize, size: int, wanted: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Which of `size` elements each of `wanted` is a sum of, and their weights: [wanted, terms] each."""
+    """Return the elements that each of `wanted` outputs sums, and their weights: [wanted, terms] each."""
     at = coordinates(op, np.float64, size, wanted, scale)
     smooth = bool(op.antialias) and scale < 1
     places, weights = _antialias(at, size, op, scale) if smooth else SAMPLES[op.mode](at, size, op)
@@ -89,7 +89,7 @@ def _scales(builder: PlanBuilder, node: Node, op: ops.Resize, rank: int) -> dict
 
 
 def coordinates(op: ops.Resize, real: Any, size: int, wanted: int, scale: float) -> Reals:
-    """Where each of `wanted` elements lies among those of the input."""
+    """Return the position of each of `wanted` output elements among those of the input."""
     place = _PLACES.get(op.coordinate_transformation_mode)
     if place is None:
         raise NoMatch(f"its coordinates follow '{op.coordinate_transformation_mode}'")
@@ -115,7 +115,7 @@ def _cubic(at: Reals, size: int, op: ops.Resize) -> tuple[NDArray[np.int64], Rea
 
 
 def _keys(away: Reals, a: float) -> Reals:
-    """The weight of an element by its distance."""
+    """Return the cubic weight of an element by its distance (Keys)."""
     near = ((a + 2) * away - (a + 3)) * away**2 + 1
     far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
     return np.where(away <= 1, near, np.where(away < 2, far, 0))

@@ -42,7 +42,7 @@ _MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflec
 
 
 def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
-    """A Pad of mode "constant". What it takes away, where its pads are negative, goes first.
+    """Lower a Pad of mode "constant". Negative pads become a Slice in front.
 
     Raises:
         NoMatch: Its pads or its fill are computed.
@@ -58,7 +58,7 @@ def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
 
 
 def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
-    """The constant that a Pad fills with, "" for real 0, and x with the codes that occur behind it."""
+    """Return the constant that a Pad fills with, "" for real 0, and x with the codes that occur behind it."""
     codes = x.codes
     fill: NDArray[np.generic] = np.zeros(0)
     if has(node, 2):
@@ -77,7 +77,7 @@ def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
 
 
 def _cut(builder: PlanBuilder, node: Node, x: Tensor, pads: tuple[tuple[int, int], ...]) -> Tensor:
-    """What negative pads leave."""
+    """Write the Slice for negative pads."""
     less = [(max(-before, 0), max(-after, 0)) for before, after in pads]
     sizes = list(x.shape)
     for axis, (before, after) in enumerate(less):
@@ -94,7 +94,7 @@ def _cut(builder: PlanBuilder, node: Node, x: Tensor, pads: tuple[tuple[int, int
 
 
 def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int], ...]:
-    """What a Pad adds in front of and behind each axis; below 0 what it takes away.
+    """Return the elements that a Pad adds in front of and behind each axis; negative ones are removed.
 
     Raises:
         NoMatch: It is computed.

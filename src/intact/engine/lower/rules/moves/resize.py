@@ -45,7 +45,7 @@ def check_count(axis: int, count: int) -> None:
 
 
 def require_size(shape: tuple[Dim, ...], axis: int) -> int:
-    """The size of an axis.
+    """Return the size of an axis, which must be known.
 
     Raises:
         NoMatch: It is not known, or 0.
@@ -59,7 +59,7 @@ def require_size(shape: tuple[Dim, ...], axis: int) -> int:
 
 
 def lower_resize(builder: PlanBuilder, node: Node) -> None:
-    """The nearest element, or values between elements, by the mode."""
+    """Lower Resize to the nearest element, or to values between elements, by the mode."""
     op = ops.Resize.of(node)
     if op.mode == "nearest":
         _take_nearest(builder, node, op)
@@ -80,7 +80,7 @@ def _take_nearest(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
 
 
 def _nearest(op: ops.Resize, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
-    """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
+    """Return the input element that each of `wanted` outputs reads, as ONNX's Resize rounds."""
     rounding = _ROUNDINGS.get(op.nearest_mode)
     if rounding is None:
         raise NoMatch(f"it rounds by '{op.nearest_mode}'")

@@ -47,7 +47,7 @@ def with_codes_of_both(x: Tensor, updates: Tensor) -> Tensor:
 
 
 def require_reduction(name: str, x: Tensor) -> str:
-    """What becomes of an element and its update.
+    """Return the reduction of a scatter, once it is known to have a kernel.
 
     Raises:
         NoMatch: No kernel has it of this dtype.

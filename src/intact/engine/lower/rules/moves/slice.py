@@ -43,7 +43,7 @@ def lower_slice(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_split(builder: PlanBuilder, node: Node) -> None:
-    """A Slice for each output that is read."""
+    """Lower Split to a Slice for each output that is read."""
     x = data(builder, node.inputs[0])
     axis = ops.Split.of(node).axis % len(x.shape)
     start = 0

@@ -43,7 +43,7 @@ class VolumeWindow:
 
     @property
     def alone(self) -> bool:
-        """Whether each plane is a window."""
+        """Return whether each plane is a window by itself."""
         return (self.kernel, self.stride, *self.pads) == (1, 1, 0, 0)
 
     def filters(self, weight: NDArray[_Code]) -> NDArray[_Code]:
@@ -55,7 +55,7 @@ class VolumeWindow:
 
 
 def volume_window(node: Node, op: Windowed, kernel: Sequence[int], *, rows: bool) -> VolumeWindow:
-    """The window of a convolution or pool over volumes; `rows` as there.
+    """Return the window of a convolution or pool over volumes; `rows` as there.
 
     Raises:
         NoMatch: Its pads are negative, or depend on sizes that are not known; rows lie apart, where `rows`.
@@ -101,7 +101,7 @@ def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 
 def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
-    """A tensor of volumes as one of planes, and the steps that make it."""
+    """Reshape a tensor of volumes to one of planes; return it and the steps."""
     tensor = builder.tensors[x]
     planes = plane_dims(tensor.shape)
     turned = tuple(tensor.shape[axis] for axis in _TURNED)

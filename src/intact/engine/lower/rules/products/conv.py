@@ -31,7 +31,7 @@ from intact.graph import Node, ops
 
 
 def lower_conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A Conv of codes over sequences, images or volumes."""
+    """Lower a Conv of codes over sequences, images or volumes."""
     node = fused.root
     weight = weight_of(builder, node.inputs[1], 0)
     op, kernel = ops.Conv.of(node), weight.codes.shape[2:]
@@ -58,7 +58,7 @@ def _over_volumes(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, window: VolumeWindow,
     make: Callable[[Image], Step],
 ) -> list[Node]:  # fmt: skip
-    """A convolution over volumes is one over their planes, each beside its neighbours in depth."""
+    """Lower a convolution over volumes to one over planes, each stacked with its neighbours in depth."""
     x = read.x
     plane_dims(builder.tensors[x].shape)  # or there is no match
 
@@ -75,7 +75,7 @@ def _over_volumes(
 
 
 def lower_conv_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A Conv of floats over sequences, images or volumes."""
+    """Lower a Conv of floats over sequences, images or volumes."""
     node = fused.root
     weight = float_weight(builder, node.inputs[1])
     op, value = ops.Conv.of(node), node.outputs[0]

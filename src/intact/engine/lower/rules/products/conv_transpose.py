@@ -23,7 +23,7 @@ from intact.graph import Node, ops
 
 
 def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A ConvTranspose of codes; of volumes where its windows lie side by side in depth."""
+    """Lower a ConvTranspose of codes; of volumes where its windows lie side by side in depth."""
     node = fused.root
     read = CodesRead(*builder.require_codes(node.inputs[0]))
     value, op = node.inputs[1], ops.ConvTranspose.of(node)
@@ -54,8 +54,10 @@ def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
 def _into_planes(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
 ) -> list[Node]:
-    """A transposed convolution whose windows lie side by side in depth: each plane makes one for each of its
-    taps, channels behind channels, which then are planes of their own."""
+    """Lower a transposed convolution over volumes whose windows lie side by side in depth.
+
+    Each plane makes one for each of its taps, channels behind channels, which then are planes of their own.
+    """
     x, (out, inputs, depth, height, width) = read.x, weight.codes.shape
     plane_dims(builder.tensors[x].shape)  # or there is no match
 
@@ -103,7 +105,7 @@ def _repeat_epilogue(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Ep
 
 
 def lower_conv_transpose_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A transposed convolution over images, sequences or volumes."""
+    """Lower a ConvTranspose of floats over images, sequences or volumes."""
     node = fused.root
     weight, op = float_weight(builder, node.inputs[1]), ops.ConvTranspose.of(node)
     if op.output_shape is not None:

@@ -25,7 +25,7 @@ from intact.numerics import Phase, phases
 def write_float_conv_transpose_of_volumes(
     builder: PlanBuilder, node: Node, weight: NDArray[np.float32], bias: str
 ) -> None:
-    """A ConvTranspose over three axes.
+    """Write a ConvTranspose over three axes.
 
     Args:
         weight: [out, in / groups, d, h, w].
@@ -70,7 +70,7 @@ def write_float_conv_transpose_of_volumes(
 
 
 class _Maker:
-    """What makes the planes of one phase, or of several that read the same ones."""
+    """Builds the steps for the planes of one phase, or of several that read the same planes."""
 
     def __init__(
         self, builder: PlanBuilder, node: Node, window: VolumeWindow, read: tuple[str, int, int],

@@ -19,7 +19,7 @@ from intact.graph import Node, ops
 
 
 def lower_gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A Gemm of codes with a constant weight."""
+    """Lower a Gemm of codes with a constant weight."""
     node = fused.root
     op = ops.Gemm.of(node)
     if op.transA:
@@ -59,7 +59,7 @@ def lower_gemm_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def _transpose(builder: PlanBuilder, node: Node, x: str, key: str) -> str:
-    """A matrix transposed."""
+    """Write the transpose of a matrix."""
     rows, columns = builder.tensors[x].shape
     y = builder.scratch(f"{node.name}.{key}.T", "float32", (columns, rows))
     builder.add(Transpose(node.name or "", (node.name or "",), x, y, (1, 0)))

@@ -15,7 +15,7 @@ from intact.graph import Node
 def lower_linear(
     builder: PlanBuilder, fused: Fused, out_axis: int, alpha: float = 1.0, beta: float = 1.0
 ) -> list[Node]:
-    """A product of codes with a constant matrix.
+    """Lower a product of codes with a constant matrix.
 
     Args:
         out_axis: The axis of the weight along which outputs lie.

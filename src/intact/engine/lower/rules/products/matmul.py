@@ -21,7 +21,7 @@ from intact.graph import Node, is_op
 
 
 def lower_matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A MatMul of codes: with a constant weight a product as in Gemm, else one of two tensors."""
+    """Lower a MatMul of codes: with a constant weight as Gemm, else as a product of two tensors."""
     node = fused.root
     if node.inputs[1] in builder.constants:
         return lower_linear(builder, fused, 1)
@@ -40,7 +40,7 @@ def lower_matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def _prove_product(a: Codes, b: Codes, *inner: Dim) -> int:
-    """The largest magnitude of a sum."""
+    """Return the largest magnitude of a sum."""
     size = next((n for n in inner if isinstance(n, int)), LONGEST)
     if _reach(a) * _reach(b) * size >= 2**31:
         raise NoMatch(f"sums of {size} products could leave int32")
@@ -56,7 +56,7 @@ LONGEST = 32768
 
 
 def lower_matmul_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """A MatMul of floats: with a constant matrix, and the bias behind it, or of two tensors."""
+    """Lower a MatMul of floats: with a constant matrix and the bias behind it, or of two tensors."""
     node = fused.root
     a, b = node.inputs[:2]
     if b is not None and b in builder.constants and b.shape is not None and len(b.shape) == 2:
@@ -70,7 +70,7 @@ def lower_matmul_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floats | None, list[Node]]:
-    """The constant row that the first node behind a product adds, and that node."""
+    """Return the constant row that the first node behind a product adds, and that node."""
     add, product = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
     if add is None or not is_op(add, "Add") or product.is_graph_output() or len(list(product.uses())) != 1:
         return None, []

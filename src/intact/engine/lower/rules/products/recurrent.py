@@ -84,7 +84,7 @@ def _read(builder: PlanBuilder, node: Node) -> _Layer:
 
 
 def _floats(builder: PlanBuilder, value: Value | None, what: str) -> NDArray[np.float32]:
-    """A constant of floats; codes behind a DequantizeLinear are dequantized now."""
+    """Return a constant of floats; codes behind a DequantizeLinear are dequantized at build time."""
     array = builder.constant(value, what)
     if array.dtype != np.float32:
         raise NoMatch(f"{what} is {array.dtype}: native steps know float32 alone")
@@ -100,7 +100,7 @@ def _cell(op: Operator) -> str:
 
 
 def _project_inputs(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
-    """The tensor of inputs times their weights, and biases: where the sums over states begin."""
+    """Multiply the inputs by their weights and add biases: the sums over states start there."""
     x, weights = node.inputs[:2]
     assert x is not None and weights is not None
     rows = layer.states.shape[0] * layer.states.shape[1]
@@ -148,7 +148,7 @@ def _epilogue(
 
 
 def _state(builder: PlanBuilder, node: Node, index: int) -> str:
-    """The first state; "" where it is 0 everywhere."""
+    """Return the first state; "" where it is 0 everywhere."""
     value = input_of(node, index)
     array = builder.constants(value)
     if value is None or (array is not None and not array.any()):
@@ -168,7 +168,7 @@ def _lengths(builder: PlanBuilder, value: Value | None) -> str:
 
 
 def _output(builder: PlanBuilder, value: Value) -> str:
-    """The tensor of an output; "" where nobody reads it."""
+    """Return the tensor of an output; "" where nobody reads it."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return ""
     return builder.write(builder.output(value), value)

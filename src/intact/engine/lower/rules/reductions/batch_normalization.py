@@ -13,7 +13,7 @@ from intact.graph import Node, Value
 
 
 def lower_batch_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """A BatchNormalization that no layer took in, and the Relu, Clip or slope behind it.
+    """Lower a BatchNormalization that no layer took in, and the Relu, Clip or slope behind it.
 
     Of codes of images it is a convolution of each channel by 1, whose multipliers and biases it is (N29); of
     floats a product and a sum.
@@ -45,7 +45,7 @@ def lower_batch_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
 
 
 def lower_batch_norm_alone(builder: PlanBuilder, node: Node) -> None:
-    """A BatchNormalization without what stands behind it."""
+    """Lower a BatchNormalization by itself."""
     lower_batch_norm(builder, [node])
 
 

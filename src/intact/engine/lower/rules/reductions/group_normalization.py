@@ -18,7 +18,7 @@ def lower_instance_norm(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_group_norm(builder: PlanBuilder, node: Node) -> None:
-    """The channels of a group are normalized together."""
+    """Lower GroupNormalization: the channels of a group are normalized together."""
     op = ops.GroupNormalization.of(node)
     _norm_of_groups(builder, node, op.num_groups, op.epsilon)
 
@@ -57,7 +57,8 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
 def _by_channel(
     builder: PlanBuilder, node: Node, index: int, channels: int, groups: int
 ) -> NDArray[np.float32]:
-    """A constant of a number for each channel, or, as GroupNormalization-18 has it, for each group."""
+    """Return a constant with a number for each channel, or, as GroupNormalization-18 has it, for each
+    group."""
     array = builder.constant(node.inputs[index], "its scale or bias")
     if array.dtype != np.float32 or array.size not in (channels, groups):
         raise NoMatch("its scale or bias is no float32 vector")

@@ -14,8 +14,9 @@ from intact.graph import Node, ops
 
 
 def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """A LayerNormalization; the Add in front of it, if among `nodes`, is its residual. The axes that it spans
-    are one, between Reshapes.
+    """Lower a LayerNormalization; the Add in front of it, if among `nodes`, is its residual.
+
+    The axes that it spans are one, between Reshapes.
 
     Raises:
         NoMatch: It has other outputs or parameters than kernels know, or spans axes whose size is not known.
@@ -52,7 +53,7 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
 
 
 def lower_layer_norm_alone(builder: PlanBuilder, node: Node) -> None:
-    """A LayerNormalization without a residual."""
+    """Lower a LayerNormalization without a residual."""
     lower_layer_norm(builder, [node])
 
 
@@ -89,7 +90,7 @@ def _flat(
 
 
 def _row(builder: PlanBuilder, node: Node, index: int, sizes: Sequence[int]) -> str:
-    """A weight or bias of all elements that are normalized together, as one vector; "" for none."""
+    """Store a weight or bias of all elements that are normalized together, as one vector; "" for none."""
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None:
         return ""

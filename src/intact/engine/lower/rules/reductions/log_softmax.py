@@ -8,7 +8,7 @@ from intact.graph import Node, ops
 
 
 def lower_log_softmax(builder: PlanBuilder, node: Node) -> None:
-    """What is below the largest one, less the logarithm of the sum of its exponentials."""
+    """Lower LogSoftmax: x less the largest one, less the logarithm of the sum of exponentials."""
     x = builder.real(node.inputs[0])
     shape = builder.tensors[x].shape
     axis = ops.LogSoftmax.of(node).axis % len(shape)

@@ -51,8 +51,9 @@ def lower_max_pool(builder: PlanBuilder, node: Node) -> None:
 
 
 def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
-    """A pool over each plane, and one over what that leaves of the planes that a window has in depth, which
-    lie between each other's rows: the largest of the largest.
+    """Lower a MaxPool of volumes to one over each plane, then one over the planes that a window spans.
+
+    The planes of a window in depth lie between each other's rows.
 
     Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
     so far has that plane anyway.
@@ -102,7 +103,7 @@ Make = Callable[[Node, str, str], Pool]
 
 
 def _over_images(builder: PlanBuilder, node: Node, x: str, y: str, make: Make) -> None:
-    """The pool, from an image or a sequence to an image, a sequence, or what is left of one."""
+    """Write the pool, from an image or a sequence to an image, a sequence, or a reduced one."""
     step_names = node.name or "", (node.name or "",)
     tensor, output = builder.tensors[x], builder.tensors[y]
     image, before = as_image(builder, x, *step_names) if len(tensor.shape) == 3 else (x, [])
@@ -182,7 +183,7 @@ def _check_axes(builder: PlanBuilder, node: Node) -> None:
 def average_over_volumes(
     builder: PlanBuilder, node: Node, x: str, y: str, make: Callable[[str, str, Pair, LoweredWindow], Step]
 ) -> None:
-    """An AveragePool of volumes as one of planes, with those that its window has in depth between their rows.
+    """Lower an AveragePool of volumes to one of planes; the planes of a window lie between each other's rows.
 
     Args:
         x, y: Tensors of volumes.
@@ -277,7 +278,10 @@ def _count_elements(
     outputs: Sequence[Dim],
     geometry: LoweredWindow,
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
-    """How many elements each window counts, float32 [1, 1, *outputs], and the pads that all of them want."""
+    """Count the elements of each window, float32 [1, 1, *outputs].
+
+    Return the pads that all windows need, too.
+    """
     axis_counts, ends = [], []
     for axis, (n, out, k) in enumerate(zip(sizes, outputs, kernel, strict=True)):
         if not isinstance(n, int) or not isinstance(out, int):

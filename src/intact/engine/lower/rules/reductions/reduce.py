@@ -29,7 +29,7 @@ def lower_reduce(builder: PlanBuilder, node: Node) -> None:
 
 
 def axes_of_reduction(builder: PlanBuilder, node: Node, rank: int) -> tuple[int, ...]:
-    """The axes along which a Reduce operator goes, ascending, from 0 on.
+    """Return the axes of a Reduce operator, ascending, from 0 on.
 
     Raises:
         NoMatch: They are not constant.
@@ -43,7 +43,7 @@ def axes_of_reduction(builder: PlanBuilder, node: Node, rank: int) -> tuple[int,
 
 
 def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
-    """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
+    """Return a reduction's input, its shape, the axes, `keepdims`, and the shape with the axes as 1."""
     x, op = builder.real(node.inputs[0]), ops.Reduction.of(node)
     shape = builder.tensors[x].shape
     axes = axes_of_reduction(builder, node, len(shape))
@@ -52,7 +52,7 @@ def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[in
 
 
 def sum_of(before: str, behind: str) -> Rule:
-    """A sum of squares or magnitudes, and a function of it; "" for none."""
+    """Return the rule for a sum of squares or magnitudes, and a function of it; "" for none."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         x, shape, axes, keepdims, _ = reduction_of(builder, node)

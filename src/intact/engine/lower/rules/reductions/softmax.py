@@ -31,7 +31,7 @@ def lower_wide_softmax(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """A Softmax; the Add of a mask in front of it, if it is among `nodes`, is part of it.
+    """Lower a Softmax; the Add of a mask in front of it, if it is among `nodes`, is part of it.
 
     Raises:
         NoMatch: The mask has another rank than the scores, or they are a constant.
@@ -58,7 +58,7 @@ def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
 
 
 def lower_softmax_alone(builder: PlanBuilder, node: Node) -> None:
-    """A Softmax of float32 without a mask."""
+    """Lower a Softmax of float32 without a mask."""
     lower_softmax(builder, [node])
 
 

@@ -28,7 +28,7 @@ def lower_top_k(builder: PlanBuilder, node: Node) -> None:
 
 
 def _write_output(builder: PlanBuilder, value: Value, like: Tensor, shape: tuple[Dim, ...]) -> str:
-    """What becomes one of the outputs; a tensor of its own where nobody reads it."""
+    """Write the tensor of an output, or a scratch tensor where nobody reads the output."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return between(builder, f"{value.name or 'unread'}.left", like, shape)
     set_shape(value, shape)
