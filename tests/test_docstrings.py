@@ -1,10 +1,12 @@
-"""Public functions, classes and methods have docstrings, and those that raise name their errors."""
+"""Public definitions have docstrings that begin with a verb, or name a thing, and name the errors raised."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -123,3 +125,69 @@ def test_a_public_function_that_raises_silently_is_found() -> None:
     )
     assert isinstance(silent, ast.FunctionDef) and raises(silent) and not names_errors(silent)
     assert isinstance(loud, ast.FunctionDef) and names_errors(loud)
+
+
+NO_VERBS = {
+    "A", "All", "Along", "An", "Another", "Any", "Anything", "As", "At", "Before", "Both", "By", "Each",
+    "Every", "Everything", "Few", "For", "From", "How", "In", "It", "Its", "No", "None", "Nothing",
+    "Of", "On", "One", "Other", "Output", "Some", "That", "The", "There", "These", "They", "This", "To",
+    "Two", "Under", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why", "With",
+    "Without", "Yes",
+}  # fmt: skip
+"""Words with which no imperative begins; a plural noun is recognized by its end."""
+
+APART = ("engine/cpu/", "cli/app.py")
+"""A room that is being rebuilt, and the command line's own help, whose first line is the program's."""
+
+THINGS = {"How", "What", "When", "Whether", "Which", "Who", "Whose", "Why"}
+"""Words with which no name of a thing begins."""
+
+
+def is_imperative(docstring: str) -> bool:
+    """Return whether the first word may be a verb in the imperative, as in "Return the sizes"."""
+    word = docstring.split()[0].rstrip(",:;.")
+    plural = word.endswith("s") and not word.endswith("ss")
+    return re.fullmatch(r"[A-Z][A-Za-z-]+", word) is not None and word not in NO_VERBS and not plural
+
+
+def is_property(node: Definition) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def documented() -> Iterator[tuple[str, str, ast.AST]]:
+    """Yield (module and line, docstring, what it documents) of modules, definitions and attributes."""
+    for module, tree in modules():
+        for node in () if module.startswith(APART) else ast.walk(tree):
+            if isinstance(node, Definition | ast.Module) and (text := ast.get_docstring(node)):
+                yield f"{module}:{getattr(node, 'lineno', 1)}", text, node
+            body = getattr(node, "body", None)
+            for target, line in pairwise(body if isinstance(body, list) else ()):
+                if isinstance(target, ast.Assign | ast.AnnAssign) and isinstance(line, ast.Expr):
+                    value = line.value.value if isinstance(line.value, ast.Constant) else None
+                    if isinstance(value, str):
+                        yield f"{module}:{line.lineno}", value, target
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    """Properties may be noun phrases, as PEP 257 has them."""
+    wrong = [
+        f"{where}: {text.splitlines()[0]}"
+        for where, text, node in documented()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if not is_property(node) and not is_imperative(text)
+    ]
+    assert wrong == []
+
+
+def test_docstrings_of_things_do_not_begin_with_a_question_word() -> None:
+    wrong = [
+        f"{where}: {text.splitlines()[0]}" for where, text, _ in documented() if text.split()[0] in THINGS
+    ]
+    assert wrong == []
+
+
+def test_a_noun_phrase_in_place_of_a_verb_is_found() -> None:
+    assert not any(map(is_imperative, ("The sizes.", "Sizes of x.", "`x` as float32.", "Whether it is.")))
+    assert all(
+        map(is_imperative, ("Return the sizes.", "Pass it on.", "Fake-quantize x.", "Compute ``x + 1``."))
+    )

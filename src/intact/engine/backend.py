@@ -120,5 +120,5 @@ class Options:
 
 
 def outputs_for(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
-    """New arrays for all outputs."""
+    """Allocate arrays for all outputs."""
     return {name: np.empty(shapes[name], plan.tensors[name].stored_dtype) for name in plan.outputs}

@@ -24,7 +24,8 @@ _FIX = "restore the file from its source, or build it again"
 
 
 def encode(value: Any) -> Any:
-    """`value` as `json.dumps` takes it: records become objects, tuples lists, NumPy scalars numbers."""
+    """Convert `value` to types of `json.dumps`: records become objects, tuples lists, NumPy scalars
+    numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         hints = _hints(type(value))
         keys = _keys(type(value))
@@ -44,7 +45,7 @@ def _encode_field(hint: Any, value: Any) -> Any:
 
 
 def decode(kind: Any, value: Any, where: str) -> Any:
-    """`value`, as it came out of JSON, as a `kind`: a record, a tuple, a union, a literal or a plain type.
+    """Convert JSON to a `kind`: a record, a tuple, a union, a literal or a plain type.
 
     Raises:
         FileFormatError: It is something else; names `where` and the place below it.
@@ -71,7 +72,7 @@ def _hints(kind: Any) -> Mapping[str, Any]:
 
 @cache
 def _keys(kind: Any) -> Mapping[str, str]:
-    """Under which key each field of a record stands in a file."""
+    """Return the key in a file for each field of a record."""
     return {entry.name: entry.metadata.get("key", entry.name) for entry in fields(kind)}
 
 
@@ -131,7 +132,10 @@ def _entries(readers: Sequence[Reader]) -> Reader:
 
 
 def _union(options: tuple[Any, ...]) -> Reader:
-    """At most one option of a union is no plain type: that one explains best what is wrong."""
+    """Return the reader of a union.
+
+    At most one option is no plain type: its error explains best what is wrong.
+    """
     rest = [option for option in options if option is not type(None)]
     plain = {option: _reader(option) for option in rest[:-1]}
     optional, last = len(rest) < len(options), _reader(rest[-1])

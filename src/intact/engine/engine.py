@@ -247,7 +247,7 @@ class Engine:
         save(path, self.plan, packed, self.backend.used() if isinstance(self.backend, Tunable) else None)
 
     def __reduce__(self) -> tuple[Callable[..., Engine], tuple[bytes, dict[str, Any]]]:
-        """Pickles and copies hold the plan file; the threads and the memory of a run are made anew.
+        """Pickle and copy an engine as its plan file; threads and memory of a run are made anew.
 
         Raises:
             UnsupportedError: The backend was given as a function.

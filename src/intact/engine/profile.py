@@ -89,7 +89,8 @@ def _describe_loops(loops: dict[str, float]) -> str:
 
 
 def work_of(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> tuple[int, int]:
-    """Multiplications of codes of a step, and bytes of the tensors and constants that it names, each once."""
+    """Count a step's multiplications of codes, and the bytes of tensors and constants that it names, each
+    once."""
     moved = [name for name in {*reads(step), *writes(step)} if name in shapes]
     constant_names = [name for name in {*reads(step), *constants(step)} if name not in shapes]
     nbytes = sum(prod(shapes[name]) * _itemsize(plan, name) for name in moved)

@@ -28,7 +28,7 @@ from intact.errors import IntactError, QuantValueError
 def evaluate(
     plan: Plan, inputs: Mapping[str, NDArray[Any]], overrides: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[np.generic]]:
-    """Every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
+    """Evaluate every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
 
     Args:
         plan: A checked plan.

@@ -35,7 +35,7 @@ def infer_shapes(
     compute: Compute,
     values: dict[str, NDArray[np.generic]] | None = None,
 ) -> dict[str, Shape]:
-    """Sizes of all tensors of a plan, in ONNX's order.
+    """Infer the sizes of all tensors of a plan, in ONNX's order.
 
     Args:
         plan: The plan.
@@ -68,7 +68,7 @@ def infer_shapes(
 
 
 def loose_outputs(plan: Plan) -> frozenset[str]:
-    """Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
+    """Return the outputs that no step reads: declared sizes do not bind those.
 
     Exporters write those of the run that they saw; ONNX Runtime takes them as advice, too.
     """
@@ -123,7 +123,8 @@ class SizesUnknown(QuantValueError):
 def fallback_shapes(
     plan: Plan, step: Step, shapes: Mapping[str, Shape], session: Callable[[FallbackSubgraph], Session]
 ) -> dict[str, Shape]:
-    """`FallbackShapes`: as an operator was registered, or found by running a subgraph on zeros.
+    """Return the sizes of a fallback's outputs: as registered, or found by running it on zeros
+    (`FallbackShapes`).
 
     What values have to say about sizes is seen when it runs (`SizesDiffer`).
     """

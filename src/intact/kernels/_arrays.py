@@ -30,7 +30,7 @@ def thread_pool_size(threads: int) -> int:
 
 
 def real_array(x: ArrayLike) -> NDArray[Any]:
-    """`x` as an array of one of `REAL_DTYPES` in native byte order; any other dtype becomes float32."""
+    """Convert `x` to one of `REAL_DTYPES` in native byte order; any other dtype becomes float32."""
     array = np.asarray(x)
     if array.dtype in DTYPE_NAMES:
         return array
@@ -39,7 +39,7 @@ def real_array(x: ArrayLike) -> NDArray[Any]:
 
 
 def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
-    """`x` for the native module: transposed to `order`, and copied only if it is not dense and aligned.
+    """Transpose `x` to `order` for the native module; copy it only if it is not dense and aligned.
 
     NumPy's buffer protocol lacks bfloat16, so both 16-bit dtypes are passed as their bits, and so are codes.
     """

@@ -69,7 +69,7 @@ class ParameterLayout(NamedTuple):
     spread: bool = False
 
     def params(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Parameters as a flat array in the order of the layout.
+        """Flatten parameters in the order of the layout.
 
         Args:
             values: Granule shape, or one number.

@@ -32,7 +32,9 @@ def fake_quantize(
     out: NDArray[Any] | None = None,
     threads: int = 1,
 ) -> NDArray[Any]:
-    """``dequantize(quantize(x))`` in the dtype of `x`; a NaN stays a NaN. As `numerics.fake_quantize`.
+    """Compute ``dequantize(quantize(x))`` in the dtype of `x`.
+
+    A NaN stays a NaN. As `numerics.fake_quantize`.
 
     Args:
         x: Reals of any shape and memory layout: float32, float16, bfloat16 or float64.
@@ -69,7 +71,7 @@ def fake_quantize_grad(
     out: NDArray[Any] | None = None,
     threads: int = 1,
 ) -> NDArray[Any]:
-    """``grad where low <= x <= high, else 0``. As `numerics.fake_quantize_grad`.
+    """Compute ``grad where low <= x <= high, else 0``. As `numerics.fake_quantize_grad`.
 
     Args:
         grad: Gradient by the fake-quantized tensor, shape of `x`, any real dtype.
@@ -147,7 +149,7 @@ def learned_range_grad(
 def quantize(
     x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec, *, threads: int = 1
 ) -> NDArray[Any]:
-    """``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``, narrow; a NaN gives qmin.
+    """Compute ``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``, narrow; a NaN gives qmin.
 
     Arguments as for `fake_quantize`.
 
@@ -175,7 +177,7 @@ def quantize(
 def dequantize(
     q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec, *, threads: int = 1
 ) -> Floats:
-    """``x = (q - zero_point) * scale`` in float32. As `numerics.dequantize`.
+    """Compute ``x = (q - zero_point) * scale`` in float32. As `numerics.dequantize`.
 
     Args:
         q: Codes of any shape; int8 and uint8 are taken natively.
@@ -202,7 +204,7 @@ def dequantize(
 def _grid(
     x: NDArray[Any], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
-    """Layout and flat scale, low, high; None for cases that numerics computes, or refuses."""
+    """Return layout and flat scale, low, high; None for cases that numerics computes, or refuses."""
     scale, zero_point = np.asarray(scale), np.asarray(zero_point)
     if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
         return None
@@ -222,7 +224,7 @@ def _grid(
 def _shared_grid(
     x: NDArray[Any], scale: float, zero_point: int, spec: QuantSpec
 ) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
-    """`_grid` for one scale, in Python numbers: NumPy calls take longer than a small tensor."""
+    """Return `_grid` for one scale, in Python numbers: NumPy calls take longer than a small tensor."""
     if not spec.qmin <= zero_point <= spec.qmax or zero_point != int(zero_point):
         return None
     with np.errstate(over="ignore"):

@@ -22,7 +22,7 @@ class Bytes:
     high: int = 255
 
     def as_tuple(self) -> tuple[int, int, int]:
-        """(zero, low, high), for native code."""
+        """Return (zero, low, high), for native code."""
         return self.zero, self.low, self.high
 
 
@@ -88,5 +88,5 @@ class BoundEpilogue:
 
 
 def _floats(values: ArrayLike | None) -> NDArray[np.float32]:
-    """float32 for native code; empty for None."""
+    """Convert to float32 for native code; None becomes empty."""
     return np.ascontiguousarray(() if values is None else values, np.float32)

@@ -56,7 +56,7 @@ def pack_filters(weight: Floats, groups: int = 1, kernel: str | None = None) -> 
 def matmul(
     a: View, y: View, b: View | Floats, start: View | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
-    """``y[..., i, j] = start[j]`` plus the products of ``a[..., i, k]`` and ``b[..., k, j]``, k ascending.
+    """Make the step ``y[..., i, j] = start[j] + sum_k a[..., i, k] * b[..., k, j]``, k ascending.
 
     Args:
         a: float32, with the leading sizes of y.

@@ -60,13 +60,19 @@ def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
 
 
 def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
-    """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
+    """Make the step ``y = name(x)``, one of `functions` (N38).
+
+    y may be the memory of x where both have one dtype.
+    """
     k = kernels_or_chosen(kernels)
     return _native.step_function(k[REALS], k[TRANSPOSE], x.read(), y.write(), name)
 
 
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
-    """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
+    """Make the step ``y = min(max(x, low), high)`` (N49).
+
+    Y may be the memory of x where both have one dtype.
+    """
     k = kernels_or_chosen(kernels)
     return _native.step_clip(k[REALS], k[TRANSPOSE], x.read(), y.write(), low, high)
 
@@ -74,7 +80,7 @@ def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = No
 def fake_quantize(
     x: Real, y: Real, scale: float, low: int, high: int, kernels: Kernels | None = None
 ) -> NativeStep:
-    """y = the nearest ``n * scale``, with an integer n in [low, high], at most 65535 from 0 (N56).
+    """Make the step for the nearest ``n * scale``, n an integer in [low, high], at most 65535 from 0 (N56).
 
     y may be the memory of x where both have one dtype.
     """
@@ -85,7 +91,10 @@ def fake_quantize(
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
-    """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
+    """Make the step ``y = a (add | sub | mul | div | max | min | slope) b``.
+
+    The views have the sizes of y.
+    """
     k = kernels_or_chosen(kernels)
     return _native.step_binary(k[REALS], k[TRANSPOSE], a.read(), b.read(), y.write(), name)
 
@@ -93,7 +102,7 @@ def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None)
 def softmax(
     x: Real, y: Real, gain: float = 1.0, mask: Real | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
-    """Softmax along the last axis of the views (N40); `mask` has the sizes of x."""
+    """Make the step for softmax along the last axis of the views (N40); `mask` has the sizes of x."""
     k, hidden = kernels_or_chosen(kernels), None if mask is None else mask.read()
     return _native.step_softmax(k[REALS], k[TRANSPOSE], x.read(), y.write(), gain, hidden)
 
@@ -116,7 +125,7 @@ def layer_norm(
     factors: View | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """Layer normalization of x + residual over the last axis of the views (N41).
+    """Make the step for layer normalization of x + residual over the last axis of the views (N41).
 
     Args:
         x, y: Input and output.
@@ -167,7 +176,7 @@ def attention(
     mask: Real | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """``softmax(scores * gain + mask)``, as codes, times values, with the bits of three separate steps.
+    """Make the step ``softmax(scores * gain + mask)``, as codes, times values, with the bits of three steps.
 
     Args:
         scores: The product that gives the scores; of its `y` only sizes, dtype and grid are used.

@@ -22,7 +22,9 @@ def halo(image: View, value: int) -> NativeStep:
 
 
 def gather(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
-    """``y[i, j, k] = x[i, index[j], k]``; i stands for the axes before `axis`, k for those behind it.
+    """Make the step ``y[i, j, k] = x[i, index[j], k]``.
+
+    i stands for the axes before `axis`, k for those behind it.
 
     Args:
         x, y: Views of one dtype.
@@ -34,7 +36,10 @@ def gather(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
 
 
 def elementwise(operation: str, xs: Sequence[View], y: View, kernels: Kernels | None = None) -> NativeStep:
-    """``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53); the views have the sizes of y."""
+    """Make the step ``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53).
+
+    The views have the sizes of y.
+    """
     return _native.step_elementwise(kernels_or_chosen(kernels)["elementwise"], operation, list(xs), y)
 
 
@@ -50,7 +55,7 @@ def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
 
 
 def cum_sum(x: View, y: View, axis: int, *, exclusive: bool = False, reverse: bool = False) -> NativeStep:
-    """Running sums along an axis (N54); x and y have one shape and one dtype."""
+    """Make the step for running sums along an axis (N54); x and y have one shape and one dtype."""
     return _native.step_cum_sum(x, y, axis, exclusive, reverse)
 
 
@@ -69,7 +74,7 @@ def arg_max(
 
 
 def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
-    """``y[i, j, ...] = x[index[i, j, ...], j, ...]``, where axis is 0.
+    """Make the step ``y[i, j, ...] = x[index[i, j, ...], j, ...]``, where axis is 0.
 
     Args:
         x, y: Views of one dtype.
@@ -89,7 +94,9 @@ def top_k(x: View, y: View, places: View, axis: int, *, largest: bool = True) ->
 def scatter_elements(
     index: View, updates: View, y: View, axis: int, *, reduction: str = "none"
 ) -> NativeStep:
-    """``y[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0, or the reduction of both (N58).
+    """Make the step ``y[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0.
+
+    With a reduction both elements are combined (N58).
 
     Args:
         index: int32 or int64. Negative indices count from the end. One out of range fails the run.
@@ -139,7 +146,7 @@ def grid_sample(
 def interpolate(
     x: View, y: View, axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NativeStep:
-    """Weighted sums of elements of x along an axis (N57).
+    """Make the step for weighted sums of elements of x along an axis (N57).
 
     Args:
         x, y: float32, with the same sizes along all other axes.
@@ -162,5 +169,8 @@ def copy(x: View, y: View, kernels: Kernels | None = None) -> NativeStep:
 
 
 def resize(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
-    """``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``: nearest resizing, one list per axis of y."""
+    """Make the step for nearest resizing, with one list per axis of y.
+
+    ``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``.
+    """
     return _native.step_resize(x, y, [list(map(int, axis)) for axis in indices])

@@ -13,7 +13,7 @@ from intact.kernels.registry import Kernels, kernels_or_chosen
 
 
 def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
-    """float32 to bytes (N11); x and y may have different orders of axes in memory."""
+    """Make the step from float32 to bytes (N11); x and y may have different orders of axes in memory."""
     k = kernels_or_chosen(kernels)
     return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.as_tuple())
 
@@ -21,7 +21,7 @@ def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | Non
 def split_quantize(
     x: View, above: View, below: View, scale: float, ends: tuple[int, int], kernels: Kernels | None = None
 ) -> NativeStep:
-    """float32 to the two bytes of ``q - qmin``, for codes q of 16 bits (N62).
+    """Make the step from float32 to the two bytes of ``q - qmin``, for codes q of 16 bits (N62).
 
     Args:
         x: float32, in any order of axes.
@@ -35,7 +35,7 @@ def split_quantize(
 
 
 def dequantize(x: View, y: View, scale: float, zero: int, kernels: Kernels | None = None) -> NativeStep:
-    """Bytes to float32 (N12); x and y may have different orders of axes in memory."""
+    """Make the step from bytes to float32 (N12); x and y may have different orders of axes in memory."""
     k = kernels_or_chosen(kernels)
     return _native.step_dequantize(k["quantize"], k["transpose"], x, y, scale, zero)
 
@@ -65,12 +65,13 @@ def add(
 def rescale(
     x: View, y: View, zero: int, multiplier: float, grid: Bytes, kernels: Kernels | None = None
 ) -> NativeStep:
-    """Bytes of one grid to bytes of another (N28), by one multiplier: the scale of x over that of y."""
+    """Make the step from bytes of one grid to another (N28), by one multiplier: the scale of x over that
+    of y."""
     return _native.step_rescale(
         kernels_or_chosen(kernels)["pointwise"], x, y, zero, multiplier, grid.as_tuple()
     )
 
 
 def lookup(x: View, table: View, y: View, kernels: Kernels | None = None) -> NativeStep:
-    """``y = table[x]``; the table is a constant of 256 bytes."""
+    """Make the step ``y = table[x]``; the table is a constant of 256 bytes."""
     return _native.step_table(kernels_or_chosen(kernels)["pointwise"], x, table, y)

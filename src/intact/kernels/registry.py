@@ -59,7 +59,7 @@ def cpu_features() -> dict[str, bool]:
 
 
 def kernel_list() -> list[Kernel]:
-    """Every kernel of the build, family by family, best first.
+    """List every kernel of the build, family by family, best first.
 
     Raises:
         QuantValueError: INTACT_MAX_ISA or INTACT_FORCE_KERNEL has an unknown value.
@@ -196,5 +196,5 @@ Kernels = Mapping[str, str]
 
 
 def kernels_or_chosen(kernels: Kernels | None) -> Kernels:
-    """`kernels`, or the chosen kernels for None."""
+    """Return `kernels`, or the chosen kernels for None."""
     return kernels_in_use() if kernels is None else kernels

@@ -93,7 +93,7 @@ def collect_pow2(
     *,
     threads: int = 1,
 ) -> FoundRange:
-    """`count_pow2` and the range of the values, in one pass.
+    """Count as `count_pow2` does, and find the range of the values, in one pass.
 
     Args:
         x: Reals of any shape, dtype and memory layout. Values that are not finite, or at or beyond
@@ -123,7 +123,7 @@ def count_pow2(
     *,
     threads: int = 1,
 ) -> None:
-    """ADD counts of negative and of other values in bins of |x|, 2**exponent wide, to two arrays.
+    """Add counts of negative and of other values in bins of |x|, 2**exponent wide, to two arrays.
 
     As `numerics.count_pow2`; arguments and errors as for `collect_pow2`.
     """
@@ -131,7 +131,7 @@ def count_pow2(
 
 
 def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, threads: int = 1) -> None:
-    """ADD counts of |x| in bins of any width to `counts`; values beyond the last edge land in the last bin.
+    """Add counts of |x| in bins of any width to `counts`; values beyond the last edge land in the last bin.
 
     Args:
         x: Reals of any shape, dtype and memory layout. NaN is not counted.
@@ -200,7 +200,7 @@ def entropy_divergences(
     bounds: Doubles,
     sure: float,
 ) -> Doubles:
-    """KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.entropy`.
+    """Compute KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.entropy`.
 
     Args:
         counts: Counts of the bins, float64 [bins]; not all of them 0.

@@ -13,7 +13,7 @@ Doubles = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
-    """`numerics.moments`, natively.
+    """Run `numerics.moments` natively.
 
     Raises:
         QuantValueError: `x` has another rank than 3, or the block has no column.
@@ -32,14 +32,14 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
 
 
 def unit_factor(matrices: Doubles) -> Doubles:
-    """`numerics.unit_factor`, natively."""
+    """Run `numerics.unit_factor` natively."""
     factors = np.array(matrices, np.float64, order="C")
     _native.unit_factor(factors, factors.shape[1])
     return factors
 
 
 def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, high: float) -> Doubles:
-    """`numerics.round_together`, natively."""
+    """Run `numerics.round_together` natively."""
     rows, steps, factors = (np.ascontiguousarray(a, np.float64) for a in (rows, steps, factors))
     points, (groups, _, size) = np.empty(rows.shape), rows.shape
     _native.round_together(rows, steps, factors, groups, size, float(low), float(high), points)
@@ -47,7 +47,7 @@ def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, 
 
 
 def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
-    """`numerics.quadratic_forms`, natively."""
+    """Run `numerics.quadratic_forms` natively."""
     rows, matrices = (np.ascontiguousarray(a, np.float64) for a in (rows, matrices))
     forms, (groups, _, size) = np.empty(rows.shape[:2]), rows.shape
     _native.quadratic_forms(rows, matrices, groups, size, forms)

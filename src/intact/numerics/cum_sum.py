@@ -13,7 +13,9 @@ CUM_SUM_DTYPES = ("float32", "int32", "int64")
 
 
 def cum_sum(x: Array, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
-    """``y[0] = x[0]``, ``y[k] = y[k-1] + x[k]`` along an axis; each sum is rounded, integers wrap (N54).
+    """Compute ``y[0] = x[0]``, ``y[k] = y[k-1] + x[k]`` along an axis.
+
+    Each sum is rounded, integers wrap (N54).
 
     Args:
         x: One of `CUM_SUM_DTYPES`.

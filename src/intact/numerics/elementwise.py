@@ -69,7 +69,7 @@ def takes(name: str, operands: Sequence[str], result: str) -> bool:
 
 
 def cast(x: Array, dtype: str) -> Array:
-    """x as another dtype of `CASTS`.
+    """Convert x to another dtype of `CASTS`.
 
     An integer keeps its lower bits. A float becomes an integer by truncation, saturates at the ends of the
     dtype, and a NaN becomes 0. A cast to float32 rounds to nearest, ties to even. A bool is ``x != 0``.
@@ -90,7 +90,7 @@ def cast(x: Array, dtype: str) -> Array:
 
 
 def exp64(x: Array) -> Array:
-    """e^x of float64: 2^k for the whole part k of x / ln 2, times Taylor's polynomial of the rest.
+    """Compute e^x of float64: 2^k for the whole part k of x / ln 2, times Taylor's polynomial of the rest.
 
     Each operation is rounded by itself, so that every machine has the same bits.
 
@@ -122,7 +122,7 @@ def _quotient(a: Array, b: Array) -> Array:
 
 
 def _remainder(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """`function`, but 0 for the divisors 0 and -1, for which a machine traps or overflows."""
+    """Return `function`, but 0 for the divisors 0 and -1, for which a machine traps or overflows."""
 
     def remainder(a: Array, b: Array) -> Array:
         is_zero = (b == 0) | (b == -1)

@@ -63,7 +63,7 @@ def _pixels(
 
 
 def _reflect(v: Reals, last: np.float32, align: bool) -> Reals:
-    """Places reflected at the ends of the image until they lie inside."""
+    """Reflect places at the ends of the image until they lie inside."""
     low, high = (np.float32(0), last) if align else (-HALF, last + HALF)
     width = high - low
     if width == 0:
@@ -78,7 +78,7 @@ def _reflect(v: Reals, last: np.float32, align: bool) -> Reals:
 
 
 def _pixels_at(x: Reals, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Reals:
-    """x [n, c, h, w] at pixels [n, rows, columns], 0 where there is none: [n, c, rows, columns]."""
+    """Return x [n, c, h, w] at pixels [n, rows, columns], 0 where there is none: [n, c, rows, columns]."""
     n = np.arange(len(x)).reshape(-1, 1, 1)
     exists = (rows >= 0) & (columns >= 0)
     pixels = np.moveaxis(x, 1, -1)[n, np.where(exists, rows, 0), np.where(exists, columns, 0)]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 def interpolate(
     x: NDArray[np.float32], axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """``y[i] = weights[i, 0] * x[places[i, 0]] + weights[i, 1] * x[places[i, 1]] + ...`` along an axis (N57).
+    """Compute ``y[i] = weights[i, 0] * x[places[i, 0]] + weights[i, 1] * x[places[i, 1]] + ...`` along an
+    axis (N57).
 
     Args:
         x: float32.

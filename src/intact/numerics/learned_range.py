@@ -19,7 +19,7 @@ PIECE = 1024
 def learned_range_grad(
     grad: ArrayLike, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray, NDArray[np.float64]]:
-    """``grad where low < x < high, else 0``, and three sums for each granule. NORMATIVE.
+    """Compute ``grad where low < x < high, else 0``, and three sums for each granule. NORMATIVE.
 
     Between the ends the first sum takes ``grad * (y - x)``. Elsewhere, and where `x` is a NaN, the second
     takes ``grad * y`` and the third ``grad``. Each term is rounded to float32. A row is a run of neighbours

@@ -18,7 +18,7 @@ SCATTER_DTYPES = ("float32", "int32", "int64")
 
 
 def scatter_elements(x: Array, index: Array, updates: Array, axis: int, reduction: str = "none") -> Array:
-    """``x[index[i, j], j] = updates[i, j]``, where axis is 0, or the reduction of both (N58).
+    """Compute ``x[index[i, j], j] = updates[i, j]``, where axis is 0, or the reduction of both (N58).
 
     Args:
         x: Any dtype; one of `SCATTER_DTYPES` where the reduction is not "none".

@@ -16,7 +16,9 @@ Array = NDArray[Any]
 def scatter_rows(
     x: Array, index: Array, updates: Array, sizes: Sequence[int], reduction: str = "none"
 ) -> Array:
-    """Row ``row_numbers(index)[i]`` of x becomes updates[i], or the reduction of both, i ascending (N58).
+    """Scatter rows: row ``row_numbers(index)[i]`` of x becomes updates[i], or the reduction of both (N58).
+
+    i ascends.
 
     Args:
         x: [product of sizes, width]; one of `SCATTER_DTYPES` where the reduction is not "none".

@@ -34,5 +34,5 @@ def top_k(x: Array, k: int, axis: int, largest: bool = True) -> tuple[Array, NDA
 
 
 def _negate_order(x: Array) -> Array:
-    """Numbers that compare the other way round. Integers use ~x, because -x overflows for the lowest one."""
+    """Negate the order of numbers. Integers use ~x, because -x overflows for the lowest one."""
     return -x if x.dtype.kind == "f" else ~x

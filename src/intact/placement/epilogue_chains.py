@@ -57,7 +57,7 @@ class Chain:
 
 
 def linear_tail(view: View, root: Op, barred: Callable[[Op], bool], cut: Callable[[Reader], bool]) -> Chain:
-    """`root` and the operators behind it that only change its multipliers and bias.
+    """Return `root` and the operators behind it that only change its multipliers and bias.
 
     Before: ``Conv -> BatchNormalization -> Add(constant per channel)``.  After: one kernel.
 
@@ -76,7 +76,7 @@ def linear_tail(view: View, root: Op, barred: Callable[[Op], bool], cut: Callabl
 def with_activation(
     view: View, profile: Profile, chain: Chain, barred: Callable[[Op], bool], cut: Callable[[Reader], bool]
 ) -> Chain:
-    """`chain` and the one activation behind it that `profile` fuses."""
+    """Extend `chain` by the one activation behind it that `profile` fuses."""
     activation: Activation | None = activation_behind(view, profile, chain.output)
     if activation is None or any(map(barred, activation.ops)):
         return chain

@@ -16,7 +16,7 @@ class Layered(Protocol):
 
 
 def explain(layered: Layered) -> list[dict[str, object]]:
-    """One row for each layer, in the graph's order: what a table prints and JSON holds.
+    """Return one row for each layer, in the graph's order: what a table prints and JSON holds.
 
     Returns:
         Rows with "layer", "op_type", "precision", "fused", "nodes" (a list) and "reason".

@@ -49,7 +49,7 @@ class Fuser:
                 self.hands_on(value)
 
     def layers(self) -> tuple[tuple[Layer, ...], tuple[Fusion, ...]]:
-        """Every op in exactly one layer, in the order of their first ops; what each fuses beside them."""
+        """Return every op in exactly one layer, in the order of their first ops, and the fusion of each."""
         claimed: set[Op] = set()
         done: list[Chain] = []
         for heads in (self._is_root, lambda op: True):
@@ -83,7 +83,9 @@ class Fuser:
         return any(map(self._view.is_constant, op.inputs))
 
     def _with_residual(self, chain: Chain) -> Chain:
-        """Before: ``Conv -> Add <- Q/DQ(x)``.  After: Conv+Add, which reads the codes of x.
+        """Fuse a residual Add into a layer.
+
+        Before: ``Conv -> Add <- Q/DQ(x)``.  After: Conv+Add, which reads the codes of x.
 
         Guards: nobody else reads the Conv; no pair between it and the Add; x comes in int8, in one shape.
         """

@@ -57,7 +57,9 @@ class Read:
 
 
 def pair_before_activation(read: Read) -> Iterator[Remark]:
-    """Before: ``Conv -> Q/DQ -> Relu``.  Better: ``Conv -> Relu -> Q/DQ``: one kernel, and half the range."""
+    """Warn of a pair between a layer and its activation.
+
+    Before: ``Conv -> Q/DQ -> Relu``.  Better: ``Conv -> Relu -> Q/DQ``: one kernel, and half the range."""
     for value, op in read.stems.items():
         activation = activation_behind(read.view, read.profile, value)
         if activation is not None and any(
@@ -72,7 +74,9 @@ def pair_before_activation(read: Read) -> Iterator[Remark]:
 
 
 def pairs_on_both_branches(read: Read) -> Iterator[Remark]:
-    """Before: ``Conv -> Q/DQ -> Add <- Q/DQ(x)``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel."""
+    """Warn of pairs on both operands of a residual Add.
+
+    Before: ``Conv -> Q/DQ -> Add <- Q/DQ(x)``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel."""
     for op in _adds(read.view):
         root = read.stem(op, 0) or read.stem(op, 1)
         if root is not None and all((op, i) in read.view.marks for i in (0, 1)):
@@ -84,7 +88,9 @@ def pairs_on_both_branches(read: Read) -> Iterator[Remark]:
 
 
 def no_pair_on_identity(read: Read) -> Iterator[Remark]:
-    """Before: ``Conv -> Add <- x``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel, else both leave int8."""
+    """Warn of a residual Add whose identity operand has no pair.
+
+    Before: ``Conv -> Add <- x``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel, else both leave int8."""
     for op in _adds(read.view):
         main = 0 if read.stem(op, 0) is not None else 1
         root = read.stem(op, main)
@@ -111,7 +117,9 @@ def _is_quantized(read: Read, op: Op) -> bool:
 
 
 def different_scales_at_concat(read: Read) -> Iterator[Remark]:
-    """Before: ``Q/DQ(a, s1), Q/DQ(b, s2) -> Concat``.  Better: one scale for both: codes are copied.
+    """Warn of a Concat whose inputs have different scales.
+
+    Before: ``Q/DQ(a, s1), Q/DQ(b, s2) -> Concat``.  Better: one scale for both: codes are copied.
 
     Where the engine rescales, a part that others read too is better on a grid of its own.
     """
@@ -136,7 +144,9 @@ def different_scales_at_concat(read: Read) -> Iterator[Remark]:
 
 
 def different_scales_of_one_tensor(read: Read) -> Iterator[Remark]:
-    """Before: ``x -> Q/DQ(s1) -> a``, ``x -> Q/DQ(s2) -> b``.  Better: one pair that both read."""
+    """Warn of one tensor quantized with several scales.
+
+    Before: ``x -> Q/DQ(s1) -> a``, ``x -> Q/DQ(s2) -> b``.  Better: one pair that both read."""
     for value in read.pairs.tensors():
         readers = list(read.pairs.readers(value))
         other = next((r for r, view in readers if not same_scale(view, readers[0][1])), None)
@@ -149,7 +159,9 @@ def different_scales_of_one_tensor(read: Read) -> Iterator[Remark]:
 
 
 def redundant_pairs(read: Read) -> Iterator[Remark]:
-    """Before: ``Q -> DQ -> Q -> DQ``.  Better: one pair; with other scales it rounds twice."""
+    """Warn of pairs that follow each other.
+
+    Before: ``Q -> DQ -> Q -> DQ``.  Better: one pair; with other scales it rounds twice."""
     for (op, index), mark in read.view.marks.items():
         source = mark.q.inputs[0] if mark.q is not None else None
         above = source.producer() if source is not None else None
@@ -162,7 +174,9 @@ def redundant_pairs(read: Read) -> Iterator[Remark]:
 
 
 def pair_behind_pad(read: Read) -> Iterator[Remark]:
-    """Before: ``x -> Pad -> Q/DQ -> Conv``.  Better: ``x -> Q/DQ -> Pad -> Conv``: codes are padded."""
+    """Warn of a pair behind a Pad.
+
+    Before: ``x -> Pad -> Q/DQ -> Conv``.  Better: ``x -> Q/DQ -> Pad -> Conv``: codes are padded."""
     for op in read.view.ops:
         is_pad = op.domain == "" and op.op_type == "Pad" and read.pairs.above((op, 0)) is None
         if is_pad and any(True for _ in read.pairs.readers(op.outputs[0])):

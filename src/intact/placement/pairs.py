@@ -50,7 +50,7 @@ class Pairs:
                 yield reader, mark
 
     def tensors(self) -> Iterator[Value]:
-        """Every tensor that some reader reads through a pair, in the graph's order."""
+        """Yield every tensor that some reader reads through a pair, in the graph's order."""
         seen = dict.fromkeys(self._view.model.graph.inputs)
         seen |= dict.fromkeys(value for op in self._view.ops for value in (*op.inputs, *op.outputs) if value)
         return (value for value in seen if any(True for _ in self.readers(value)))

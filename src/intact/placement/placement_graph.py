@@ -157,7 +157,7 @@ class View:
         return self._position[op]
 
     def readers(self, value: Value) -> list[Reader]:
-        """Every op of the main graph that reads `value`, with the index of the input."""
+        """Return every op of the main graph that reads `value`, with the index of the input."""
         return self._readers.get(value, [])
 
     def is_output(self, value: Value) -> bool:
@@ -226,7 +226,7 @@ def _mark(node: Node) -> EdgeMark:
 
 
 def _glue(model: Model) -> set[Node]:
-    """Casts between float types that stand only for a pair: right behind a DQ, or read by nothing but Q."""
+    """Find Casts between float types that serve only a pair: right behind a DQ, or read by nothing but Q."""
     return set(_casts_of_pairs(model))
 
 

@@ -79,7 +79,10 @@ def _moves(op: Op) -> bool:
 
 
 def _tensors(view: View, decisions: Decisions) -> Iterator[tuple[Value, int | None, list[Reader]]]:
-    """Each tensor with the readers that want it quantized, in the graph's order; a weight at its reader."""
+    """Yield each tensor with the readers that want it quantized, in the graph's order.
+
+    A weight at its reader.
+    """
     wanted: dict[tuple[Value, int | None], list[Reader]] = {}
     for op in view.ops:
         got = decisions.get(op)

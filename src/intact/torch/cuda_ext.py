@@ -24,7 +24,7 @@ def fake_tensor_quant(
 def fake_tensor_quant_(
     inputs: Tensor, amax: Tensor, num_bits: int = 8, is_unsigned: bool = False, narrow_range: bool = True
 ) -> Tensor:
-    """`fake_tensor_quant` in place."""
+    """Run `fake_tensor_quant` in place."""
     with torch.no_grad():
         return inputs.copy_(fake_tensor_quant(inputs, amax, num_bits, is_unsigned, narrow_range))
 
@@ -37,13 +37,13 @@ def fake_tensor_quant_with_axis(
     is_unsigned: bool = False,
     narrow_range: bool = True,
 ) -> Tensor:
-    """`fake_tensor_quant` with a range for each index of `axis`: `amax` has as many elements."""
+    """Run `fake_tensor_quant` with a range for each index of `axis`: `amax` has as many elements."""
     shape = [1] * inputs.dim()
     shape[axis] = -1
     return fake_tensor_quant(inputs, amax.reshape(shape), num_bits, is_unsigned, narrow_range)
 
 
 def fake_e4m3fy(inputs: Tensor) -> Tensor:
-    """Each value as the nearest FP8 E4M3 number."""
+    """Round each value to the nearest FP8 E4M3 number."""
     with torch.no_grad():
         return tensor_quant.scaled_e4m3(inputs)

@@ -125,7 +125,7 @@ def deactivate() -> None:
 
 @contextmanager
 def enable_onnx_export() -> Iterator[None]:
-    """While inside, the export switch is on, which scripts ask for; pairs are written without it, too.
+    """Turn on, inside, the export switch that scripts ask for; pairs are written without it, too.
 
     The switch goes back to what it was, also when the export raises.
     """

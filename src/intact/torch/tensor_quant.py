@@ -197,7 +197,7 @@ def fake_tensor_quant(
 def legacy_fake_tensor_quant(
     inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
 ) -> Tensor:
-    """`fake_tensor_quant` under its older name."""
+    """Run `fake_tensor_quant` under its older name."""
     return LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
         inputs, amax, num_bits, unsigned, narrow_range
     )

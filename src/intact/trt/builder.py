@@ -79,7 +79,7 @@ class Builder(Reporting):
         return get_plugin_registry()
 
     def reset(self) -> None:
-        """Nothing: a builder keeps nothing of a build."""
+        """Do nothing: a builder keeps nothing of a build."""
 
     def build_cuda_engine(self, network: INetworkDefinition) -> ICudaEngine | None:
         """Build the engine, as scripts of TensorRT 6 and 7 ask for it."""

@@ -239,7 +239,7 @@ def _outputs(plan: Plan, tensors: Mapping[str, Any]) -> list[NDArray]:
 
 
 def _rows(side_outputs: Mapping[str, Sequence[NDArray]]) -> int:
-    """Rows of a batch, as its first output has them."""
+    """Return the number of rows of a batch, by its first output."""
     first = side_outputs["engine"][0]
     return len(first) if first.ndim else 1
 

@@ -170,7 +170,7 @@ class Comparison:
         return next((t for t in counted if getattr(t, side).differing), None)
 
     def total(self, side: str) -> Counts:
-        """All codes together."""
+        """Sum the counts of all codes."""
         counts = [getattr(t, side) for t in self.tensors if t.codes]
         return Counts(
             sum(c.compared for c in counts), sum(c.differing for c in counts),

@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 
 
 def padded_size(size: int) -> int:
-    """Bytes that an array of `size` bytes takes in the file."""
+    """Return the bytes that an array of `size` bytes takes in the file."""
     return -(-size // ALIGNMENT) * ALIGNMENT + SLACK
 
 

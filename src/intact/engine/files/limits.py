@@ -56,7 +56,7 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
 
 
 def _check_strings(plan: Plan, step: Step, checker: Checker) -> None:
-    """Kernels see bytes alone."""
+    """Refuse strings in native steps: kernels see bytes alone."""
     for name in (*reads(step), *writes(step)) if step.native else ():
         is_string = name in plan.tensors and plan.tensors[name].dtype == STRING
         checker.that(not is_string, f"strings, '{name}'", "what kernels read and make")

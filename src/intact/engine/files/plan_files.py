@@ -321,7 +321,7 @@ def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
 
 
 def _split_models(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
-    """Models of the plan whose weights other arrays of the file have."""
+    """Split the models of the plan whose weights stand in other arrays of the file."""
     parts = sorted({step.model for step in plan.steps if isinstance(step, FallbackSubgraph)} - {plan.model})
     models = [f"constant/{name}" for name in (*parts, plan.model) if name]
     other_arrays = {name: array for name, array in arrays.items() if name not in models}
@@ -331,7 +331,7 @@ def _split_models(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined
 def _arrays(
     where: str, body: _Body, views: dict[str, container.Bytes]
 ) -> tuple[Verified[str], Verified[tuple[str, str]], dict[str, Stored]]:
-    """Constants, packed arrays, and the constants that are held in fewer bits."""
+    """Collect the constants, the packed arrays, and the constants in a compact form."""
     rest = dict(views)
     plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored | Views, tuple[int, ...], int]]()
     forms = {entry.constant: entry.form for entry in body.stored}

@@ -35,7 +35,8 @@ _OPSET = 21  # the one form of each operator that the rules read
 
 
 def _normalize(model: Model) -> list[Note]:
-    """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
+    """Rewrite QOperator forms and integer operators as Q/DQ, at one opset, so that each operator has one
+    form."""
     notes = run_stages(model, pipelines.NORMALIZE)
     upgrade_opset(model, _OPSET)
     return notes
@@ -78,7 +79,7 @@ ENGINE: tuple[Stage, ...] = (*pipelines.IMPORT, *BEFORE, *AFTER)
 def before_placement(
     shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
 ) -> tuple[Stage, ...]:
-    """`BEFORE`, and in it what fixes the sizes of the inputs, and what some of them hold."""
+    """Return `BEFORE` with the stages that fix the sizes of the inputs, and the values of some."""
     if not shapes and not values:
         return BEFORE
 

@@ -151,7 +151,7 @@ class Writer:
         return self.constant(numbers, np.int64)
 
     def names(self, value: ir.Value) -> ir.Value:
-        """`value`, whose node takes over the name of the one that is written out: reports call it so."""
+        """Give `value`'s node the name of the decomposed one, under which reports show it."""
         node = value.producer()
         assert node is not None
         self._node.name, node.name = self._insert.names(f"{self._base}.whole"), self._base

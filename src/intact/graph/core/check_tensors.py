@@ -69,7 +69,7 @@ def free_negative(proto: onnx.ModelProto) -> None:
 
 
 def byte_size(tensor: onnx.TensorProto) -> int:
-    """Bytes of the raw data of `tensor`, by its shape and dtype."""
+    """Return the bytes of the raw data of `tensor`, by its shape and dtype."""
     bits: int = math.prod(tensor.dims) * _BITS[tensor.data_type]
     return (bits + 7) // 8
 
@@ -104,7 +104,8 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
 
 
 def _count_entries(tensor: onnx.TensorProto, count: int) -> int:
-    """Entries of the typed field: complex numbers take two, sub-byte numbers are packed into bytes."""
+    """Count the entries of the typed field: complex numbers take two, sub-byte numbers are packed into
+    bytes."""
     bits = _BITS.get(tensor.data_type, 8)
     if tensor.data_type in (_T.COMPLEX64, _T.COMPLEX128):
         return 2 * count

@@ -148,7 +148,8 @@ def _with_texts(array: NDArray) -> NDArray:
 
 
 def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
-    """
+    """Refuse computed outputs whose types contradict those that the file declares.
+
     Raises:
         FileFormatError: A file says of what `node` makes another type than it makes.
     """

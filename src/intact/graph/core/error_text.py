@@ -35,7 +35,8 @@ _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
 
 
 def unreadable(where: str, error: BaseException, data: bytes = b"") -> FileFormatError:
-    """That `where` cannot be read as a model, and why: by its first bytes, or as the parser says."""
+    """Return the error for a file that is no readable model: by its first bytes, or by the parser's
+    message."""
     for start, magic, kind, fix in _KINDS:
         if data[start : start + len(magic)] == magic:
             return FileFormatError(where, kind, "an ONNX model", fix)

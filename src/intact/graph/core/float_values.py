@@ -82,7 +82,7 @@ def _swish(attributes: Attributes, x: Reals) -> Reals | None:
 
 
 def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
-    """By one number: a chain of products, a root or ``exp(log(x) * exponent)``; by many: as in float64."""
+    """Compute a power by one number: products, a root or ``exp(log(x) * exponent)``; by many: in float64."""
     if exponent.size != 1:
         wide = np.power(x.astype(np.float64), exponent.astype(np.float64))
         return np.asarray(wide.astype(np.float32))

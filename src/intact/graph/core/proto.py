@@ -101,7 +101,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
 
 
 def copy_to_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """`tensor`, in memory where it lies in the file of another model."""
+    """Return `tensor`, copied to memory where it lies in the file of another model."""
     if isinstance(tensor, ir.ExternalTensor) and tensor.base_dir:
         return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
     return tensor
@@ -176,7 +176,7 @@ def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
 
 
 def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    """Every node, each in front of those within it: ``graph.all_nodes()`` at a part of its time."""
+    """Yield every node, each in front of those within it: ``graph.all_nodes()``, faster."""
     for node in graph:
         yield node
         for inner in subgraphs(node):
@@ -190,13 +190,13 @@ def forget_domain(model: ir.Model, domain: str) -> None:
 
 
 def values_of(graph: ir.Graph) -> list[ir.Value]:
-    """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
+    """List inputs, initializers and node outputs of this graph alone; they may be renamed meanwhile."""
     outputs = (value for node in graph for value in node.outputs)
     return [*graph.inputs, *graph.initializers.values(), *outputs]
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """Every value of the graph, its subgraphs and the functions; some more than once."""
+    """Yield every value of the graph, its subgraphs and the functions; some more than once."""
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
         for inner in with_subgraphs(graph):
             yield from inner.outputs
@@ -208,7 +208,7 @@ def _domain(domain: str) -> str:
 
 
 def _densify(graph: onnx.GraphProto) -> None:
-    """Sparse initializers and constants as dense ones: what every runtime makes of them when it loads."""
+    """Convert sparse initializers and constants to dense ones, as every runtime does when it loads."""
     for sparse in graph.sparse_initializer:
         graph.initializer.append(_dense(sparse, sparse.values.name or "a sparse initializer"))
     del graph.sparse_initializer[:]

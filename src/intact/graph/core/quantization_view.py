@@ -150,7 +150,10 @@ def _check_parameters(node: ir.Node, scale: NDArray, zero_point: NDArray) -> Non
 
 
 def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None, int | None] | None:
-    """axis and block_size as in `QuantSpec`, None per tensor; None where the rank is needed and unknown."""
+    """Return axis and block_size as in `QuantSpec`, None per tensor.
+
+    None where the rank is needed and unknown.
+    """
     if scale.size == 1 and scale.ndim <= 1:
         return None, None
     rank = len(codes.shape) if codes.shape is not None else None

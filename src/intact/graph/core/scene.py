@@ -38,7 +38,7 @@ class Scene:
         self.__dict__.pop("constants", None)
 
     def inserter(self, node: ir.Node, *, after: bool = False) -> Inserter:
-        """Adds nodes in front of `node`, or behind it."""
+        """Return an inserter that adds nodes in front of `node`, or behind it."""
         return Inserter(self.graph, node, self.names, after=after)
 
     def replace(self, node: ir.Node, value: ir.Value) -> None:

@@ -129,13 +129,13 @@ class Session:
         return BoundInputs(self._session, self._outputs, self.to_ort_values(feeds), self._run)
 
     def to_ort_values(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
-        """`feeds` as ONNX Runtime holds them; of strings, arrays: it takes them in no other form."""
+        """Convert `feeds` to ONNX Runtime's values; strings stay arrays, the only form that it takes."""
         return {name: array if _is_text(array) else _ort_value(array) for name, array in feeds.items()}
 
     def stream(
         self, feeds: Mapping[str, Any], names: Sequence[str] | None = None
     ) -> Iterator[tuple[str, NDArray]]:
-        """Outputs by name, one after the other; each is released when the next one is asked for.
+        """Yield outputs by name, one after the other; each is released when the next one is asked for.
 
         Args:
             feeds: The inputs by name: arrays, or what `to_ort_values` made of them.
@@ -198,7 +198,7 @@ class BoundInputs:
         self._own = local()  # a binding is for one run at a time
 
     def stream(self, feeds: Mapping[str, NDArray]) -> Iterator[tuple[str, NDArray]]:
-        """As `Session.stream`, of all outputs; `feeds` are the other inputs."""
+        """Yield all outputs as `Session.stream` does; `feeds` are the other inputs."""
         if self._has_text or any(map(_is_text, feeds.values())):
             arrays = self._run(self._session.run, list(self._outputs), {**self._common, **feeds})
             yield from (
@@ -241,8 +241,10 @@ def _ort_value(array: NDArray) -> Any:
 
 
 def _level(model: bytes | ir.Model) -> Any:
-    """All optimizations, but for the change of layout where weights are float16: it gains nothing there, and
-    ONNX Runtime 1.23 to 1.29 end the process in it."""
+    """Return the optimization level: all, but the change of layout for weights of float16.
+
+    It gains nothing there, and ONNX Runtime 1.23 to 1.29 end the process in it.
+    """
     import onnxruntime as ort
 
     level = ort.GraphOptimizationLevel

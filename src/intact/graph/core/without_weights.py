@@ -15,13 +15,16 @@ SMALL = 1024
 
 
 def to_proto_without_weights(model: ir.Model) -> onnx.ModelProto:
-    """`model` with its large initializers as inputs: small enough for ONNX's C++, whatever they weigh."""
+    """Serialize `model` with its large initializers as inputs: small enough for ONNX's C++, whatever they
+    weigh."""
     return move_large_tensors_to_inputs(without_weights(model)[0])
 
 
 def without_weights(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, ir.TensorProtocol]]:
-    """`model` with its large initializers said to be in a file that there is not; and these, by name, for
-    `put_tensors` to bring back."""
+    """Serialize `model` with its large initializers declared as external data.
+
+    Return these by name, too, for `put_tensors` to bring back.
+    """
     tensors = {v: v.const_value for v in model.graph.initializers.values() if v.const_value is not None}
     large = {v: t for v, t in tensors.items() if t.size > SMALL and t.dtype != ir.DataType.STRING}
     try:
@@ -45,7 +48,7 @@ def put_tensors(proto: onnx.ModelProto, tensors: Mapping[str, ir.TensorProtocol]
 
 
 def move_large_tensors_to_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` itself, for inference: its large initializers as inputs."""
+    """Turn large initializers of `proto` into inputs, in place, for inference."""
     inputs = {info.name for info in proto.graph.input}
     large = {tensor.name for tensor in proto.graph.initializer if math.prod(tensor.dims) > SMALL}
     if not large:

@@ -35,7 +35,7 @@ class Home:
 
     @classmethod
     def of(cls, path: Path) -> Home:
-        """That of the model in the file `path`.
+        """Return the home of the model in the file `path`.
 
         Before: ``snapshots/1f/model.onnx -> ../../blobs/2a``.  After: data may be links into ``blobs``.
 
@@ -178,7 +178,7 @@ def set_home(model: ir.Model, home: Home) -> None:
 
 
 def _locate_tensor(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
-    """`tensor` where it lies: onnx-ir follows no link out of the folder that it is given."""
+    """Return `tensor` at its resolved path: onnx-ir follows no link out of the folder that it is given."""
     folder, location = home.folder, os.fspath(tensor.location)
     if home.blobs is not None and (file := (folder / location).resolve()).parent == home.blobs:
         folder, location = home.blobs, file.name

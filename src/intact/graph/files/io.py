@@ -73,7 +73,7 @@ def to_bytes(model: ir.Model) -> bytes:
 
 
 def to_checked_proto(model: ir.Model) -> onnx.ModelProto:
-    """`model` as one message, which ONNX's checker passes.
+    """Convert `model` to one message, which ONNX's checker passes.
 
     Raises:
         QuantValueError: The checker refuses it.

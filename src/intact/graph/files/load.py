@@ -120,14 +120,14 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
 
 
 def _check_tensor(tensor: onnx.TensorProto, where: str, home: Home | None, outside: list[str]) -> None:
-    """As `check_stored`; notes in `outside` which tensors are external data."""
+    """Check a tensor as `check_stored` does, and collect external data in `outside`."""
     check_stored(tensor, where, home)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         outside.append(where)
 
 
 def _free_old_weights(model: ir.Model) -> None:
-    """IR version 3 wanted weights to be inputs too, and runtimes take them for constants: say so in IR 4."""
+    """Move models of IR version 3, whose weights are inputs too, to IR 4, so that weights are constants."""
     if model.ir_version < _FIRST_FREE_IR:
         model.ir_version = _FIRST_FREE_IR
         free_weights(model)
@@ -193,7 +193,7 @@ def _find_external_data(state: Loading) -> None:
 
 
 def _keep_message(state: Loading) -> None:
-    """Inference may use the message up: the model is made, and shares its tensors."""
+    """Keep the message, because inference may consume it: the model shares its tensors."""
     assert state.proto is not None
     if state.proto.ir_version >= _FIRST_FREE_IR and not state.outside:
         state.skeleton = move_large_tensors_to_inputs(state.proto)

@@ -64,7 +64,7 @@ class Composer:
     def output(
         self, name: str, dtype: str | None = None, shape: Sequence[int | str | None] | None = None
     ) -> None:
-        """`name` is an output of the model."""
+        """Mark `name` as an output of the model."""
         if dtype is None:
             self._graph.output.append(onnx.ValueInfoProto(name=name))
         else:
@@ -180,7 +180,7 @@ class Composer:
 
 
 def _info(name: str, sizes: tuple[int, ...]) -> onnx.ValueInfoProto:
-    """Sizes without a type, which the operator tells."""
+    """Return value information with sizes and no type, which the operator determines."""
     shape = [size if size >= 0 else None for size in sizes]
     return onnx.helper.make_tensor_value_info(name, TensorProto.UNDEFINED, shape)
 

@@ -157,7 +157,7 @@ def _check_sparse(sparse: onnx.SparseTensorProto, where: str, rules: _Rules) -> 
 def _check_nodes(
     nodes: Iterable[onnx.NodeProto], body: _Body, outer: _Scope | None, rules: _Rules, at: str = ""
 ) -> list[int]:
-    """Indices of the nodes in an order in which every value exists before it is read."""
+    """Return the nodes' indices in an order in which every value exists before it is read."""
     nodes = list(nodes)
     _refuse_twice(body.inputs, f"{at}input")
     _refuse_twice(body.constants, f"{at}initializer")
@@ -252,7 +252,7 @@ def _free_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, int], at: str) -> list[int]:
-    """Kahn's algorithm, the earliest ready node first, so that a graph in order keeps its order."""
+    """Sort by Kahn's algorithm, the earliest ready node first, so that a graph in order keeps its order."""
     needs = [{makers[name] for name in used if name in makers} for used in uses]
     if all(max(needed, default=-1) < index for index, needed in enumerate(needs)):
         return list(range(len(nodes)))

@@ -166,8 +166,10 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
 
 
 def deciding_inputs(model: ir.Model) -> list[str]:
-    """Inputs of one whole number or truth each, whose values alone (and the sizes of inputs) say which branch
-    an If of the main graph takes: a sample rate, whether there is a cache."""
+    """Find inputs of one integer or bool that alone, with input sizes, decide an If of the main graph.
+
+    A sample rate is such an input, or whether there is a cache.
+    """
     inputs: dict[ir.Value, None] = {}
     constants = Constants(model.graph)
     for node in model.graph:

@@ -18,8 +18,9 @@ RIGHT_OPSET = 22
 
 
 def infer_with_pools(skeleton: onnx.ModelProto, infer: Infer) -> onnx.ModelProto:
-    """`skeleton` with inferred shapes, of pools too: those that inference gets wrong are written without
-    `ceil_mode` while it runs.
+    """Infer shapes of `skeleton`, of pools too.
+
+    Pools that inference gets wrong are written without `ceil_mode` while it runs.
 
     Args:
         skeleton: The model, for its shapes alone.

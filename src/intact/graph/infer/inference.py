@@ -67,7 +67,9 @@ def refresh_shapes(model: ir.Model) -> None:
 
 
 def guess_shapes(model: ir.Model) -> None:
-    """As `refresh_shapes`, as far as operators of old opsets tell; contradictions stay to be found.
+    """Infer shapes as `refresh_shapes`, as far as operators of old opsets allow.
+
+    Contradictions stay to be found.
 
     Before opset 9 operators knew fewer types than runtimes take: Constants of integers, for one.
     """
@@ -102,7 +104,7 @@ def _inside(graph: ir.Graph, proto: onnx.GraphProto) -> Iterator[tuple[ir.Graph,
 
 
 def without_declared_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` without the shapes that it, or a graph in it, declares for what nodes make; types stay."""
+    """Return `proto` without the shapes declared for node outputs; types stay."""
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
     for graph in proto_graphs(bare):
@@ -114,7 +116,7 @@ def without_declared_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def infer_proto_shapes(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelProto:
-    """`skeleton` with the shapes and types that its operators tell.
+    """Return `skeleton` with the shapes and types that its operators determine.
 
     Args:
         skeleton: Changed, where pools or STFTs stand in it.
@@ -144,7 +146,7 @@ _ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexE
 
 
 def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool, checked: bool = True) -> onnx.ModelProto:
-    """ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
+    """Run ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
 
     It keeps an entry for every element of a vector that it follows, and a vector of 2**40 elements takes one
     number in a hostile file to ask for.

@@ -50,7 +50,7 @@ def _inner_first(used: dict[_Name, list[_Name]]) -> list[_Name]:
 
 
 def _all_nodes(nodes: Iterable[onnx.NodeProto], where: str) -> Iterable[_Name]:
-    """Domain and operator of every node, subgraphs included."""
+    """Yield domain and operator of every node, subgraphs included."""
     waiting = [(nodes, 1)]
     while waiting:
         some, depth = waiting.pop()

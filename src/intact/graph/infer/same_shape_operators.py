@@ -17,7 +17,7 @@ LIKE_FIRST = frozenset({"GroupNormalization", "MeanVarianceNormalization", "Swis
 def with_results_like_first(
     skeleton: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """`skeleton` with inferred shapes, those of `LIKE_FIRST` too: an Identity stands for each meanwhile.
+    """Infer shapes of `skeleton`, those of `LIKE_FIRST` too: an Identity stands for each meanwhile.
 
     Args:
         skeleton: The model; it is as before when this returns.

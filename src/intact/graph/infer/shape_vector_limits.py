@@ -40,7 +40,7 @@ def vectors_stay_small(inferred: onnx.ModelProto, most: int) -> bool:
 
 
 def _open_vectors(proto: onnx.ModelProto) -> Iterator[str]:
-    """Outputs of growing operators that may be vectors of any size."""
+    """Yield outputs of growing operators that may be vectors of any size."""
     graphs = list(proto_graphs(proto))
     inside = [node for function in proto.functions for node in function.node]
     growing = [

@@ -33,7 +33,7 @@ _FILES = (
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:
-    """Records by (domain, operator)."""
+    """Return the records by (domain, operator)."""
     records: dict[tuple[str, str], type[Operator]] = {}
     for file in _FILES:
         for name, record in vars(file).items():
@@ -47,7 +47,7 @@ BOOK = _records()
 
 
 def of_kind(*kinds: Kind) -> frozenset[str]:
-    """ONNX's own operators of these kinds."""
+    """Return ONNX's own operators of these kinds."""
     return frozenset(name for (domain, name), record in BOOK.items() if not domain and record.kind in kinds)
 
 

@@ -147,7 +147,7 @@ class Scattered(Move, shared=True):
         return self.reduction in ("none", "max", "min")
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """Anything but the updates themselves."""
+        """Return why a scatter makes new values: it combines updates with the data."""
         return "" if self.reduction == "none" else f"it makes numbers of two ({self.reduction})"
 
 
@@ -255,7 +255,7 @@ class Resize(Move):
         return self.mode == "nearest"
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """Anything but the nearest element."""
+        """Return why a Resize makes new values: it does not take the nearest element."""
         return _interpolates(self.mode)
 
 
@@ -271,7 +271,7 @@ class Upsample(Move):
         return self.mode == "nearest"
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """Anything but the nearest element."""
+        """Return why an Upsample makes new values: it does not take the nearest element."""
         return _interpolates(self.mode)
 
 
@@ -284,7 +284,7 @@ class Dropout(Move):
     """Inputs: data, ratio, whether it trains. Outputs: data, mask."""
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """Training, or what might be."""
+        """Return why a Dropout makes new values: it trains, or might."""
         fill_value = node.inputs[2] if len(node.inputs) > 2 else None
         trains = np.False_ if fill_value is None else constants(fill_value)
         return "" if trains is not None and not np.any(trains) else "it drops at random"

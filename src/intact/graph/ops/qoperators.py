@@ -53,7 +53,7 @@ class QLinearConv(QOperator):
     bias: ClassVar[int | None] = 8
 
     def scale_axis(self, rank: int) -> int:
-        """Of the output channels."""
+        """Return the axis of the output channels."""
         return 0
 
 
@@ -81,7 +81,7 @@ class QGemm(QOperator):
         return self.alpha
 
     def scale_axis(self, rank: int) -> int:
-        """Of the output channels."""
+        """Return the axis of the output channels."""
         return 0 if self.transB else rank - 1
 
 
@@ -151,5 +151,5 @@ class QLinearConcat(QOperator):
     written: ClassVar[int] = 0
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
-        """Every third input behind them."""
+        """Return every third input behind the output's scale and zero point."""
         return tuple(range(2, len(node.inputs), 3))

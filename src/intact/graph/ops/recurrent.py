@@ -83,7 +83,7 @@ class LSTM(Recurrent):
     input_forget: int = 0
 
     def unusual(self, node: ir.Node) -> str:
-        """As `Recurrent` says."""
+        """Return an unusual setting, as `Recurrent` does."""
         if self.input_forget:
             return "it couples its input and forget gates"
         if len(node.inputs) > 7 and node.inputs[7] is not None:

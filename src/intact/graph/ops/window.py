@@ -69,7 +69,10 @@ class Windowed(Operator, shared=True):
 
 
 def _steps(size: int | str, more: int, stride: int) -> int | str:
-    """(size + more) // stride."""
+    """Return (size + more)
+
+    stride.
+    """
     if isinstance(size, int):
         return (size + more) // stride
     return size if (more, stride) == (0, 1) else f"({size}{more:+d})//{stride}"

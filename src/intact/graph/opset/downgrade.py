@@ -151,7 +151,10 @@ class _Lowering:
 
 
 def _reduce(low: _Lowering, node: ir.Node) -> None:
-    """axes: an input since 18, an attribute before; none means all, or nothing where noop says so."""
+    """Lower a reduction's axes: an input since 18, an attribute before.
+
+    None means all, or nothing with noop.
+    """
     axes = low.ints(node, 1)
     noop = ops.Reduction.of(node).noop_with_empty_axes
     attributes.remove(node, "noop_with_empty_axes")
@@ -173,8 +176,10 @@ def _batch_norm(low: _Lowering, node: ir.Node) -> None:
 
 
 def _reshape(low: _Lowering, node: ir.Node) -> None:
-    """allowzero (14): a constant shape without zeros reads the same; a computed one has zeros only for
-    an empty tensor, which no exporter's shape arithmetic copies from."""
+    """Lower allowzero (14): a constant shape without zeros reads the same.
+
+    A computed shape has zeros only for an empty tensor, which no exporter's shape arithmetic copies from.
+    """
     allowzero = ops.Reshape.of(node).allowzero
     attributes.remove(node, "allowzero")
     shape = low.constants(node.inputs[1])
@@ -183,7 +188,7 @@ def _reshape(low: _Lowering, node: ir.Node) -> None:
 
 
 def _shape(low: _Lowering, node: ir.Node) -> None:
-    """start and end (15) become a Slice of the whole shape."""
+    """Lower start and end (15) to a Slice of the whole shape."""
     form = ops.Shape.of(node)
     first, last = form.start, form.end
     attributes.remove(node, "start", "end")
@@ -201,7 +206,7 @@ def _shape(low: _Lowering, node: ir.Node) -> None:
 
 
 def _split_without_count(low: _Lowering, node: ir.Node) -> None:
-    """num_outputs (18): before, the number of outputs says it, and sizes must be equal or given."""
+    """Lower num_outputs (18): before, the number of outputs says it, and sizes must be equal or given."""
     form = ops.Split.of(node)
     axis, count = form.axis, form.num_outputs
     attributes.remove(node, "num_outputs")
@@ -219,7 +224,7 @@ def _split_without_count(low: _Lowering, node: ir.Node) -> None:
 
 
 def _pad(low: _Lowering, node: ir.Node) -> None:
-    """axes (18): the pads of the other axes are zeros."""
+    """Lower axes (18): the pads of the other axes are zeros."""
     axes, pads = low.ints(node, 3), node.inputs[1]
     if axes is None:
         return
@@ -251,7 +256,7 @@ def _pool(low: _Lowering, node: ir.Node) -> None:
 
 
 def _hard_swish(low: _Lowering, node: ir.Node) -> None:
-    """x * HardSigmoid(x; 1/6, 1/2): its definition."""
+    """Write HardSwish by its definition: x * HardSigmoid(x; 1/6, 1/2)."""
     x, insert = node.inputs[0], low.inserter(node)
     assert x is not None
     gate = insert.node(
@@ -262,7 +267,10 @@ def _hard_swish(low: _Lowering, node: ir.Node) -> None:
 
 
 def _layer_norm(low: _Lowering, node: ir.Node) -> None:
-    """(x - mean) / sqrt(var + epsilon) * scale + bias: its definition, over the last axes."""
+    """Write LayerNormalization by its definition, over the last axes.
+
+    ``(x - mean) / sqrt(var + epsilon) * scale + bias``.
+    """
     if len(node.outputs) > 1:
         raise low.refuse(node, "LayerNormalization with its statistics, since", 17)
     x, insert, base = node.inputs[0], low.inserter(node), node.name or "norm"

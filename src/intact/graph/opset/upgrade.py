@@ -98,7 +98,7 @@ def _bodies(model: ir.Model) -> list[ir.Graph]:
 
 
 def _raise(model: ir.Model, opset: int) -> list[tuple[UpgradeContext, ir.Node]]:
-    """One way up; the nodes that wait for a rank."""
+    """Upgrade once through all opsets up to `opset`; return the nodes that wait for a rank."""
     late = list[tuple[UpgradeContext, ir.Node]]()
     for graph in _bodies(model):
         if graph.opset_imports.get("", opset) < opset:
@@ -124,7 +124,7 @@ def _move_split_sizes(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _set_split_count(up: UpgradeContext, node: ir.Node) -> None:
-    """18: either the sizes or the number of outputs."""
+    """Upgrade Split to 18: either the sizes or the number of outputs."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
         attributes.put(node, "num_outputs", len(node.outputs))
 
@@ -151,12 +151,12 @@ def _pad(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _dropout(up: UpgradeContext, node: ir.Node) -> None:
-    """12: the ratio matters in training alone, which an input asks for."""
+    """Upgrade Dropout to 12: the ratio matters in training alone, which an input asks for."""
     attributes.remove(node, "ratio")
 
 
 def _batch_norm(up: UpgradeContext, node: ir.Node) -> None:
-    """14: the outputs beyond the first are training's alone."""
+    """Upgrade BatchNormalization to 14: the outputs beyond the first are training's alone."""
     if any(is_read(v) for v in node.outputs[1:]):
         raise up.refuse(node, "statistics as outputs", 14)
     node.resize_outputs(1)
@@ -167,7 +167,7 @@ def _upsample(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _resize(up: UpgradeContext, node: ir.Node) -> None:
-    """11: what had been the only way to place the pixels got names, and a region came before the scales."""
+    """Upgrade Resize to 11: name the old placement of pixels, and add a region before the scales."""
     scales = node.inputs[1]
     up.put(node, 1, up.constant(node, "roi", np.zeros(0, np.float32)))
     up.put(node, 2, scales)
@@ -180,7 +180,7 @@ def _scatter(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _softmax(up: UpgradeContext, node: ir.Node) -> None:
-    """13: along one axis; before, over everything from `axis` (by default 1) on."""
+    """Upgrade Softmax to 13: along one axis; before, over everything from `axis` (by default 1) on."""
     x, axis = node.inputs[0], older.Softmax1.of(node).axis
     attributes.put(node, "axis", axis)
     if axis != -1 and x is not None and x.shape is None:
@@ -222,7 +222,7 @@ def _dft(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _group_norm(up: UpgradeContext, node: ir.Node) -> None:
-    """21: a scale and a bias for each channel; before, for each group."""
+    """Upgrade GroupNormalization to 21: a scale and a bias for each channel; before, for each group."""
     x, groups, names = node.inputs[0], older.GroupNormalization18.of(node).num_groups, ("", "scale", "bias")
     channels = x.shape[1] if x is not None and x.shape is not None and len(x.shape) > 1 else None
     if groups < 1 or (isinstance(channels, int) and channels % groups):

@@ -34,7 +34,7 @@ def _refuse(node: ir.Node, what: str, first: int) -> UnsupportedError:
 
 
 def _without(*names: str) -> Step:
-    """Attributes that say nothing any more."""
+    """Return a step that drops attributes without meaning in the newer form."""
 
     def step(up: UpgradeContext, node: ir.Node) -> None:
         attributes.remove(node, *names)
@@ -64,7 +64,7 @@ def _concat(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _cast(up: UpgradeContext, node: ir.Node) -> None:
-    """6: the type by its number; before, by its name."""
+    """Upgrade Cast to 6: the type by its number; before, by its name."""
     name = older.Cast1.of(node).to
     if name.upper() not in ir.DataType.__members__:
         raise _refuse(node, f"the type '{name}'", 6)
@@ -72,7 +72,7 @@ def _cast(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _selu(up: UpgradeContext, node: ir.Node) -> None:
-    """6: more digits of what is meant by default."""
+    """Upgrade Selu to 6: more digits in the defaults."""
     _overwrites(up, node)
     form = older.Selu1.of(node)
     attributes.put(node, "alpha", form.alpha)
@@ -80,7 +80,7 @@ def _selu(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _lp_pool(up: UpgradeContext, node: ir.Node) -> None:
-    """2: the power is an integer."""
+    """Upgrade LpPool to 2: the power is an integer."""
     form = older.LpPool1.of(node)
     power = form.p
     if not power.is_integer():
@@ -107,7 +107,7 @@ def _constant_integers(up: UpgradeContext, node: ir.Node, index: int) -> list[in
 
 
 def _split_sizes(up: UpgradeContext, node: ir.Node) -> None:
-    """2: the sizes as an attribute alone; they were an input, too."""
+    """Upgrade Split to 2: the sizes as an attribute alone; they were an input, too."""
     if len(node.inputs) > 1 and (sizes := node.inputs[1]) is not None:
         attributes.put(node, "split", _constant_integers(up, node, 1))
         node.resize_inputs(1)
@@ -116,7 +116,7 @@ def _split_sizes(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _tile(up: UpgradeContext, node: ir.Node) -> None:
-    """6: how often along each axis; before, along one axis that an input names."""
+    """Upgrade Tile to 6: repeats along each axis; before, along one axis that an input names."""
     tiles, axis = (_constant_integers(up, node, index)[0] for index in (1, 2))
     rank = rank_of(node.inputs[0])
     if rank is None or not -rank <= axis < rank:
@@ -163,7 +163,7 @@ def _align_operand(up: UpgradeContext, node: ir.Node, axis: int) -> None:
 
 
 def _broadcast(up: UpgradeContext, node: ir.Node) -> None:
-    """7: as NumPy broadcasts; before, the second operand alone, from an axis on that is an attribute."""
+    """Upgrade to 7: broadcast as NumPy; before, the second operand alone, from an attribute `axis` on."""
     form = older.Arithmetic1.of(node)
     _without("axis", "broadcast")(up, node)
     if form.broadcast and form.axis is not None:
@@ -171,13 +171,13 @@ def _broadcast(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _prelu(up: UpgradeContext, node: ir.Node) -> None:
-    """7: slopes as NumPy broadcasts them; before, one for each channel."""
+    """Upgrade PRelu to 7: slopes broadcast as in NumPy; before, one for each channel."""
     if rank_of(node.inputs[1]) in (None, 1):
         _align_operand(up, node, 1)
 
 
 def _batch_norm(up: UpgradeContext, node: ir.Node) -> None:
-    """7: who wants the statistics of a batch says so by reading them."""
+    """Upgrade BatchNormalization to 7: reading the statistics' outputs asks for those of a batch."""
     if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "statistics as outputs", 7)
     node.resize_outputs(1)
@@ -185,7 +185,10 @@ def _batch_norm(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _batch_norm_of_elements(up: UpgradeContext, node: ir.Node) -> None:
-    """9: numbers for each channel alone; before, `spatial` may say that every element has its own."""
+    """Upgrade BatchNormalization to 9: numbers for each channel alone.
+
+    `spatial` could give each element its own.
+    """
     form = older.BatchNormalization1.of(node)
     attributes.remove(node, "spatial")
     if form.spatial or rank_of(node.inputs[1]) == 1:
@@ -228,13 +231,13 @@ def _first(node: ir.Node) -> ir.Value:
 
 
 def _dropout_mask(up: UpgradeContext, node: ir.Node) -> None:
-    """10: truth values; before, reals."""
+    """Upgrade Dropout to 10: its mask holds bools; before, reals."""
     if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "its mask as an output", 10)
 
 
 def _scan(up: UpgradeContext, node: ir.Node) -> None:
-    """9: over one sequence; before, over each of a batch: a Scan over the batch, which holds it."""
+    """Upgrade Scan to 9: over one sequence; the old one over a batch becomes a Scan that holds it."""
     lengths, *inputs = node.inputs
     if lengths is not None:
         raise _refuse(node, "sequences of their own lengths", 9)
@@ -264,7 +267,7 @@ def _scan(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _mean_variance(up: UpgradeContext, node: ir.Node) -> None:
-    """9: over which axes; before, whether over channels too, and whether to divide."""
+    """Upgrade MeanVarianceNormalization to 9: axes; before, whether over channels, and whether to divide."""
     form = older.MeanVarianceNormalization1.of(node)
     _without("across_channels", "normalize_variance")(up, node)
     axes = [0, 1, 2, 3] if form.across_channels else [0, 2, 3]
@@ -278,7 +281,8 @@ def _mean_variance(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _around(op_type: str | None, inside: str | None, outside: str | None, plus: str | None = None) -> Step:
-    """`outside * op_type(inside * x) + plus`, where the attributes of these names are given."""
+    """Return a step for ``outside * op_type(inside * x) + plus``, where attributes of these names are
+    given."""
 
     def step(up: UpgradeContext, node: ir.Node) -> None:
         x = y = _first(node)
@@ -302,7 +306,7 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
 
 
 def _image_scaler(up: UpgradeContext, node: ir.Node) -> None:
-    """x * scale + bias of the channel."""
+    """Write ImageScaler: x * scale + bias of the channel."""
     x, dtype = _first(node), real_dtype(node)
     form = older.ImageScaler1.of(node)
     scale = up.constant(node, "scale", np.array(form.scale, dtype))
@@ -313,7 +317,8 @@ def _image_scaler(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _crop(up: UpgradeContext, node: ir.Node) -> None:
-    """Images without `border` (left, top, right, bottom), or `scale` (height, width) from its corner on."""
+    """Write Crop: without `border` (left, top, right, bottom), or `scale` (height, width) from its corner
+    on."""
     x, form = _first(node), older.Crop1.of(node)
     border, size = form.border, form.scale
     if len(border) != 4 or len(size) not in (0, 2) or not all(0 <= n < _FAR for n in (*border, *size)):
@@ -335,7 +340,7 @@ def _dynamic_slice(up: UpgradeContext, node: ir.Node) -> None:
 
 
 def _as_it_is(up: UpgradeContext, node: ir.Node) -> None:
-    """It became an operator, in the same form."""
+    """Rename an experimental operator that ONNX adopted unchanged."""
 
 
 EARLY: dict[tuple[str, int], Step] = {

@@ -85,6 +85,6 @@ Step = Callable[[UpgradeContext, ir.Node], None]
 
 
 def real_dtype(node: ir.Node) -> np.dtype:
-    """That of the first input; float32 where nothing tells it."""
+    """Return the dtype of the first input; float32 where nothing determines it."""
     x = node.inputs[0]
     return np.dtype(x.dtype.numpy()) if x is not None and x.dtype is not None else np.dtype(np.float32)

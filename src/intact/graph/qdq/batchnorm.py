@@ -119,7 +119,7 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
 
 
 def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(gain, shift) with ``y = x * gain + shift``."""
+    """Return (gain, shift) with ``y = x * gain + shift``."""
     gamma, beta, mean, var = (np.asarray(constants(v), np.float64).reshape(-1) for v in norm.inputs[1:5])
     gain = gamma / np.sqrt(var + np.float64(np.float32(ops.BatchNormalization.of(norm).epsilon)))
     return gain, beta - mean * gain
@@ -144,7 +144,7 @@ def _groups(layer: ir.Node) -> int:
 
 
 def _broadcast_gain(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`gain`, one per output channel, in a shape that multiplies the weight."""
+    """Reshape `gain`, one per output channel, to multiply the weight."""
     if is_op(layer, "ConvTranspose"):
         # Weight (C, M/group, ...): input channel c feeds the outputs of group c // (C/group) alone.
         groups = _groups(layer)

@@ -15,7 +15,9 @@ _OPSETS = {_T.INT8: 13, _T.UINT8: 13, _T.INT32: 13, _T.INT16: 21, _T.UINT16: 21,
 
 
 def _take_standard_operator(node: ir.Node, scene: Scene) -> Outcome:
-    """Before: ``com.microsoft.DequantizeLinear(q, s, z)``.  After: ONNX's own, which means the same.
+    """Replace Microsoft's quantizers by ONNX's own.
+
+    Before: ``com.microsoft.DequantizeLinear(q, s, z)``.  After: ONNX's own, which means the same.
 
     Guards: its types are ONNX's, and its scale is float32.
     """

@@ -107,7 +107,7 @@ class _Floats:
         self, node: ir.Node, codes: ir.Value | None, factor: NDArray[np.float32], zero: NDArray[Any],
         turned: Sequence[int] = (),
     ) -> ir.Value:  # fmt: skip
-        """``(codes - zero) * factor`` as an initializer, its axes in the order `turned`."""
+        """Store ``(codes - zero) * factor`` as an initializer, its axes in the order `turned`."""
         key = (codes, factor.tobytes(), factor.shape, zero.tobytes(), tuple(turned))
         if key not in self.scene.added:
             whole = self.array(codes, "weight").astype(np.int32) - zero.astype(np.int32)
@@ -138,7 +138,7 @@ class _Floats:
         self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], bias: ir.Value | None = None,
         last: ir.Node | None = None, **attributes: Any,
     ) -> None:  # fmt: skip
-        """`op_type`, and an Add of `bias`, in the place of `node` up to `last`."""
+        """Replace `node` up to `last` by an `op_type`, and an Add of `bias`."""
         last = node if last is None else last
         output, name = last.outputs[0], node.name or node.op_type
         insert, shape = self.scene.inserter(last), output.shape
@@ -179,7 +179,7 @@ def _source_of_codes(codes: ir.Value) -> ir.Value:
 
 
 def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
-    """Parameters for each column of a weight, or for each of its matrices, so that they broadcast."""
+    """Reshape parameters for each column of a weight, or for each of its matrices, so that they broadcast."""
     if array.size == 1:
         return array.reshape(())
     if weight.ndim < 2:
@@ -196,7 +196,7 @@ def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
 
 
 def _integer_layer(floats: _Floats, node: ir.Node) -> str:
-    """MatMulInteger or ConvInteger, the Cast behind it, and the Mul of the scales.
+    """Match MatMulInteger or ConvInteger, the Cast behind it, and the Mul of the scales; write it on floats.
 
     An operand may have codes of one constant scale, too: rows of a table that a Gather took.
     """
@@ -329,7 +329,8 @@ def _product_of_codes(floats: _Floats, node: ir.Node) -> str:
 
 
 def _lstm(floats: _Floats, node: ir.Node) -> str:
-    """Its weights lie as [directions, inputs, 4 * hidden], those of LSTM the other way round."""
+    """Write DynamicQuantizeLSTM on floats: its weights are [directions, inputs, 4 * hidden], those of LSTM
+    transposed."""
     w, r = floats.weight(node, 1, 8, 9, (0, 2, 1)), floats.weight(node, 2, 10, 11, (0, 2, 1))
     inputs = [node.inputs[0], w, r, *(input_of(node, at) for at in range(3, 8))]
     floats.swap(node, "LSTM", inputs, "")
@@ -344,7 +345,10 @@ def _attention(floats: _Floats, node: ir.Node) -> str:
 
 
 def _embedding(floats: _Floats, node: ir.Node) -> str:
-    """Inputs: ids, segments; five tables and weights; the mask; five scales; five zero points."""
+    """Write QEmbedLayerNormalization on floats.
+
+    Inputs: ids, segments; five tables and weights; the mask; five scales; five zero points.
+    """
     tables = [
         None if input_of(node, at) is None else floats.weight(node, at, at + 6, at + 11) for at in range(2, 7)
     ]

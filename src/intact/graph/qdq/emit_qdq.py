@@ -210,7 +210,7 @@ class _PairInserter:
         return self._cast(x, ir.DataType.FLOAT, f"{self._base}.float32")
 
     def cast(self, x: ir.Value, dtype: ir.DataType | None) -> ir.Value:
-        """`x` in `dtype`: what the marker's readers expect."""
+        """Cast `x` to the dtype that the marker's readers expect."""
         return self._cast(x, dtype or ir.DataType.FLOAT, f"{self._base}.{str(dtype).lower()}")
 
     def _cast(self, x: ir.Value, dtype: ir.DataType, name: str) -> ir.Value:
@@ -229,7 +229,7 @@ class _PairInserter:
         return (self._spec.qmin, self._spec.qmax) != (self._stored.qmin, self._stored.qmax)
 
     def clip(self, x: ir.Value) -> ir.Value:
-        """`x` within the floats of a grid that drops codes; QuantizeLinear would use them."""
+        """Clip `x` to the floats of a grid that drops codes; QuantizeLinear would use them."""
         if not self.clips:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
@@ -257,7 +257,7 @@ class _PairInserter:
         )
 
     def _tag(self, output: ir.Value) -> ir.Value:
-        """`output`, its node marked as this quantizer's."""
+        """Mark the node of `output` as this quantizer's."""
         node = output.producer()
         assert node is not None
         node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer

@@ -21,7 +21,9 @@ _WIDER = {_T.INT4: np.int8, _T.UINT4: np.uint8}
 
 
 def _widen(node: ir.Node, scene: Scene) -> Outcome:
-    """Before: ``DQ(Q(x, s, z), s, z)`` of int4.  After: the same of int8, of x within the ends of int4.
+    """Widen int4 pairs to int8.
+
+    Before: ``DQ(Q(x, s, z), s, z)`` of int4.  After: the same of int8, of x within the ends of int4.
 
     The same codes: the floats of the ends, (-8 - z) * s and (7 - z) * s, round to themselves. Guards: one
     constant scale, ends that are finite, and nobody but DequantizeLinears reads the codes.

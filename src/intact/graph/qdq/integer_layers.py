@@ -103,7 +103,9 @@ def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
 
 
 def _shift_weight(node: ir.Node, scene: Scene) -> Outcome:
-    """Before: ``DQ(w, s, z)``, uint8 w and z.  After: ``DQ(w - 128, s, z - 128)``, int8: the same floats.
+    """Shift uint8 weights to int8.
+
+    Before: ``DQ(w, s, z)``, uint8 w and z.  After: ``DQ(w - 128, s, z - 128)``, int8: the same floats.
 
     Guards: codes and zero point are initializers.
     """

@@ -216,7 +216,7 @@ def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
 
 
 def _expand_range(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantSpec) -> NDArray[np.float32]:
-    """One number for each element, flat."""
+    """Expand a range to one number for each element, flat."""
     along = [1] * len(shape)
     for axis in spec.axes:
         along[axis] = shape[axis]

@@ -71,7 +71,7 @@ class Marker:
 
 
 def find_markers(model: ir.Model) -> list[Marker]:
-    """Every marker of the graph, in its order.
+    """Find every marker of the graph, in its order.
 
     Raises:
         CalibrationError: A range is not a constant: the quantizer computes it from each batch.

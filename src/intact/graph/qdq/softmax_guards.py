@@ -58,7 +58,7 @@ def _asks_for_masked_rows(test: ir.Value | None, bias: ir.Value | None, constant
 
 
 def _axes(node: ir.Node, constants: Constants) -> tuple[int, ...]:
-    """Axes that a reduction names, as an attribute or an input."""
+    """Return the axes that a reduction names, as an attribute or an input."""
     axes_array = constants(node.inputs[1]) if len(node.inputs) > 1 else None
     return (
         ops.ReduceMax.of(node).axes or ()

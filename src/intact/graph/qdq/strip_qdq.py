@@ -174,7 +174,7 @@ class _Stripper:
 
 
 def _origin(value: ir.Value) -> ir.Value:
-    """`value` as it was before our emitter clipped or cast it for its pair."""
+    """Return the value that our emitter clipped or cast to `value` for its pair."""
     node = value.producer()
     while (
         node is not None

@@ -29,7 +29,9 @@ Inputs = Sequence[ir.Value | None]
 
 
 def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Self-attention with its projections; keys and values together, behind those of the past.
+    """Decompose Attention with its projections.
+
+    Return keys and values together, behind those of the past, too.
 
     Args:
         write: Puts the nodes into a graph.
@@ -64,7 +66,7 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
 
 
 def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Attention of queries to keys, with values; the keys and values.
+    """Decompose MultiHeadAttention; return the keys and values, too.
 
     Args:
         write: Puts the nodes into a graph.
@@ -114,7 +116,10 @@ class _Mask:
 
     @classmethod
     def of(cls, value: ir.Value | None, x: ir.Value) -> _Mask | None:
-        """None where it cannot be told what a mask says of x: ends alone, with starts or more than that."""
+        """Classify a mask of x.
+
+        None where its meaning is not known: ends alone, with starts or more than that.
+        """
         if value is None or rank_of(value) in (2, 3):
             return cls(value)
         if rank_of(value) != 1 or value.shape is None or not x.shape:
@@ -127,7 +132,7 @@ class _Mask:
         return cls(value) if is_same else None
 
     def exclude_keys(self, write: Writer, k: ir.Value) -> ir.Value | None:
-        """1 for keys that may not be attended to, else 0, as scores broadcast; None for nothing.
+        """Write 1 for keys that may not be attended to, else 0, as scores broadcast; None for nothing.
 
         Args:
             write: Puts the nodes into a graph.
@@ -161,7 +166,7 @@ def _attend(
     size: int,
     masking: tuple[_Mask, ir.Value | None, ir.Value | None],
 ) -> ir.Value:
-    """Values mixed by the scores of queries and keys.
+    """Mix values by the scores of queries and keys.
 
     Args:
         heads: Queries, keys and values, [batch, heads, places, size].

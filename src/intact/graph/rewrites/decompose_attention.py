@@ -51,7 +51,7 @@ def attention_scores(
     softcap: float = 0,
     guarded: bool = False,
 ) -> tuple[ir.Value, ir.Value]:
-    """``softmax(q @ k.T * scale + bias)`` along the last axis.
+    """Write ``softmax(q @ k.T * scale + bias)`` along the last axis.
 
     Args:
         write: Puts the nodes into a graph.
@@ -78,13 +78,13 @@ def attention_scores(
 
 
 def split_heads(write: Writer, x: ir.Value, count: int) -> ir.Value:
-    """[batch, places, count * size] as [batch, count, places, size]."""
+    """Split heads: [batch, places, count * size] becomes [batch, count, places, size]."""
     apart = write("Reshape", x, write.sizes(0, 0, count, -1))
     return write("Transpose", apart, perm=[0, 2, 1, 3])
 
 
 def join_heads(write: Writer, x: ir.Value) -> ir.Value:
-    """[batch, count, places, size] as [batch, places, count * size]."""
+    """Join heads: [batch, count, places, size] becomes [batch, places, count * size]."""
     turned = write("Transpose", x, perm=[0, 2, 1, 3])
     return write("Reshape", turned, write.sizes(0, 0, -1))
 
@@ -108,7 +108,7 @@ class _Heads:
 
     @classmethod
     def of(cls, node: ir.Node) -> _Heads | None:
-        """None where sizes are missing, or do not fit."""
+        """Return the heads of a node; None where sizes are missing, or do not fit."""
         q, k, v = (_sizes(x) for x in node.inputs[:3])
         if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
             return None
@@ -183,7 +183,7 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
 
 
 def repeat_heads(write: Writer, x: ir.Value, times: int, heads: int, size: int) -> ir.Value:
-    """[batch, keys, places, size] with each head `times` times in a row, `heads` of them."""
+    """Repeat each head of [batch, keys, places, size] `times` times in a row, `heads` of them."""
     apart = write("Unsqueeze", x, write.sizes(2))
     spread = write("Expand", apart, write.sizes(1, 1, times, 1, 1))
     return write("Reshape", spread, write.sizes(0, heads, -1, size))
@@ -265,7 +265,7 @@ def size_of(write: Writer, x: ir.Value, axis: int) -> ir.Value:
 
 
 def count_to(write: Writer, end: ir.Value) -> ir.Value:
-    """0, 1, 2, ... in front of `end`, int64."""
+    """Write the numbers 0, 1, 2, ... in front of `end`, int64."""
     zero, step = (write.constant(number, np.int64) for number in (0, 1))
     return write("Range", zero, end, step, dtype=_T.INT64)
 

@@ -101,14 +101,14 @@ def _tell_ranks(model: ir.Model) -> None:
 
 
 def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
-    """``x / 2 * (1 + erf(x / sqrt(2)))`` of the sum of what it reads."""
+    """Write Gelu of the inputs' sum: ``x / 2 * (1 + erf(x / sqrt(2)))``."""
     x = sum_of(write, *inputs[:2])
     curve = write("Add", write("Erf", write("Div", x, write.constant(sqrt(2)))), write.constant(1))
     return [write("Mul", write("Mul", x, curve), write.constant(0.5))]
 
 
 def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
-    """``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`` of the sum of what it reads."""
+    """Write FastGelu of the inputs' sum: ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))``."""
     x = sum_of(write, *inputs[:2])
     cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
     inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
@@ -117,7 +117,7 @@ def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 
 
 def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
-    """``x * sigmoid(alpha * x)``."""
+    """Write QuickGelu: ``x * sigmoid(alpha * x)``."""
     x, alpha = inputs[0], ops.QuickGelu.of(node).alpha
     scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
     return [write("Mul", x, write("Sigmoid", scaled))]
@@ -168,7 +168,7 @@ def _activate(write: Writer, kind: str, x: ir.Value, numbers: Sequence[float]) -
 
 
 def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """``alpha * A @ B``, of which each may be transposed first."""
+    """Write FusedMatMul: ``alpha * A @ B``, of which each may be transposed first."""
     form = ops.FusedMatMul.of(node)
     sides = [(inputs[0], form.transA), (inputs[1], form.transB)]
     if form.transBatchA or form.transBatchB:
@@ -181,7 +181,7 @@ def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
 
 
 def _transpose_last_axes(write: Writer, x: ir.Value) -> ir.Value:
-    """With its last two axes exchanged; a vector stays."""
+    """Exchange the last two axes; a vector stays."""
     rank = 0 if x.shape is None else len(x.shape)
     return x if rank < 2 else write("Transpose", x, perm=[*range(rank - 2), rank - 1, rank - 2])
 
@@ -194,21 +194,21 @@ def _norm(
 
 
 def _rms(write: Writer, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> ir.Value:
-    """``x / sqrt(mean(x^2) + epsilon) * gamma``."""
+    """Write a root mean square normalization: ``x / sqrt(mean(x^2) + epsilon) * gamma``."""
     mean = write("ReduceMean", write("Mul", x, x), write.sizes(-1))
     root = write("Sqrt", write("Add", mean, write.constant(epsilon)))
     return write.names(write("Mul", write("Div", x, root), gamma))
 
 
 def _skip_norm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
-    """LayerNormalization of a sum, and the sum."""
+    """Write LayerNormalization of a sum, and the sum."""
     x, skip, gamma, beta, bias = inputs[:5]
     total = _add_skip(write, x, skip, bias)
     return [_norm(write, total, gamma, beta, ops.SkipLayerNormalization.of(node).epsilon), total]
 
 
 def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
-    """Root mean square normalization of a sum, and the sum."""
+    """Write root mean square normalization of a sum, and the sum."""
     x, skip, gamma, bias = inputs[:4]
     total = _add_skip(write, x, skip, bias)
     return [_rms(write, total, gamma, ops.SkipSimplifiedLayerNormalization.of(node).epsilon), total]
@@ -222,7 +222,7 @@ def _add_skip(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir
 
 
 def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Root mean square normalization along the last axis."""
+    """Write root mean square normalization along the last axis."""
     x, gamma = inputs[:2]
     form = ops.SimplifiedLayerNormalization.of(node)
     axis = form.axis
@@ -232,7 +232,10 @@ def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
 
 
 def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Words, places and segments looked up, added and normalized; how long each sentence is; the sum."""
+    """Look up, add and normalize embeddings of words, places and segments.
+
+    Return lengths and the sum, too.
+    """
     words, segments, word_table, place_table, segment_table, gamma, beta, mask, places = inputs[:9]
     if words is None or place_table is None:
         return None
@@ -254,7 +257,8 @@ def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
 
 
 def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
+    """Rotate pairs of elements by the position of their row: given for each, or counted from one number
+    on."""
     x, places, cos, sin = inputs[:4]
     form = ops.RuntimeRotaryEmbedding.of(node)
     if form.is_packed_batching or form.scale != 1 or places is None:

@@ -14,7 +14,9 @@ _OF_TWO = {"ReduceMax": "Max", "ReduceMin": "Min"}
 
 
 def _fuse_stack(node: ir.Node, scene: Scene) -> Outcome:
-    """Before: ``ReduceMax(Concat(Unsqueeze(a, 3), Unsqueeze(b, 3), axis=3), axes=[3])``, as
+    """Replace a maximum over stacked tensors by Max.
+
+    Before: ``ReduceMax(Concat(Unsqueeze(a, 3), Unsqueeze(b, 3), axis=3), axes=[3])``, as
     ``torch.stack([a, b], dim=3).max(3)`` is exported. After: ``Max(a, b)``.
 
     Guards: one axis; nobody else reads the stack; each part is one tensor that got this axis.

@@ -69,7 +69,7 @@ class _GatheredMatMul:
 
 
 def _match(node: ir.Node, side: int) -> _GatheredMatMul | None:
-    """`node`, if its operand `side` is chosen from a marked constant, one matrix for each row."""
+    """Match `node`, if its operand `side` is gathered from a marked constant, one matrix for each row."""
     read, rows = node.inputs[side], node.inputs[1 - side]
     gather, turned = _gather_above(read)
     if gather is None or rows is None or rows.shape is None:

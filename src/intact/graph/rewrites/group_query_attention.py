@@ -30,7 +30,7 @@ _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
 
 
 def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Attention of the newest places to all, with keys and values of the past; these with the new ones.
+    """Decompose GroupQueryAttention: the newest places attend to all; return the keys and values, too.
 
     A row b of the batch has ``seqlens_k[b] + 1`` places, the last of which are new. The new keys stand behind
     those places of the past that the row has, not behind the last of the buffer: so rows of different lengths
@@ -92,7 +92,7 @@ class _Form:
 
     @classmethod
     def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
-        """None where a form is not known, or a size."""
+        """Read the form of a node; None where it, or a size, is not known."""
         q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
         form = ops.GroupQueryAttention.of(node)
         queries, keys = form.num_heads, form.kv_num_heads
@@ -116,7 +116,7 @@ class _Form:
         )  # fmt: skip
 
     def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
-        """Queries, keys and values, [batch, heads, places, size]."""
+        """Return queries, keys and values, [batch, heads, places, size]."""
         counts = [self.queries, self.keys, self.keys]
         projections = [x for x in inputs[:3] if x is not None]
         if self.packed:
@@ -181,7 +181,7 @@ class _Steps:
         return self._ints("Add", self._before, count_to(self._write, self._new))
 
     def positions_from_input(self, ids: ir.Value) -> ir.Value:
-        """Places as an input says them: of a prompt the kernels read the first one alone, and count on."""
+        """Return positions from an input: of a prompt the kernels read the first one alone, and count on."""
         if ids.dtype != _T.INT64:
             ids = self._ints("Cast", ids, to=int(_T.INT64))
         flat = self._ints("Reshape", ids, self._write.sizes(-1))
@@ -193,7 +193,8 @@ class _Steps:
     # -- keys and values
 
     def behind(self, old: ir.Value | None, new: ir.Value, form: _Form) -> ir.Value:
-        """All rows of a buffer [batch, heads, as long as it must be, size], each one's new ones in place."""
+        """Return all rows of a buffer [batch, heads, as long as it must be, size], each one's new ones in
+        place."""
         if old is None:
             return new
         rows = self._write(
@@ -208,7 +209,8 @@ class _Steps:
         return self._ints("Squeeze", most, self._write.sizes(0))
 
     def _buffer_rows(self, heads: int) -> ir.Value:
-        """Row of past and new ones, one sample and head after the other, for each of a buffer's places."""
+        """Return the row of past and new ones, one sample and head after the other, for each place of a
+        buffer."""
         if self._rows is None:
             fresh = self._ints("Sub", count_to(self._write, self._ends), self._before)
             last = self._ints("Sub", self._new, self._write.sizes(1))
@@ -223,7 +225,7 @@ class _Steps:
         return self._rows
 
     def used_part(self, x: ir.Value) -> ir.Value:
-        """As much of a buffer as the longest row has."""
+        """Slice a buffer to the length of the longest row."""
         if self._past is None:
             return x
         return self._write("Slice", x, self._write.sizes(0), self._most, self._write.sizes(2))

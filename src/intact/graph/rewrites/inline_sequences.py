@@ -38,7 +38,7 @@ def _inline_sequence(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _concat_tensors(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value | None:
-    """All tensors that `sequence` was made of, one behind the other; None where it was made otherwise."""
+    """Concatenate the tensors that `sequence` was made of; None where it was made otherwise."""
     if not is_op(sequence, "SequenceConstruct"):
         return None
     write = Writer(node, names, _dtype(sequence.inputs[0]))
@@ -50,7 +50,7 @@ def _concat_tensors(node: ir.Node, sequence: ir.Node, names: Namer) -> ir.Value 
 
 
 def _element(node: ir.Node, sequence: ir.Node, constants: Constants, names: Namer) -> ir.Value | None:
-    """One tensor of what `sequence` makes; None where its place in the inputs is not known."""
+    """Return one tensor of `sequence`; None where its place in the inputs is not known."""
     x, position = sequence.inputs[0], node.inputs[1]
     index = constants(position)
     place = None if index is None or index.size != 1 else int(index.reshape(-1)[0])
@@ -103,7 +103,7 @@ def _part_sizes(sequence: ir.Node, size: int | ir.SymbolicDim, constants: Consta
 def _single(
     node: ir.Node, write: Writer, x: ir.Value, position: ir.Value | None, axis: int, rank: int, *, keeps: bool
 ) -> ir.Value:
-    """One index of an axis, which stays with the size 1 where `keeps`."""
+    """Slice one index of an axis, which stays with the size 1 where `keeps`."""
     row = write("Gather", x, position, axis=axis)
     if rank_of(node.outputs[0]) != rank - (not keeps):  # ONNX's inference keeps the axis beside given sizes
         node.outputs[0].shape = None

@@ -156,7 +156,7 @@ class Rewrite:
 
 
 def _interface(model: ir.Model) -> list[object]:
-    """Names and types of inputs and outputs."""
+    """Return names and types of inputs and outputs."""
     return [(value.name, value.dtype) for value in (*model.graph.inputs, *model.graph.outputs)]
 
 

@@ -109,7 +109,7 @@ def angles_at(
 
 
 def rotate_pairs(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
-    """Pairs (a, b) of the last axis as ``(a * cos - b * sin, a * sin + b * cos)``.
+    """Rotate pairs (a, b) of the last axis: ``(a * cos - b * sin, a * sin + b * cos)``.
 
     Args:
         write: Puts the nodes into a graph.
@@ -133,7 +133,7 @@ def rotate_pairs(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Va
 
 
 def _slice_last_axis(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
-    """Some elements of the last axis."""
+    """Slice the last axis."""
     return write("Slice", x, *map(write.sizes, (start, end, -1, step)))
 
 

@@ -42,12 +42,12 @@ def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
 
 
 def _real(write: Writer, x: ir.Value) -> ir.Value:
-    """x as float32: these operators take whole numbers, too."""
+    """Cast x to float32: these operators take whole numbers, too."""
     return x if x.dtype == _FLOAT else write("Cast", x, to=int(_FLOAT))
 
 
 def _scaler(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """``(x - offset) * scale``."""
+    """Write Scaler: ``(x - offset) * scale``."""
     form = ops.Scaler.of(node)
     offset, scale = form.offset, form.scale
     if not _fits(x, offset, scale):
@@ -57,7 +57,7 @@ def _scaler(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 
 def _normalizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """Each row over its norm; a row whose norm is 0 stays."""
+    """Write Normalizer: each row over its norm; a row whose norm is 0 stays."""
     if x.shape is None or len(x.shape) not in (1, 2):
         return None
     real, axes = _real(write, x), write.constant([-1], np.int64)
@@ -75,7 +75,7 @@ def _normalizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 
 def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """Another number in the place of what stands for a missing one."""
+    """Write Imputer: another number replaces the one that stands for a missing value."""
     if x.dtype != _FLOAT:
         return None
     form = ops.Imputer.of(node)
@@ -90,7 +90,7 @@ def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 
 def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """1 above the threshold, else 0."""
+    """Write Binarizer: 1 above the threshold, else 0."""
     if x.dtype != _FLOAT:
         return None
     threshold = write.constant(ops.Binarizer.of(node).threshold)
@@ -99,7 +99,7 @@ def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
 
 
 def _features(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
-    """Some entries of the last axis; of a vector as one row."""
+    """Write ArrayFeatureExtractor: some entries of the last axis; of a vector as one row."""
     indices = node.inputs[1]
     if x.shape is None or indices is None:
         return None

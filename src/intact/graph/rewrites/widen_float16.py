@@ -104,7 +104,7 @@ def _cast_type(node: ir.Node) -> int:
 
 
 def _only_rounded(value: ir.Value) -> set[ir.Value]:
-    """`value` and what moves make of it, where Casts to wider floats alone read them; else nothing."""
+    """Return `value` and its moved copies, where Casts to wider floats alone read them; else nothing."""
     waiting, rounded = [value], set[ir.Value]()
     while waiting:
         current = waiting.pop()

@@ -11,7 +11,7 @@ Reals = NDArray[np.float32]
 
 
 def maximum(a: ArrayLike, b: ArrayLike) -> Reals:
-    """b where ``a < b`` or b is a NaN, else a. NORMATIVE.
+    """Compute b where ``a < b`` or b is a NaN, else a. NORMATIVE.
 
     Args:
         a, b: Reals that broadcast.
@@ -24,7 +24,7 @@ def maximum(a: ArrayLike, b: ArrayLike) -> Reals:
 
 
 def minimum(a: ArrayLike, b: ArrayLike) -> Reals:
-    """b where ``a > b`` or b is a NaN, else a. NORMATIVE.
+    """Compute b where ``a > b`` or b is a NaN, else a. NORMATIVE.
 
     Args:
         a, b: Reals that broadcast.
@@ -37,7 +37,7 @@ def minimum(a: ArrayLike, b: ArrayLike) -> Reals:
 
 
 def apply_slope(x: ArrayLike, slope: ArrayLike) -> Reals:
-    """``fl32(x * slope)`` where ``x < 0``, else x. NORMATIVE.
+    """Compute ``fl32(x * slope)`` where ``x < 0``, else x. NORMATIVE.
 
     Args:
         x, slope: Reals that broadcast.

@@ -12,7 +12,7 @@ Reals = NDArray[np.float32]
 
 
 def clip(x: ArrayLike, low: float, high: float) -> Reals:
-    """low where ``x < low``, high where ``x > high``, else x; a NaN stays. NORMATIVE.
+    """Compute low where ``x < low``, high where ``x > high``, else x; a NaN stays. NORMATIVE.
 
     Args:
         x: Reals.

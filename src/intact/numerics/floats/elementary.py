@@ -43,7 +43,8 @@ def sqrt(x: Reals) -> Reals:
 
 
 def polynomial(coefficients: Sequence[np.float32 | Reals], x: Reals) -> Reals:
-    """``c0 + c1 x + ...`` by Estrin's scheme: ``high * x + low`` of pairs, then of pairs of pairs with x^2.
+    """Compute ``c0 + c1 x + ...`` by Estrin's scheme: ``high * x + low`` of pairs, then of pairs of pairs
+    with x^2.
 
     The chains of dependent operations are shorter than Horner's, which vector units need.
 
@@ -65,15 +66,15 @@ def integer_of_bits(shifted: Reals) -> NDArray[np.int32]:
 
 
 def power_of_two(n: NDArray[np.int32]) -> Reals:
-    """2^n of -126 <= n <= 127, made from its bits."""
+    """Compute 2^n of -126 <= n <= 127, made from its bits."""
     return np.asarray((n + np.int32(127)) << 23).view(np.float32)
 
 
 def at_least(x: Reals, low: np.float32) -> Reals:
-    """low where ``x < low``, else x; a NaN stays."""
+    """Compute low where ``x < low``, else x; a NaN stays."""
     return np.where(x < low, low, x)
 
 
 def at_most(x: Reals, high: np.float32) -> Reals:
-    """high where ``x > high``, else x; a NaN stays."""
+    """Compute high where ``x > high``, else x; a NaN stays."""
     return np.where(x > high, high, x)

@@ -32,7 +32,7 @@ EXP2 = [np.float32(c) for c in (0.6931471824645996, 0.24022647738456726, 0.05550
 
 @float_function
 def exp(x: Reals) -> Reals:
-    """e^x within 2 ulp, denormal results too; 0 below -104, infinity where float32 ends.
+    """Compute e^x within 2 ulp, denormal results too; 0 below -104, infinity where float32 ends.
 
     ``n = rne(x * log2(e))``, ``r = x - n * LN2_HIGH - n * LN2_LOW``, ``1 + r + r^2 EXP(r)``, times 2^n in two
     exact factors, so that a denormal result is rounded once.
@@ -45,14 +45,14 @@ def exp(x: Reals) -> Reals:
 
 
 def exp2(y: Reals) -> Reals:
-    """2^y of -126 <= y <= 127, by ``y - rne(y)``, which is exact, and ``1 + f EXP2(f)``."""
+    """Compute 2^y of -126 <= y <= 127, by ``y - rne(y)``, which is exact, and ``1 + f EXP2(f)``."""
     shifted = y + ROUNDER
     f = y - (shifted - ROUNDER)
     return np.asarray((polynomial(EXP2, f) * f + ONE) * power_of_two(integer_of_bits(shifted)))
 
 
 def _exp_fraction(x: Reals) -> tuple[Reals, NDArray[np.int32]]:
-    """e^x / 2^n, and n, the integer nearest to x * log2(e)."""
+    """Compute e^x / 2^n, and n, the integer nearest to x * log2(e)."""
     shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
     r = x - n * LN2_HIGH - n * LN2_LOW
@@ -60,6 +60,6 @@ def _exp_fraction(x: Reals) -> tuple[Reals, NDArray[np.int32]]:
 
 
 def normal_exp(x: Reals) -> Reals:
-    """e^x of -87 <= x <= 87, the same bits as `exp`."""
+    """Compute e^x of -87 <= x <= 87, the same bits as `exp`."""
     y, n = _exp_fraction(x)
     return np.asarray(y * power_of_two(n))

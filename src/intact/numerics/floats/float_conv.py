@@ -25,7 +25,7 @@ def float_conv(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Reals:
-    """``y = start``, then ``y = fma(x, w, y)`` for each tap of the kernel. NORMATIVE.
+    """Compute ``y = start``, then ``y = fma(x, w, y)`` for each tap of the kernel. NORMATIVE.
 
     Taps are in row-major order of the kernel's axes; within a tap the channels of the group ascend. Padding
     is +0 and is multiplied as pixels are: an infinite weight makes a NaN there.

@@ -68,7 +68,7 @@ def float_conv_transpose(
     output_padding: Sequence[int],
     groups: int = 1,
 ) -> Reals:
-    """Each output is `float_conv` over the taps that reach it. NORMATIVE.
+    """Compute each output as `float_conv` over the taps that reach it. NORMATIVE.
 
     Beyond the ends x reads as +0, which is multiplied. An output that no tap reaches is its start.
 
@@ -113,7 +113,7 @@ def float_conv_transpose(
 
 
 def _slice_with_zeros(x: Reals, axis: int, first: int, end: int) -> Reals:
-    """x from `first` to `end` along an axis, with +0 beyond its ends."""
+    """Slice x from `first` to `end` along an axis, with +0 beyond its ends."""
     size = x.shape[axis]
     inside = np.take(x, np.arange(max(first, 0), max(min(end, size), max(first, 0))), axis)
     pads = [(0, 0)] * x.ndim

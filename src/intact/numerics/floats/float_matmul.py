@@ -13,7 +13,8 @@ Reals = NDArray[np.float32]
 
 
 def float_product(a: ArrayLike, b: ArrayLike, start: ArrayLike | None = None) -> Reals:
-    """``y = start``, then ``y[..., i, j] = fma(a[..., i, k], b[..., k, j], y[..., i, j])``, k ascending.
+    """Compute ``y = start``, then ``y[..., i, j] = fma(a[..., i, k], b[..., k, j], y[..., i, j])``, k
+    ascending.
 
     NORMATIVE.
 

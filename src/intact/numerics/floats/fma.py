@@ -15,7 +15,7 @@ Reals = NDArray[np.float32]
 
 
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Reals:
-    """``fl32(a * b + c)``: one rounding. NORMATIVE.
+    """Compute ``fl32(a * b + c)``: one rounding. NORMATIVE.
 
     Args:
         a, b, c: Reals that broadcast together.
@@ -30,7 +30,7 @@ def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Reals:
 
 
 def _round_sum(x: NDArray[np.float64], y: NDArray[np.float64]) -> Reals:
-    """``fl32(x + y)``, rounded once. `x` may be overwritten."""
+    """Compute ``fl32(x + y)``, rounded once. `x` may be overwritten."""
     total = x + y
     # TwoSum gives the rounding error exactly. It does not overflow, and is a NaN where the sum is not finite.
     back = total - x

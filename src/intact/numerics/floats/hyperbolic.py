@@ -55,7 +55,7 @@ def cosh(x: Reals) -> Reals:
 
 
 def _half_exp(a: Reals) -> Reals:
-    """e^a / 2 of a >= 0, as ``(h / 2) h`` with ``h = e^(a / 2)``: it overflows later than e^a."""
+    """Compute e^a / 2 of a >= 0, as ``(h / 2) h`` with ``h = e^(a / 2)``: it overflows later than e^a."""
     h = exp(a * HALF)
     return np.asarray(h * HALF * h)
 

@@ -36,6 +36,9 @@ def log(x: Reals) -> Reals:
 
 
 def log1p(u: Reals) -> Reals:
-    """log(1 + u): log(w) of ``w = fl32(1 + u)``, plus the rounding error of w over w; an infinity stays."""
+    """Compute log(1 + u): log(w) of ``w = fl32(1 + u)``, plus the rounding error of w over w.
+
+    An infinity stays.
+    """
     w = ONE + u
     return np.where(u < np.float32(np.inf), log(w) + (u - (w - ONE)) / w, u)

@@ -39,14 +39,14 @@ Step = Callable[[Reals, StateWeights, Reals, Reals], tuple[Reals, Reals]]
 
 
 def _lstm(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
-    """Source: ONNX, LSTM; gates: input, output, forget, candidate."""
+    """Compute one LSTM step; gates: input, output, forget, candidate. Source: ONNX, LSTM."""
     i, o, f, g = np.split(float_product(h, weights.states.T, start), 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * tanh(g)
     return sigmoid(o) * tanh(c), c
 
 
 def _gru(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
-    """Source: ONNX, GRU, linear_before_reset = 0; gates: update, reset, candidate."""
+    """Compute one GRU step; gates: update, reset, candidate. Source: ONNX, GRU, linear_before_reset = 0."""
     z, r = _update_and_reset(start, weights, h)
     n = h.shape[-1]
     g = tanh(float_product(r * h, weights.states[2 * n :].T, start[:, 2 * n :]))
@@ -54,7 +54,10 @@ def _gru(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals
 
 
 def _gru_reset_after(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
-    """Source: ONNX, GRU, linear_before_reset = 1: the form of PyTorch and cuDNN."""
+    """Compute one GRU step, reset after the product, as PyTorch and cuDNN.
+
+    Source: ONNX, GRU, linear_before_reset = 1.
+    """
     z, r = _update_and_reset(start, weights, h)
     n = h.shape[-1]
     bias = np.zeros(n, np.float32) if weights.bias is None else weights.bias
@@ -70,7 +73,7 @@ def _update_and_reset(start: Reals, weights: StateWeights, h: Reals) -> list[Rea
 
 def _simple_cell(function: Callable[[Any], Reals]) -> Step:
     def step(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
-        """Source: ONNX, RNN."""
+        """Compute one simple RNN step. Source: ONNX, RNN."""
         return function(float_product(h, weights.states.T, start)), c
 
     return step

@@ -60,7 +60,7 @@ def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
 
 
 def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
-    """``fl32(sum_over(x) / n)``, a true division by the number of elements. NORMATIVE.
+    """Compute ``fl32(sum_over(x) / n)``, a true division by the number of elements. NORMATIVE.
 
     Args and errors are those of `sum_over`.
     """

@@ -14,7 +14,9 @@ Reals = NDArray[np.float32]
 
 
 def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:
-    """``e * fl32(1 / sum(e))``, ``e = 2^((v - max(v)) * log2(e))``, ``v = x * gain (+ mask)``. NORMATIVE.
+    """Compute ``e * fl32(1 / sum(e))``, ``e = 2^((v - max(v)) * log2(e))``, ``v = x * gain (+ mask)``.
+
+    NORMATIVE.
 
     The sum is `lane_sum`. Where ``v - max(v) < -87``, float32 has no normal numbers left, and e is 0. A row
     without a finite maximum, or with a NaN, is all NaN.

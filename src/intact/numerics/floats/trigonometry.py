@@ -39,7 +39,7 @@ def cos(x: Reals) -> Reals:
 
 
 def _sine_from(x: Reals, quarters: int) -> Reals:
-    """sin(x + quarters * pi / 2)."""
+    """Compute sin(x + quarters * pi / 2)."""
     r, n = quarter_turns(x)
     square, turns = r * r, n + np.int32(quarters)
     sine = np.copysign(polynomial(SIN, square) * square * r + r, r)  # the sign of a zero, too
@@ -85,7 +85,7 @@ def acos(x: Reals) -> Reals:
 
 
 def _half_arc(a: Reals) -> tuple[NDArray[np.bool_], Reals]:
-    """(whether a > 0.5, asin of a, or of ``sqrt((1 - a) / 2)`` there)."""
+    """Return whether a > 0.5, and asin of a, or of ``sqrt((1 - a) / 2)`` there."""
     far = a > HALF
     u = np.where(far, sqrt((ONE - a) * HALF), a)
     square = u * u

@@ -14,13 +14,13 @@ REAL_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def to_float32(x: ArrayLike) -> NDArray[np.float32]:
-    """`x` rounded to float32, the dtype in which every formula of INTact is evaluated."""
+    """Round `x` to float32, the dtype in which every formula of INTact is evaluated."""
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, and saturates
         return np.asarray(x).astype(np.float32, copy=False)
 
 
 def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
-    """``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``. NORMATIVE.
+    """Compute ``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``. NORMATIVE.
 
     Args:
         x: Reals of any shape; float16, bfloat16 and float64 are rounded to float32 first.
@@ -44,7 +44,8 @@ def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantS
 
 
 def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
-    """``q = clamp(rne(x * fl32(1 / scale)) + zero_point, qmin, qmax)``: TensorRT's variant of `quantize`.
+    """Compute ``q = clamp(rne(x * fl32(1 / scale)) + zero_point, qmin, qmax)``: TensorRT's variant of
+    `quantize`.
 
     Differs from `quantize` by one code, and only within a few ulp of a tie: x = 30, scale = 60/127 gives
     63 here and 64 there. Arguments, result and errors as for `quantize`; a scale of 2**-128 or less, whose
@@ -66,7 +67,7 @@ def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, s
 
 
 def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
-    """``x = (q - zero_point) * scale`` in float32. NORMATIVE.
+    """Compute ``x = (q - zero_point) * scale`` in float32. NORMATIVE.
 
     Args:
         q: Codes, any shape: integers, or values of a float grid.
@@ -87,7 +88,7 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Quan
 
 
 def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
-    """``dequantize(quantize(x))``, in the dtype of `x`; a NaN stays a NaN. NORMATIVE.
+    """Compute ``dequantize(quantize(x))``, in the dtype of `x`; a NaN stays a NaN. NORMATIVE.
 
     Args:
         x: Reals of any shape and any of `REAL_DTYPES`.
@@ -110,7 +111,7 @@ def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Q
 def fake_quantize_grad(
     grad: ArrayLike, x: ArrayLike, low: ArrayLike, high: ArrayLike, spec: QuantSpec
 ) -> NDArray:
-    """``grad where low <= x <= high, else 0``: the straight-through estimator. NORMATIVE.
+    """Compute ``grad where low <= x <= high, else 0``: the straight-through estimator. NORMATIVE.
 
     Args:
         grad: Gradient of the loss by the fake-quantized tensor, shape of `x`.
@@ -131,7 +132,7 @@ def fake_quantize_grad(
 def representable_range(
     scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """``((qmin - zp) * scale, (qmax - zp) * scale)``: the smallest and largest float of the grid.
+    """Compute ``((qmin - zp) * scale, (qmax - zp) * scale)``: the smallest and largest float of the grid.
 
     Args:
         scale, zero_point, spec: As for `quantize`; shapes that broadcast.
@@ -147,7 +148,7 @@ def representable_range(
 
 
 def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
-    """Codes of `quantize` in the storage dtype of their format: int8, uint4, float8_e4m3fn, ..."""
+    """Convert codes of `quantize` to the storage dtype of their format: int8, uint4, float8_e4m3fn, ..."""
     return np.asarray(q).astype(spec.format.storage_dtype)
 
 
@@ -159,7 +160,10 @@ def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec
 
 
 def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
-    """``clamp(rne(steps) + zero_point, qmin, qmax)`` as int32; for a float format its nearest values."""
+    """Compute ``clamp(rne(steps) + zero_point, qmin, qmax)`` as int32.
+
+    For a float format its nearest values.
+    """
     if spec.format.is_float:
         return round_to_format(steps, spec.format)
     # Clamp before the cast, or +-inf and large floats would wrap. The bounds are small integers, so the
@@ -170,7 +174,7 @@ def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], s
 
 
 def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
-    """`scale` as float32.
+    """Convert `scale` to float32.
 
     Raises:
         QuantValueError: A scale is not positive and finite.
@@ -188,7 +192,7 @@ def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
 
 
 def code_zero_point(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
-    """`zero_point` as int32.
+    """Convert `zero_point` to int32.
 
     Raises:
         QuantValueError: A zero point is no code of the grid; a float format has only 0.

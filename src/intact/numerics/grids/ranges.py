@@ -13,7 +13,7 @@ ZERO_RANGE = np.float32(2.0**-24)
 
 
 def scale_from_amax(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
-    """``scale = amax / qmax`` in float32; a range of zero gets scale 1. NORMATIVE.
+    """Compute ``scale = amax / qmax`` in float32; a range of zero gets scale 1. NORMATIVE.
 
     Args:
         amax: Largest magnitude of each granule, float32, >= 0, in the unit of the tensor.
@@ -37,7 +37,9 @@ def scale_from_amax(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
 def affine_from_range(
     rmin: ArrayLike, rmax: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """``scale = (rmax - rmin) / (qmax - qmin)``, ``zero_point = clamp(qmax - rne(rmax / scale))``. NORMATIVE.
+    """Compute ``scale = (rmax - rmin) / (qmax - qmin)``, ``zero_point = clamp(qmax - rne(rmax / scale))``.
+
+    NORMATIVE.
 
     The range is widened to contain 0 first, so that real 0 is always a code.
 
@@ -74,7 +76,9 @@ def affine_from_range(
 
 
 def inverse_scale_view(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
-    """``qmax / amax`` in float32: what `pytorch_quantization` calls "scale". A view, never used to quantize.
+    """Compute ``qmax / amax`` in float32: what `pytorch_quantization` calls "scale".
+
+    A view, never used to quantize.
 
     Args:
         amax: Largest magnitude of each granule, float32.

@@ -119,7 +119,7 @@ def _common_divisor(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
 
 
 def _odd_part(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """(odd, exponent) with ``odd * 2^exponent`` the values."""
+    """Return (odd, exponent) with ``odd * 2^exponent`` the values."""
     mantissa, exponent = np.frexp(values)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     lowest = whole & -whole
@@ -127,7 +127,7 @@ def _odd_part(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _round_up(scale: NDArray[np.float32], bits: int) -> NDArray[np.float64]:
-    """Scales rounded up to `bits` significant bits."""
+    """Round scales up to `bits` significant bits."""
     if not 1 <= bits <= 8:
         raise QuantValueError("scale_bits", str(bits), "1..8, or None", "use 4, or None for exact ranges")
     mantissa, exponent = np.frexp(scale.astype(np.float64))

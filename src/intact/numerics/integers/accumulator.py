@@ -18,7 +18,7 @@ def accumulator_bound(
     w_zero_point: ArrayLike = 0,
     bias: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
-    """``max|q - z| * sum|w| + |bias|`` of each output channel: an upper bound of its sums. NORMATIVE.
+    """Compute ``max|q - z| * sum|w| + |bias|`` of each output channel: an upper bound of its sums. NORMATIVE.
 
     Args:
         w: Weight codes [out, ...] of a linear or convolution.
@@ -56,7 +56,7 @@ def prove_accumulator(bound: ArrayLike) -> None:
 
 
 def subtract_zero_point(q: ArrayLike, zero_point: ArrayLike, name: str) -> NDArray[np.int64]:
-    """``q - zero_point`` as int64, which cannot overflow.
+    """Compute ``q - zero_point`` as int64, which cannot overflow.
 
     Raises:
         QuantValueError: `q` is an array of floats.
@@ -68,7 +68,7 @@ def subtract_zero_point(q: ArrayLike, zero_point: ArrayLike, name: str) -> NDArr
 
 
 def subtract_weight_zero_points(w: ArrayLike, zero_point: ArrayLike) -> NDArray[np.int64]:
-    """``w - zero_point`` as int64, with one zero point, or one for each index of the first axis."""
+    """Compute ``w - zero_point`` as int64, with one zero point, or one for each index of the first axis."""
     points = np.asarray(zero_point, np.int64)
     rank = np.ndim(w)
     if points.ndim and (rank == 0 or points.shape != np.shape(w)[:1]):
@@ -77,7 +77,7 @@ def subtract_weight_zero_points(w: ArrayLike, zero_point: ArrayLike) -> NDArray[
 
 
 def exact_product(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``a @ b``, formed with float64 BLAS, where every partial sum is an integer below 2**53.
+    """Compute ``a @ b``, formed with float64 BLAS, where every partial sum is an integer below 2**53.
 
     Raises:
         QuantValueError: A partial sum could reach 2**53.
@@ -89,7 +89,7 @@ def exact_product(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def accumulator(sums: NDArray[np.int64], bias: ArrayLike | None = None, axis: int = -1) -> NDArray[np.int32]:
-    """``sums + bias`` as int32, with an integer bias along `axis`.
+    """Compute ``sums + bias`` as int32, with an integer bias along `axis`.
 
     Raises:
         QuantValueError: The bias has another shape than the channels, or a sum leaves int32.

@@ -24,7 +24,9 @@ def add(
     *,
     bounds: Bounds | None = None,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(r / s_y)) + z_y)``, r = fl32((a - z_a) * s_a) + fl32((b - z_b) * s_b). NORMATIVE.
+    """Compute ``y = clamp(rne(fl32(r / s_y)) + z_y)``, r = fl32((a - z_a) * s_a) + fl32((b - z_b) * s_b).
+
+    NORMATIVE.
 
     Args:
         a, b: Codes whose shapes broadcast.
@@ -39,7 +41,7 @@ def add(
 
 
 def reals_of(q: ArrayLike, affine: Affine) -> NDArray[np.float32]:
-    """``fl32((q - z) * s)``."""
+    """Compute ``fl32((q - z) * s)``."""
     return np.asarray(
         subtract_zero_point(q, affine[1], "codes").astype(np.float32) * positive_scale(affine[0])
     )

@@ -29,7 +29,8 @@ def conv(
     dilation: Size = 1,
     groups: int = 1,
 ) -> NDArray[np.int32]:
-    """``acc[n, o, p] = sum_{c, t} (x[n, c, p * stride + t * dilation] - z_x) * (w[o, c, t] - z_w[o])``.
+    """Compute ``acc[n, o, p] = sum_{c, t} (x[n, c, p * stride + t * dilation] - z_x) * (w[o, c, t] -
+    z_w[o])``.
 
     NORMATIVE. Exact; bias[o] is added exactly too. Padding reads the zero point, that is real 0.
 

@@ -9,7 +9,9 @@ from intact.numerics.integers.accumulator import ACCUMULATOR_LIMIT, accumulator
 
 
 def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int32]:
-    """``floor((256 * high + low) / 2^shift + 1/2)``: the sums of 16-bit codes from those of bytes. NORMATIVE.
+    """Compute ``floor((256 * high + low) / 2^shift + 1/2)``: the sums of 16-bit codes from those of bytes.
+
+    NORMATIVE.
 
     Args:
         high, low: int32, one shape: `linear` or `conv` of ``(q - qmin) >> 8`` and of ``(q - qmin) & 255``,

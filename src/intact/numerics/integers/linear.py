@@ -17,7 +17,7 @@ from intact.numerics.integers.accumulator import (
 def linear(
     x: ArrayLike, w: ArrayLike, x_zero_point: int, w_zero_point: ArrayLike = 0, bias: ArrayLike | None = None
 ) -> NDArray[np.int32]:
-    """``acc[..., o] = sum_k (x[..., k] - z_x) * (w[o, k] - z_w[o]) + bias[o]``, exact. NORMATIVE.
+    """Compute ``acc[..., o] = sum_k (x[..., k] - z_x) * (w[o, k] - z_w[o]) + bias[o]``, exact. NORMATIVE.
 
     Args:
         x: Codes [..., in_features].

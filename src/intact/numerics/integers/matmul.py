@@ -9,7 +9,9 @@ from intact.numerics.integers.accumulator import accumulator, exact_product, sha
 
 
 def matmul(a: ArrayLike, b: ArrayLike, a_zero_point: int, b_zero_point: int) -> NDArray[np.int32]:
-    """``acc[..., i, j] = sum_k (a[..., i, k] - z_a) * (b[..., k, j] - z_b)``, of two activations. NORMATIVE.
+    """Compute ``acc[..., i, j] = sum_k (a[..., i, k] - z_a) * (b[..., k, j] - z_b)``, of two activations.
+
+    NORMATIVE.
 
     Args:
         a: Codes [..., i, k].

@@ -18,7 +18,7 @@ MULTIPLIER_LIMIT = 2.0**95
 def multipliers(
     x_scale: ArrayLike, w_scale: ArrayLike, y_scale: ArrayLike = 1.0, *, gain: ArrayLike = 1.0
 ) -> NDArray[np.float32]:
-    """``M = fl32(s_x * s_w * gain / s_y)``, evaluated from the left in float64. NORMATIVE.
+    """Compute ``M = fl32(s_x * s_w * gain / s_y)``, evaluated from the left in float64. NORMATIVE.
 
     Args:
         x_scale: Scale of the input codes, float32, one number.
@@ -35,7 +35,7 @@ def multipliers(
 
 
 def scale_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]:
-    """``B = fl32(bias / s_y)``, divided in float64. NORMATIVE.
+    """Compute ``B = fl32(bias / s_y)``, divided in float64. NORMATIVE.
 
     Args:
         bias: Real bias, one number or [channels].
@@ -49,7 +49,9 @@ def scale_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]
 
 
 def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> NDArray[np.float32]:
-    """``fl32(s_in / (count * s_out))``, in float64: for residuals, Add, Rescale and AvgPool. NORMATIVE.
+    """Compute ``fl32(s_in / (count * s_out))``, in float64: for residuals, Add, Rescale and AvgPool.
+
+    NORMATIVE.
 
     Args:
         in_scale, out_scale: Scales of the codes read and written, float32.
@@ -65,7 +67,9 @@ def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> ND
 def fold_batchnorm(
     gamma: ArrayLike, beta: ArrayLike, mean: ArrayLike, var: ArrayLike, eps: float
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """``gain = (1 / sqrt(var + eps)) * gamma``, ``shift = beta - mean * gain``, in float32. NORMATIVE.
+    """Compute ``gain = (1 / sqrt(var + eps)) * gamma``, ``shift = beta - mean * gain``, in float32.
+
+    NORMATIVE.
 
     Each operation is rounded, as ONNX Runtime rounds those of its own: a file has the same codes there.
     Behind quantized weights it never goes into the weights: it is the `Gain` of `requantize`.

@@ -31,7 +31,9 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(mean / s_y)) + z_y)``, mean = ``fl32(fl32(sum(q - z_x) * s_x) / n)``. NORMATIVE.
+    """Compute ``y = clamp(rne(fl32(mean / s_y)) + z_y)``, mean = ``fl32(fl32(sum(q - z_x) * s_x) / n)``.
+
+    NORMATIVE.
 
     Args:
         x: Codes [n, channels, *sizes].
@@ -67,7 +69,7 @@ def max_pool(
     dilation: Size = 1,
     ceil_mode: bool = False,
 ) -> NDArray[np.int32]:
-    """``y = max(q)`` over each window, in the input's own scale and zero point. NORMATIVE.
+    """Compute ``y = max(q)`` over each window, in the input's own scale and zero point. NORMATIVE.
 
     Exact, because dequantization keeps order. Padding never wins.
 
@@ -129,7 +131,7 @@ def _window(
 
 
 def _count(window: Window, q: NDArray[Any], padding_counts: int) -> NDArray[np.int64]:
-    """Ones where a window reads an element that counts, zeros elsewhere: [1, 1, *positions, *kernel]."""
+    """Return ones where a window reads an element that counts, else zeros: [1, 1, *positions, *kernel]."""
     ones = np.ones((1, 1, *q.shape[2:]), np.int64)
     counts = window.view(ones, fill=padding_counts, beyond=0)
     if not counts.any(axis=tuple(range(-len(window.kernel), 0))).all():

@@ -35,7 +35,7 @@ class _Layer:
         return replace(self, **parts)
 
     def steps(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
-        """One sum of each channel in steps of the output, by the formula of `to_real`."""
+        """Return one sum of each channel in steps of the output, by the formula of `to_real`."""
         real = sums.astype(np.float32) * self.multiplier + self.bias
         if self.has_gain:
             real = real * self.factor + self.offset
@@ -51,7 +51,9 @@ def product_form(
     *,
     gain: Gain | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """M and B with which `requantize_by_product` has the codes of `requantize`, for every sum. NORMATIVE.
+    """Find M and B with which `requantize_by_product` has the codes of `requantize`, for every sum.
+
+    NORMATIVE.
 
     Both forms are monotone in the sum, and each is a few roundings away from the real number. So their codes
     can differ only at sums that lie that close to a boundary between two codes, and all of these are tried.
@@ -98,14 +100,14 @@ def _layer(
 
 
 def _neighbours(m: np.float32, b: np.float32) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """Pairs of M and B, one number each, the nearest first."""
+    """Yield pairs of M and B, one number each, the nearest first."""
     ulps = sorted(range(-_MOST_ULPS, _MOST_ULPS + 1), key=abs)
     for i, j in sorted(((i, j) for i in ulps for j in ulps), key=lambda pair: sum(map(abs, pair))):
         yield _move_by_ulps(m, i), _move_by_ulps(b, j)
 
 
 def _move_by_ulps(value: np.float32, units: int) -> NDArray[np.float32]:
-    """`value` moved by so many units in the last place, as an array of one number."""
+    """Move `value` by so many units in the last place; return an array of one number."""
     towards = np.float32(np.inf if units > 0 else -np.inf)
     for _ in range(abs(units)):
         value = np.nextafter(value, towards)

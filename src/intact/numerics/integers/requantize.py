@@ -60,7 +60,9 @@ def requantize(
     bounds: Bounds | None = None,
     axis: int = 1,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(real / s_y)) + z_y, low, high)``, `real` being that of `to_real`. NORMATIVE.
+    """Compute ``y = clamp(rne(fl32(real / s_y)) + z_y, low, high)``, `real` being that of `to_real`.
+
+    NORMATIVE.
 
     Args:
         acc: int32 sums from `linear`, `conv` or `matmul`, any shape.
@@ -95,7 +97,7 @@ def requantize_by_product(
     bounds: Bounds | None = None,
     axis: int = 1,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(fl32(acc) * M) + B) + z_y, low, high)``: a cheap `requantize`. NORMATIVE.
+    """Compute ``y = clamp(rne(fl32(fl32(acc) * M) + B) + z_y, low, high)``: a cheap `requantize`. NORMATIVE.
 
     Args:
         acc, zero_point, spec, bounds, axis: As for `requantize`.
@@ -117,7 +119,9 @@ def to_real(
     slope: ArrayLike | None = None,
     axis: int = 1,
 ) -> NDArray[np.float32]:
-    """``fl32(fl32(acc) * M) + B``, with gain, residual and slope: a float output such as logits. NORMATIVE.
+    """Compute ``fl32(fl32(acc) * M) + B``, with gain, residual and slope: a float output such as logits.
+
+    NORMATIVE.
 
     Args:
         acc: int32 sums, any shape.
@@ -152,7 +156,7 @@ def to_real(
 def to_codes(
     steps: ArrayLike, zero_point: int, spec: QuantSpec, bounds: Bounds | None = None
 ) -> NDArray[np.int32]:
-    """``clamp(rne(steps) + z, low, high)``: the last line of every integer layer. NORMATIVE.
+    """Compute ``clamp(rne(steps) + z, low, high)``: the last line of every integer layer. NORMATIVE.
 
     Args:
         steps: float32 multiples of the output scale, any shape, no NaN.
@@ -174,7 +178,7 @@ def to_codes(
 def activation_bounds(
     lower: float, upper: float, scale: ArrayLike, zero_point: int, spec: QuantSpec
 ) -> Bounds:
-    """``(quantize(lower), quantize(upper))``: Relu is (0, inf), Clip(0, 6) is (0, 6). NORMATIVE.
+    """Compute ``(quantize(lower), quantize(upper))``: Relu is (0, inf), Clip(0, 6) is (0, 6). NORMATIVE.
 
     Rounding keeps order, so clamping codes to these equals quantizing the clamped floats.
 

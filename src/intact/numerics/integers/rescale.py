@@ -12,7 +12,9 @@ from intact.spec import QuantSpec
 
 
 def rescale(q: ArrayLike, in_affine: Affine, out_affine: Affine, spec: QuantSpec) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(fl32((q - z_in) * s_in) / s_out)) + z_out)``: one input of a Concat. NORMATIVE.
+    """Compute ``y = clamp(rne(fl32(fl32((q - z_in) * s_in) / s_out)) + z_out)``: one input of a Concat.
+
+    NORMATIVE.
 
     Args:
         q: Codes, any shape.

@@ -72,7 +72,7 @@ def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, 
 
 
 def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
-    """d^T H d of every row d, with both sums in the order of the columns. NORMATIVE.
+    """Compute d^T H d of every row d, with both sums in the order of the columns. NORMATIVE.
 
     Args:
         rows: d, float64 [groups, outputs, b].

@@ -20,7 +20,7 @@ TARGETS = ("tensorrt",)
 
 
 def check(model: Model, target: str = "tensorrt") -> list[Finding]:
-    """Everything that `target` will not take in `model` as it stands.
+    """Find everything in `model` that `target` will not take as it stands.
 
     Args:
         model: Usually with Q/DQ pairs; not changed.

@@ -19,7 +19,7 @@ _ALLOWED = {"INT8", "INT4", "FLOAT8E4M3FN", "FLOAT4E2M1"}
 
 
 def inputs(half: Half) -> Said | None:
-    """Data and scale are there."""
+    """Check that data and scale are there."""
     if half.input(0) is not None and half.input(SCALE) is not None:
         return None
     message = "This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear"
@@ -27,14 +27,14 @@ def inputs(half: Half) -> Said | None:
 
 
 def uint8(half: Half) -> Said | None:
-    """There are no uint8 tensors on the GPU."""
+    """Refuse uint8 tensors, which the GPU does not have."""
     if half.codes != "UINT8":
         return None
     return "Found unsupported input type of UINT8", "quantize symmetrically to int8"
 
 
 def code_type(half: Half) -> Said | None:
-    """Codes are int8, int4, fp8 or fp4; uint8 has a message of its own."""
+    """Check that codes are int8, int4, fp8 or fp4; uint8 has a message of its own."""
     if half.codes is None or half.codes in _ALLOWED or half.codes == "UINT8":
         return None
     fix = "leave the bias in float" if half.codes == "INT32" else "quantize to int8"
@@ -45,7 +45,7 @@ def code_type(half: Half) -> Said | None:
 
 
 def output_dtype(half: Half) -> Said | None:
-    """output_dtype and the zero point name the same type."""
+    """Check that output_dtype and the zero point name the same type."""
     declared_dtype, zero_point = half.form.output_dtype, half.input(ZERO_POINT)
     if not half.quantizes or not declared_dtype or zero_point is None or zero_point.dtype is None:
         return None
@@ -67,7 +67,7 @@ def scale_shape(half: Half) -> Said | None:
 
 
 def scale_count(half: Half) -> Said | None:
-    """There is a scale."""
+    """Check that there is a scale."""
     scale = half.array(SCALE)
     if scale is None or scale.size:
         return None
@@ -75,7 +75,7 @@ def scale_count(half: Half) -> Said | None:
 
 
 def scale_positive(half: Half) -> Said | None:
-    """Scales are positive numbers."""
+    """Check that scales are positive numbers."""
     scale = half.array(SCALE)
     if scale is None or np.all(scale.astype(np.float32) > 0):
         return None
@@ -99,7 +99,7 @@ def zero_point_zero(half: Half) -> Said | None:
 
 
 def volumes(half: Half) -> Said | None:
-    """As many zero points as scales."""
+    """Check that there are as many zero points as scales."""
     scale, zero_point = half.array(SCALE), half.array(ZERO_POINT)
     if scale is None or zero_point is None or scale.size == zero_point.size:
         return None
@@ -128,7 +128,7 @@ def channel_count(half: Half) -> Said | None:
 
 
 def block_dimensions(half: Half) -> Said | None:
-    """One axis is cut into blocks."""
+    """Check that one axis is cut into blocks."""
     blocked = _find_block_axes(half)
     if blocked is None or len(blocked) <= 1:
         return None
@@ -136,7 +136,7 @@ def block_dimensions(half: Half) -> Said | None:
 
 
 def block_size(half: Half) -> Said | None:
-    """Blocks are all of one size."""
+    """Check that blocks are all of one size."""
     scale, shape = half.array(SCALE), half.shape
     for axis in _find_block_axes(half) or ():
         assert scale is not None and shape is not None
@@ -147,7 +147,7 @@ def block_size(half: Half) -> Said | None:
 
 
 def int4_even(half: Half) -> Said | None:
-    """Two int4 codes share a byte."""
+    """Check that the number of int4 codes is even, as two share a byte."""
     shape = half.shape
     if half.codes != "INT4" or not shape or shape[-1] is None or shape[-1] % 2 == 0:
         return None
@@ -156,7 +156,7 @@ def int4_even(half: Half) -> Said | None:
 
 
 def per_channel_activation(half: Half) -> Said | None:
-    """Only weights have more than one scale."""
+    """Check that only weights have more than one scale."""
     if half.is_weight or not half.per_channel:
         return None
     message = "Per-channel quantization is supported only for weight inputs"
@@ -223,7 +223,7 @@ def missing_type(half: Half) -> Said | None:
 
 
 def computed_scale(half: Half) -> Said | None:
-    """Scales that are checked only while the engine runs."""
+    """Report scales that are checked only while the engine runs."""
     if half.input(SCALE) is None or half.array(SCALE) is not None or scale_shape(half) is not None:
         return None
     return "The scale is computed from the network's inputs", "store the scale as an initializer"

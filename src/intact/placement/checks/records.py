@@ -97,7 +97,7 @@ class Half:
 
 
 def halves(model: Model, constants: Constants) -> list[Half]:
-    """Every half of a pair in the model."""
+    """Return every half of a pair in the model."""
     return [Half(node, constants) for node in model.graph.all_nodes() if is_pair(node)]
 
 

@@ -41,7 +41,7 @@ def _name(node: Node) -> str:
 
 
 def foreign_operators(c: Checked) -> Iterator[Finding]:
-    """Operators of the QOperator form and dynamic quantization have no importer."""
+    """Report operators without an importer: of the QOperator form, and of dynamic quantization."""
     for node in c.model.graph.all_nodes():
         if node.op_type in _FOREIGN:
             yield Finding(
@@ -63,7 +63,7 @@ def opset(c: Checked) -> Iterator[Finding]:
 
 
 def mixed_formats(c: Checked) -> Iterator[Finding]:
-    """int8 and fp8 in one network."""
+    """Report int8 and fp8 in one network."""
     by_type: dict[str | None, Half] = {}
     for half in c.halves:
         by_type.setdefault(half.codes, half)
@@ -76,7 +76,7 @@ def mixed_formats(c: Checked) -> Iterator[Finding]:
 
 
 def pairs_of_halves(c: Checked) -> Iterator[Finding]:
-    """Q without DQ behind it, and DQ without Q or stored codes in front."""
+    """Report Q without DQ behind it, and DQ without Q or stored codes in front."""
     for half in c.halves:
         node = half.node
         if half.quantizes:
@@ -113,7 +113,7 @@ def _layers_with_weights(c: Checked) -> Iterator[Op]:
 
 
 def inputs_of_layers(c: Checked) -> Iterator[Finding]:
-    """All inputs of a quantizable layer come through DQ, or none."""
+    """Check that all inputs of a quantizable layer come through DQ, or none."""
     for op in _layers_with_weights(c):
         through = [c.carries((op, i)) for i in (0, 1)]
         if any(through) and not all(through) and not _weight_only(c, op):
@@ -128,13 +128,14 @@ def inputs_of_layers(c: Checked) -> Iterator[Finding]:
 
 
 def _weight_only(c: Checked, op: Op) -> bool:
-    """Block weights of products are dequantized in front of a float product on purpose."""
+    """Return whether an op is a float product of block weights, which are dequantized in front of it on
+    purpose."""
     half = _half_on(c, op, 1)
     return op.op_type in PRODUCTS and half is not None and half.codes in ("INT4", "FLOAT4E2M1", _FP8)
 
 
 def weight_is_constant(c: Checked) -> Iterator[Finding]:
-    """Weights of convolutions are stored."""
+    """Check that weights of convolutions are stored."""
     for op in _layers_with_weights(c):
         if op.op_type in CONVOLUTIONS and (op, 1) in c.view.marks and not c.view.is_constant(op.inputs[1]):
             yield Finding(
@@ -145,7 +146,7 @@ def weight_is_constant(c: Checked) -> Iterator[Finding]:
 
 
 def weight_axes(c: Checked) -> Iterator[Finding]:
-    """Per-channel scales run along the output channels."""
+    """Check that per-channel scales run along the output channels."""
     for op in _layers_with_weights(c):
         for index in (0, 1):
             half, value = _half_on(c, op, index), op.inputs[index]
@@ -182,7 +183,7 @@ def _is_moved(c: Checked, op: Op, index: int) -> bool:
 
 
 def conv_transpose(c: Checked) -> Iterator[Finding]:
-    """Transposed convolutions that builders have no int8 kernel for."""
+    """Report transposed convolutions that builders have no int8 kernel for."""
     for op in _layers_with_weights(c):
         shape = shape_of(op.inputs[1])
         if (
@@ -199,7 +200,7 @@ def conv_transpose(c: Checked) -> Iterator[Finding]:
 
 
 def between_pair_and_layer(c: Checked) -> Iterator[Finding]:
-    """Identity and Cast break the fusion of a pair with its layer."""
+    """Report Identity and Cast that break the fusion of a pair with its layer."""
     for node in c.model.graph:
         value = node.inputs[0] if is_op(node, "Cast", "Identity") else None
         if value is None or c.view.is_constant(value):

@@ -88,7 +88,7 @@ class Context:
         return any(reader in self.wanted for reader in self.view.readers(value))
 
     def behind_activation(self, value: Value) -> Value:
-        """`value`, or what the activation that fuses behind it makes."""
+        """Return `value`, or the output of the activation that fuses behind it."""
         activation = activation_behind(self.view, self.profile, value)
         return value if activation is None else activation.output
 

@@ -9,7 +9,7 @@ from intact.placement.rules.int8_sources import float_source
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """Both operands, and the result.
+    """Return both operands, and the result.
 
     Before: ``a, b -> Add -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Add -> Q/DQ -> Conv``.
     """

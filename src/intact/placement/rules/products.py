@@ -10,7 +10,7 @@ from intact.placement.rules.weighted import small_product
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """Both operands.
+    """Return both operands.
 
     Before: ``q, k -> MatMul -> Softmax -> MatMul <- v``.
     After: ``Q/DQ(q), Q/DQ(k) -> MatMul -> Softmax -> Q/DQ -> MatMul <- Q/DQ(v)``.

@@ -9,7 +9,7 @@ from intact.placement.rules.base import Context, Int8, Rule
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """One of the two; which one, `_wants` finds out.
+    """Return both operands, of which `_wants` chooses one.
 
     Before: ``Conv -> Add <- x``, ``Add -> Relu``.  After: ``Conv -> Add <- Q/DQ(x)``: Conv+Add+Relu.
 

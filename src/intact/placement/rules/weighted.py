@@ -58,7 +58,7 @@ def small_product(ctx: Context, op: Op) -> Kept | None:
 
 
 def _sizes(op: Op) -> tuple[int | None, int | None]:
-    """K and N of a product; None where not known."""
+    """Return K and N of a product; None where not known."""
     a, b = shape_of(op.inputs[0]), shape_of(op.inputs[1])
     if not b:
         return (a[-1] if a else None), None

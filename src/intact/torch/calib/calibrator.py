@@ -39,7 +39,7 @@ class _Calibrator:
         raise NotImplementedError
 
     def compute_range(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
-        """Both ends of the range to represent, for an asymmetric quantizer."""
+        """Return both ends of the range to represent, for an asymmetric quantizer."""
         raise UnsupportedError(
             type(self).__name__,
             "a quantizer with symmetric=False",
@@ -52,5 +52,5 @@ class _Calibrator:
 
 
 def as_real(x: Tensor) -> Tensor:
-    """`x` itself, or for whole numbers and truths their floats: float32."""
+    """Return `x` itself, or whole numbers and bools as float32."""
     return x if x.is_floating_point() else x.to(torch.float32)

@@ -65,7 +65,7 @@ class HistogramCalibrator(_Calibrator):
         self.reset()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a pickle, ours or the old library's, which kept counts and edges."""
+        """Load the state of a pickle, ours or the old library's, which kept counts and edges."""
         if "_counts" in state:
             self.__dict__.update({"_pending": None} | state)
             return

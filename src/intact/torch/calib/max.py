@@ -37,7 +37,7 @@ class MaxCalibrator(_Calibrator):
         self._high: Tensor | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a pickle, ours or the old library's, which kept one amax."""
+        """Load the state of a pickle, ours or the old library's, which kept one amax."""
         rest = dict(state)
         amax = rest.pop("_calib_amax", None)
         self.__dict__.update({"_amaxs": [], "_low": None, "_high": None} | rest)

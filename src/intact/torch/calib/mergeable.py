@@ -96,7 +96,7 @@ class MergeableCalibrator(_Calibrator):
         return self._to_range_shape(amax_of(self.stats, self._spec(symmetric=True), method, **options))
 
     def compute_range(self, method: str = "max", **options: Any) -> tuple[Tensor, Tensor] | None:
-        """Both ends of the range to keep (`intact.calib.range_of`), shaped as `compute_amax`."""
+        """Return both ends of the range to keep (`intact.calib.range_of`), shaped as `compute_amax`."""
         if not self.stats.count.any():
             return None
         low, high = range_of(self.stats, self._spec(symmetric=False), method, **options)

@@ -141,7 +141,7 @@ def finite_range(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
-    """`numerics.count_pow2` of each row, added to `bins`; what is not finite is left out.
+    """Add `numerics.count_pow2` of each row to `bins`; non-finite values are left out.
 
     Args:
         rows: float32, [rows, n], below the last edge of their bins.
@@ -158,7 +158,7 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
 def count_fixed(
     x: Tensor, width: Tensor, last: Tensor, counts: Tensor, counted: Tensor | None = None
 ) -> None:
-    """`numerics.count_fixed`, added to `counts`; where `counted` is False, a value is left out.
+    """Add `numerics.count_fixed` to `counts`; where `counted` is False, a value is left out.
 
     Args:
         x: Reals without NaN.
@@ -223,7 +223,7 @@ class DeviceBins:
         count_fixed(x, width, last, self._counts, (x != 0) & has_width if skip_zeros else None)
 
     def fetch(self) -> tuple[NDArray[np.int64], float, float, int, float, int]:
-        """Counts, width of a bin, last edge, zeros before there was a width, largest |x|, number of bins."""
+        """Copy counts, bin width, last edge, early zeros, largest |x| and number of bins from the device."""
         bins, width = int(self._bins), float(self._width)
         counts = self._counts[:bins].cpu().numpy().copy()
         if width == 0:

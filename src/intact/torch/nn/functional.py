@@ -44,7 +44,7 @@ def _sum_like(grad: Tensor, bound: Tensor) -> Tensor:
 
 
 def clip(input: Tensor, clip_value_min: Tensor | float, clip_value_max: Tensor | float) -> Tensor:
-    """``min(max(input, clip_value_min), clip_value_max)``.
+    """Compute ``min(max(input, clip_value_min), clip_value_max)``.
 
     Args:
         input: Any shape.

@@ -58,7 +58,7 @@ def fake_quantize(
     narrow: bool = False,
     features: int = 1,
 ) -> Tensor:
-    """`ops.fake_quantize` with a gradient to `amax` and `amin` besides that to `x`.
+    """Fake-quantize as `ops.fake_quantize`, with a gradient to `amax` and `amin` besides that to `x`.
 
     Args:
         x, amax, amin, format, axis, narrow: As for `ops.fake_quantize`, an integer format. An `amax` below
@@ -157,7 +157,7 @@ def _terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tup
 
 
 def _terms_composed(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
-    """`_terms` on any device, in the dtype of `x` and 32 bits at least."""
+    """Compute `_terms` on any device, in the dtype of `x` and 32 bits at least."""
     to_x = torch.empty_like(x, dtype=grad.dtype).copy_(torch.where((x > low) & (x < high), grad, 0))
     work = torch.promote_types(x.dtype, torch.float32)
     g, inner, x, y = (t.to(work) for t in (grad, to_x, x, y))

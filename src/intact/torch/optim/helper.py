@@ -32,7 +32,7 @@ def group_parameters(
     momentums: Sequence[float] | None = None,
     weight_decays: Sequence[float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameter groups for an optimizer: one per list of patterns.
+    """Return parameter groups for an optimizer: one per list of patterns.
 
     Args:
         model: Where the parameters are.

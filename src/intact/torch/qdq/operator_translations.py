@@ -159,7 +159,7 @@ def _euclidean(x1, x2):  # type: ignore[no-untyped-def]
 
 
 def _distances(x1: Any, x2: Any, p: float) -> Any:
-    """``[..., rows of x1, rows of x2]``: ``sum(|a - b| ** p) ** (1 / p)``."""
+    """Compute distances [..., rows of x1, rows of x2]: ``sum(|a - b| ** p) ** (1 / p)``."""
     op = _op()
     apart = op.Abs(op.Sub(op.Unsqueeze(x1, _numbers(-2)), op.Unsqueeze(x2, _numbers(-3))))
     axis = _numbers(-1)
@@ -224,7 +224,7 @@ def _zeros_like_complex(self, **kind):  # type: ignore[no-untyped-def]
 
 
 def _zero(like: Any) -> Any:
-    """[0], of the type of another tensor."""
+    """Return [0], of the type of another tensor."""
     op = _op()
     return op.CastLike(op.Constant(value_floats=[0.0]), like)
 

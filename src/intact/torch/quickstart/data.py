@@ -82,7 +82,7 @@ def load(source: Path | None, track: Track = without_progress) -> LabelledImages
 
 
 def digits() -> LabelledImages:
-    """scikit-learn's 1,797 handwritten digits, 8x8, 16 grey levels; they come with its wheel."""
+    """Load scikit-learn's 1,797 handwritten digits, 8x8, 16 grey levels; they come with its wheel."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
@@ -100,7 +100,7 @@ def digits() -> LabelledImages:
 
 
 def class_folders(root: Path, track: Track = without_progress) -> LabelledImages:
-    """Images in ``root/<class>/``, scaled to 32x32 RGB; every fifth image of a class is for testing."""
+    """Load images in ``root/<class>/``, scaled to 32x32 RGB; every fifth image of a class is for testing."""
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     files = {f.name: _image_files(f) for f in folders}
     _check_folders(root, files)
@@ -113,7 +113,7 @@ def class_folders(root: Path, track: Track = without_progress) -> LabelledImages
 
 
 def packed_images(train_file: Path, track: Track = without_progress) -> LabelledImages:
-    """JPEG files laid end to end in an npz file: `jpeg` uint8, `offsets` int64 [n+1], `labels` uint8 [n].
+    """Load JPEGs laid end to end in an npz file: `jpeg` uint8, `offsets` int64 [n+1], `labels` uint8 [n].
 
     The test images lie beside `train_file`, in the file of the same name with "test" for "train".
     """

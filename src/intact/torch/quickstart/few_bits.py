@@ -28,7 +28,8 @@ def few_bit_models(
     seed: int,
     progress: bool,
 ) -> Iterator[tuple[str, nn.Module]]:
-    """`net` with weights of 2 bits but in the first and the last layer, as the field reports it, by name.
+    """Yield `net` by name with weights of 2 bits but in the first and the last layer, as the field reports
+    it.
 
     Args:
         net: Float, trained.

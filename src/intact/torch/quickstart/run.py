@@ -216,7 +216,7 @@ class _Job:
         )
 
     def _write(self, model: nn.Module, calibration: CalibrationResult) -> ExportReport:
-        """model.onnx, verified on every test image, and model.calib."""
+        """Write model.onnx, verified on every test image, and model.calib."""
         out = self.settings.out
         out.mkdir(parents=True, exist_ok=True)
         calibration.calibration.provenance[-1] |= {

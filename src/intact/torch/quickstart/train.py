@@ -28,7 +28,7 @@ class Normalized:
         self.deviation = channels.std(1).clamp(min=1e-3).view(-1, 1, 1)
 
     def __call__(self, pixels: np.ndarray) -> Tensor:
-        """uint8 [N, C, H, W] to float32 [N, C, H, W]."""
+        """Convert uint8 [N, C, H, W] to float32 [N, C, H, W]."""
         return (torch.from_numpy(pixels).float().div(255) - self.mean) / self.deviation
 
 
@@ -56,12 +56,12 @@ class Batches:
 
 
 def default_epochs(images: LabelledImages) -> int:
-    """Passes over the train images that a quickstart spends: many over a small set, one over a large."""
+    """Return the number of passes over the train images: many over a small set, one over a large."""
     return max(1, min(MAX_EPOCHS, round(PASSES / len(images.train_y))))
 
 
 def default_threads(images: LabelledImages) -> int:
-    """Threads for convolutions over `images`: one for small ones, else as many as torch takes."""
+    """Return the number of threads for `images`: one for small ones, else as many as torch takes."""
     return 1 if images.train_x[0, 0].size <= SMALL_IMAGE else torch.get_num_threads()
 
 
@@ -89,6 +89,6 @@ def train(
 
 @torch.no_grad()
 def answers(net: nn.Module, images: np.ndarray, prepare: Normalized, batch: int = 256) -> Tensor:
-    """Logits of `net` in eval mode, [images, classes]."""
+    """Return logits of `net` in eval mode, [images, classes]."""
     net.eval()
     return torch.cat([net(prepare(images[i : i + batch])) for i in range(0, len(images), batch)])

@@ -40,7 +40,7 @@ def grid_at(
 def bounds_at(
     granule, high_ptr, low_ptr, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr
 ):  # fmt: skip
-    """`formula.bounds` of a granule."""
+    """Compute `formula.bounds` of a granule."""
     if SYMMETRIC:
         high = tl.load(high_ptr + granule)
         return -high, high
@@ -55,7 +55,7 @@ def forward_kernel(
     QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, MANTISSA: tl.constexpr,
     LOWEST: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`formula.fake_quantize`; ONE says that there is one range, LONG that a block meets two at most."""
+    """Run `formula.fake_quantize`; ONE says that there is one range, LONG that a block meets two at most."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     if LONG:  # scales are divided once a block, and no offset is
@@ -79,7 +79,7 @@ def backward_kernel(
     QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr, ONE: tl.constexpr, LONG: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`formula.fake_quantize_backward`; ONE and LONG as for `forward_kernel`."""
+    """Run `formula.fake_quantize_backward`; ONE and LONG as for `forward_kernel`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     if LONG:
@@ -107,7 +107,7 @@ class KernelCall(NamedTuple):
 def fake_quantize(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Sequence[int] | None, narrow: bool
 ) -> Tensor:
-    """`formula.fake_quantize`, by one kernel where the granules lie as it needs them."""
+    """Run `formula.fake_quantize`, by one kernel where the granules lie as it needs them."""
     out = torch.empty_like(x)
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:
@@ -126,7 +126,7 @@ def fake_quantize_backward(
     axis: Sequence[int] | None,
     narrow: bool,
 ) -> Tensor:
-    """`formula.fake_quantize_backward`, by one kernel where the granules lie as it needs them."""
+    """Run `formula.fake_quantize_backward`, by one kernel where the granules lie as it needs them."""
     out = torch.empty_like(x, dtype=grad.dtype)
     call = _call(out, amax, amin, format, axis, narrow)
     if call.layout is None:

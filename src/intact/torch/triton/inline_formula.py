@@ -23,7 +23,7 @@ def round_to_even(x):
 
 @triton.jit
 def scale_and_zero_point(high, low, QMIN: tl.constexpr, QMAX: tl.constexpr, SYMMETRIC: tl.constexpr):
-    """`formula.scale_and_zero_point`; `low` is not read where the grid is symmetric."""
+    """Compute `formula.scale_and_zero_point`; `low` is not read where the grid is symmetric."""
     if SYMMETRIC:
         scale = tl.where(high <= TINY, 1.0, tl.div_rn(high, tl.full(high.shape, QMAX, tl.float32)))
         valid = (high >= 0.0) & (high < INFINITY)
@@ -45,7 +45,7 @@ def codes(
     x, scale, zero_point,
     QMIN: tl.constexpr, QMAX: tl.constexpr, MANTISSA: tl.constexpr, LOWEST: tl.constexpr,
 ):  # fmt: skip
-    """`formula.codes` of numbers. MANTISSA is negative for an integer grid."""
+    """Compute `formula.codes` of numbers. MANTISSA is negative for an integer grid."""
     steps = tl.div_rn(x, scale)
     if MANTISSA < 0:
         return round_to_even(tl.minimum(tl.maximum(steps, QMIN - zero_point), QMAX - zero_point))
@@ -59,5 +59,5 @@ def codes(
 
 @triton.jit
 def power_of_two(exponent):
-    """`formula.power_of_two`."""
+    """Compute `formula.power_of_two`."""
     return (exponent << 23).to(tl.float32, bitcast=True)

@@ -48,7 +48,7 @@ def finite_range_kernel(x_ptr, low_ptr, high_ptr, nonfinite_ptr, size, parts, BL
 def count_kernel(
     x_ptr, exponent_ptr, bins_ptr, size, parts, copies, BINS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """`on_device.count_pow2` of one block of one row, added to one of the row's copies of its bins."""
+    """Add `on_device.count_pow2` of one block of one row to one of the row's copies of its bins."""
     row, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     width = power_of_two(127 - tl.load(exponent_ptr + row))
     at = part * BLOCK + tl.arange(0, BLOCK)
@@ -69,7 +69,8 @@ def count_fixed_kernel(
     x_ptr, width_ptr, last_ptr, held_ptr, counts_ptr, size, copies,
     HELD: tl.constexpr, SKIP_ZEROS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`on_device.count_fixed` of one block: the first HELD bins in one of their copies, others in place."""
+    """Add `on_device.count_fixed` of one block: the first HELD bins to one of their copies, others in
+    place."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < size, other=0.0).to(tl.float32)
     width, last = tl.zeros_like(x) + tl.load(width_ptr), tl.load(last_ptr).to(tl.float32)
@@ -87,7 +88,7 @@ def count_fixed_kernel(
 
 
 def min_max(x: Tensor, kept_axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """`formula.min_max`, in one read of `x` where its granules lie as the kernel needs them."""
+    """Compute `formula.min_max`, in one read of `x` where its granules lie as the kernel needs them."""
     dense = formula.with_layout_of(x, torch.empty_like(x))
     layout = layout_of(dense.shape, dense.stride(), kept_axes)
     if layout is None or (layout.granules > 1 and layout.inner < 32):  # neighbours would be read far apart
@@ -117,7 +118,7 @@ def finite_range(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
-    """`intact.torch.calib.on_device.count_pow2` of any float dtype, without an index for every value."""
+    """Run `intact.torch.calib.on_device.count_pow2` on any float dtype, without an index for every value."""
     rows, (count, size) = rows.contiguous(), rows.shape
     parts = triton.cdiv(size, BLOCK)
     copies = min(max(COPIES // count, 1), parts)
@@ -131,7 +132,10 @@ def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
 
 
 def count_fixed(x: Tensor, width: Tensor, last: Tensor, counts: Tensor, skip_zeros: bool) -> None:
-    """`intact.torch.calib.on_device.count_fixed`; `skip_zeros`: without zeros, and none if `width` is inf."""
+    """Run `intact.torch.calib.on_device.count_fixed`.
+
+    `skip_zeros`: without zeros, and none if `width` is inf.
+    """
     x = formula.with_layout_of(x.detach(), torch.empty_like(x))
     blocks, held_bins = triton.cdiv(x.numel(), BLOCK), min(2 * BINS, len(counts))
     partial_counts = torch.zeros(min(COPIES, blocks), held_bins, dtype=torch.int32, device=x.device)

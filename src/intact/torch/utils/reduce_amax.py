@@ -11,7 +11,7 @@ from intact.errors import QuantValueError
 
 
 def reduce_amax(input: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = True) -> Tensor:
-    """Largest magnitude of `input` over `axis`.
+    """Return the largest magnitude of `input` over `axis`.
 
     Args:
         input: Any shape, not empty.

@@ -41,7 +41,7 @@ class IInt8Calibrator:
     ALGORITHM: ClassVar[CalibrationAlgoType]
 
     def get_batch_size(self) -> int:
-        """Samples per batch; 1 where the network's own shape says it."""
+        """Return the samples per batch; 1 where the network's own shape says it."""
         raise NotImplementedError(f"{type(self).__name__} must define get_batch_size()")
 
     def get_batch(self, names: list[str]) -> list[Any] | None:
@@ -98,11 +98,11 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
         return 0.9999
 
     def get_regression_cutoff(self) -> float:
-        """Not used."""
+        """Return a cutoff, which is not used."""
         return 1.0
 
     def read_histogram_cache(self, length: int) -> bytes | None:
-        """Statistics that were written before (an INTact ``.calib`` file's bytes); None collects anew."""
+        """Return earlier statistics (an INTact ``.calib`` file's bytes); None collects anew."""
         return None
 
     def write_histogram_cache(self, data: bytes) -> None:
@@ -286,7 +286,7 @@ def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual:
 
 
 def _sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
-    """`shape` with its dynamic sizes filled in: the last of them by the number of elements."""
+    """Fill the dynamic sizes of `shape`: the last of them by the number of elements."""
     if -1 not in shape:
         return shape
     dynamic = [i for i, n in enumerate(shape) if n < 0]

@@ -117,7 +117,7 @@ class ITimingCache:
         return cls(Timings.parse(bytes(data), "timing cache"))
 
     def serialize(self) -> IHostMemory:
-        """Its bytes: the same for the same times."""
+        """Serialize the cache: equal times give equal bytes."""
         return IHostMemory(self.timings.serialize())
 
     def queryKeys(self) -> list[TimingCacheKey]:
@@ -130,7 +130,7 @@ class ITimingCache:
         return TimingCacheValue(0, seconds * 1e3)
 
     def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
-        """Another time for a key."""
+        """Set the time of a key."""
         self.timings.of(key.machine)[key.name] = value.timingMSec / 1e3
         return True
 
@@ -200,7 +200,7 @@ class IBuilderConfig(Interface):
         return bool(self.flags >> int(flag) & 1)
 
     def set_quantization_flag(self, flag: QuantizationFlag) -> None:
-        """Accepted: calibration here always sees tensors as the file has them."""
+        """Accept a flag: calibration here always sees tensors as the file has them."""
         self._note("set_quantization_flag")
         self._quantization_flags |= 1 << int(flag)
 
@@ -222,7 +222,7 @@ class IBuilderConfig(Interface):
         self._pools[MemoryPoolType.WORKSPACE] = int(size)
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
-        """Kept; the engine takes what its arena needs."""
+        """Set a limit, which is only stored: the engine takes what its arena needs."""
         self._note("set_memory_pool_limit")
         self._pools[pool] = int(pool_size)
 
@@ -256,7 +256,7 @@ class IBuilderConfig(Interface):
         return tuple(self._profiles)
 
     def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
-        """Shapes of calibration batches; batches here say their own shapes."""
+        """Set the shapes of calibration batches; batches here say their own shapes."""
         self._calibration_profile = profile
         return True
 
@@ -287,7 +287,7 @@ class IBuilderConfig(Interface):
         return self._timing_cache
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
-        """Kept: kernels are INTact's own."""
+        """Set sources, which are only stored: kernels are INTact's own."""
         self._note("set_tactic_sources")
         self._tactics = int(tactic_sources)
         return True
@@ -297,7 +297,7 @@ class IBuilderConfig(Interface):
         return self._tactics
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
-        """Kept: there are no previews."""
+        """Set a feature, which is only stored: there are no previews."""
         self._note("set_preview_feature")
         self._previews = self._previews & ~(1 << int(feature)) | int(bool(enable)) << int(feature)
 
@@ -306,7 +306,7 @@ class IBuilderConfig(Interface):
         return bool(self._previews >> int(feature) & 1)
 
     def set_device_type(self, layer: ILayer, device_type: DeviceType) -> None:
-        """Kept: there is one device, the CPU."""
+        """Set a device, which is only stored: there is one, the CPU."""
         self._note("set_device_type")
         self._devices[layer] = DeviceType(device_type)
 
@@ -323,13 +323,13 @@ class IBuilderConfig(Interface):
         self._devices.pop(layer, None)
 
     def reset(self) -> None:
-        """All settings as they were at first."""
+        """Reset all settings."""
         logger, choice = self._logger, self._choice
         self.__dict__.clear()
         self.__init__(logger, choice)  # type: ignore[misc]
 
     def can_run_on_DLA(self, layer: ILayer) -> bool:
-        """No: there is none."""
+        """Return False: there is no DLA."""
         return False
 
 

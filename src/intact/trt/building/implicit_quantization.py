@@ -89,7 +89,7 @@ def implicit_plan(
 
 
 def nodes_on_floats(model: Model) -> set[str]:
-    """Nodes that read no quantized activation; the same step may still quantize what they make."""
+    """Find nodes that read no quantized activation; the same step may still quantize their outputs."""
     quantized = {v for node in model.graph if _is_dequantized(node) for v in node.outputs}
     return {node.name for node in model.graph if node.name and quantized.isdisjoint(node.inputs)}
 
@@ -100,7 +100,7 @@ def _is_dequantized(node: Node) -> bool:
 
 
 def _in_the_way(model: Model, quantized: Model, floats: list[str], integers: set[str]) -> list[str]:
-    """Layers for which a tensor is quantized that a layer pinned to float reads, too.
+    """Find layers for which a tensor is quantized that a layer pinned to float reads, too.
 
     Before: ``x -> Q -> DQ -> Sigmoid (pinned), Mul``.  After, with Mul in float: ``x -> Sigmoid, Mul``.
     """
@@ -132,7 +132,7 @@ def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> 
 
 
 def _feeds(network: INetworkDefinition, config: IBuilderConfig) -> dict[str, NDArray]:
-    """Inputs to measure with: noise in the shape that the first profile says is usual."""
+    """Return inputs to measure with: noise in the shape that the first profile says is usual."""
     profile = config.profiles[0] if config.profiles else None
     feeds = {}
     for tensor in network.inputs:

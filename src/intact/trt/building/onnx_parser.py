@@ -60,7 +60,7 @@ class ParserError:
         return -1
 
     def code(self) -> ErrorCode:
-        """TensorRT's code for it."""
+        """Return TensorRT's error code."""
         return self.kind
 
     def file(self) -> str:
@@ -74,7 +74,7 @@ class ParserError:
         return 0
 
     def node_operator(self) -> str:
-        """Operator of the node; "" where it is not known."""
+        """Return the operator of the node; "" where it is not known."""
         return ""
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class KeepsErrors:
         return len(self._errors)
 
     def get_error(self, index: int) -> ParserError:
-        """Error `index`."""
+        """Return error `index`."""
         return self._errors[index]
 
     def clear_errors(self) -> None:
@@ -166,7 +166,7 @@ class OnnxParser(KeepsErrors, Interface):
         return self._proto.load_model(model, path)
 
     def load_initializer(self, name: str, data: Any, size: int | None = None) -> bool:
-        """Weights in memory for the model that `load_model_proto` kept."""
+        """Load weights in memory for the model that `load_model_proto` kept."""
         missing = f"there is no initializer '{name}' of such a size in the model"
         return self._proto.load_initializer(name, data, size) or self._refuse(ParserError(missing))
 
@@ -175,7 +175,7 @@ class OnnxParser(KeepsErrors, Interface):
         return self._parse(self._proto.bytes, self._proto.folder)
 
     def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
-        """Output `i` of the layer called `name`; None where there is none."""
+        """Return output `i` of the layer called `name`; None where there is none."""
         layer = next((layer for layer in self._network.layers if layer.name == name), None)
         return None if layer is None else layer.get_output(i)
 
@@ -212,11 +212,11 @@ class OnnxParser(KeepsErrors, Interface):
         return self.supports_model(model)[0]
 
     def parse_with_weight_descriptors(self, model: bytes) -> bool:
-        """As `parse`."""
+        """Parse the model, as `parse` does."""
         return self.parse(model)
 
     def get_used_vc_plugin_libraries(self) -> list[str]:
-        """None: there are no libraries."""
+        """Return an empty list: there are no libraries."""
         return []
 
     def _parse(self, source: Source, folder: Path | None) -> bool:
@@ -243,7 +243,7 @@ class OnnxParser(KeepsErrors, Interface):
         return True
 
     def _overridden(self) -> list[str]:
-        """Operators of ONNX that a plugin of the same name takes the place of."""
+        """Return the operators of ONNX that a plugin of the same name replaces."""
         if not self.get_flag(OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE):
             return []
         return [creator.name for creator in get_plugin_registry().plugin_creator_list]

@@ -48,27 +48,27 @@ class cudaDeviceProp:
 
 
 def cudaMalloc(size: int) -> tuple[cudaError_t, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return OK, memory.allocate(size)
 
 
 def cudaMallocAsync(size: int, stream: Any) -> tuple[cudaError_t, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cudaMalloc(size)
 
 
 def cudaMallocHost(size: int) -> tuple[cudaError_t, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cudaMalloc(size)
 
 
 def cudaHostAlloc(size: int, flags: int = 0) -> tuple[cudaError_t, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cudaMalloc(size)
 
 
 def cudaMallocManaged(size: int, flags: int = 1) -> tuple[cudaError_t, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cudaMalloc(size)
 
 
@@ -144,7 +144,7 @@ def cudaEventRecord(event: Any, stream: Any = 0) -> tuple[cudaError_t]:
 
 
 def cudaEventElapsedTime(start: Any, end: Any) -> tuple[cudaError_t, float]:
-    """Milliseconds."""
+    """Return the milliseconds between two events."""
     return OK, memory.milliseconds_between(start, end)
 
 
@@ -159,12 +159,12 @@ cudaDeviceSynchronize = cudaDeviceReset = cudaSetDevice = cudaHostRegister = cud
 
 
 def cudaGetDevice() -> tuple[cudaError_t, int]:
-    """Device 0."""
+    """Return device 0."""
     return OK, 0
 
 
 def cudaGetDeviceCount() -> tuple[cudaError_t, int]:
-    """One."""
+    """Return the number of devices, 1."""
     return OK, 1
 
 
@@ -174,7 +174,7 @@ def cudaGetDeviceProperties(device: int) -> tuple[cudaError_t, cudaDeviceProp]:
 
 
 def cudaDeviceGetAttribute(attribute: Any, device: int) -> tuple[cudaError_t, int]:
-    """0: there is no compute capability."""
+    """Return 0: there is no compute capability."""
     return OK, 0
 
 
@@ -195,17 +195,17 @@ def cudaGetErrorString(error: Any) -> tuple[cudaError_t, bytes]:
 
 
 def cudaGetLastError() -> tuple[cudaError_t]:
-    """None."""
+    """Return no error."""
     return (OK,)
 
 
 def cudaDriverGetVersion() -> tuple[cudaError_t, int]:
-    """0: there is no driver."""
+    """Return 0: there is no driver."""
     return OK, 0
 
 
 def cudaRuntimeGetVersion() -> tuple[cudaError_t, int]:
-    """0: there is no runtime."""
+    """Return 0: there is no runtime."""
     return OK, 0
 
 

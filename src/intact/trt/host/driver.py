@@ -19,17 +19,17 @@ OK = CUresult.CUDA_SUCCESS
 
 
 def cuMemAlloc(size: int) -> tuple[CUresult, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return OK, memory.allocate(size)
 
 
 def cuMemAllocAsync(size: int, stream: Any) -> tuple[CUresult, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cuMemAlloc(size)
 
 
 def cuMemHostAlloc(size: int, flags: int = 0) -> tuple[CUresult, int]:
-    """Host memory."""
+    """Allocate host memory."""
     return cuMemAlloc(size)
 
 
@@ -100,7 +100,7 @@ def cuDeviceGet(index: int) -> tuple[CUresult, int]:
 
 
 def cuDeviceGetCount() -> tuple[CUresult, int]:
-    """One."""
+    """Return the number of devices, 1."""
     return OK, 1
 
 
@@ -116,7 +116,7 @@ def cuEventRecord(event: Any, stream: Any = 0) -> tuple[CUresult]:
 
 
 def cuEventElapsedTime(start: Any, end: Any) -> tuple[CUresult, float]:
-    """Milliseconds between two events."""
+    """Return the milliseconds between two events."""
     return OK, memory.milliseconds_between(start, end)
 
 

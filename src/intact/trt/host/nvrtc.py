@@ -14,7 +14,7 @@ class nvrtcResult(IntEnum):
 
 
 def nvrtcVersion() -> tuple[nvrtcResult, int, int]:
-    """That of CUDA 12.0, whose names these are."""
+    """Return the version of CUDA 12.0, whose names these are."""
     return nvrtcResult.NVRTC_SUCCESS, 12, 0
 
 

@@ -20,20 +20,20 @@ class Cuda:
     handle = None
 
     def check(self, status: int) -> None:
-        """Nothing goes wrong."""
+        """Do nothing: no status is an error."""
 
     def create_stream(self) -> int:
         """Return a stream, which is a number."""
         return memory.handle()
 
     def stream_synchronize(self, ptr: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def destroy_stream(self, ptr: Any) -> None:
-        """Nothing to do."""
+        """Do nothing: a stream is a number."""
 
     def malloc(self, nbytes: int) -> int:
-        """Host memory."""
+        """Allocate host memory."""
         return memory.allocate(nbytes)
 
     def free(self, ptr: Any) -> None:

@@ -33,7 +33,7 @@ class DeviceAllocation:
         self._address = 0
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
-        """Its bytes."""
+        """Return its bytes."""
         from intact.trt.base.itensor import at_address
 
         return at_address(self._address + offset, (size,), np.dtype(np.uint8)).data
@@ -49,14 +49,14 @@ class Stream:
         self.handle = memory.handle()
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def is_done(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def wait_for_event(self, event: Event) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
 
 class Event:
@@ -71,19 +71,19 @@ class Event:
         return self
 
     def synchronize(self) -> Event:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
         return self
 
     def query(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def time_since(self, event: Event) -> float:
-        """Milliseconds since another event."""
+        """Return the milliseconds since another event."""
         return memory.milliseconds_between(event.handle, self.handle)
 
     def time_till(self, event: Event) -> float:
-        """Milliseconds until another event."""
+        """Return the milliseconds until another event."""
         return memory.milliseconds_between(self.handle, event.handle)
 
 
@@ -91,17 +91,17 @@ class PycudaContext:
     """The one context."""
 
     def push(self) -> None:
-        """Nothing: there is one."""
+        """Do nothing: there is one context."""
 
     detach = push
 
     @staticmethod
     def pop() -> None:
-        """Nothing: there is one."""
+        """Do nothing: there is one context."""
 
     @staticmethod
     def synchronize() -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     @staticmethod
     def get_device() -> Device:
@@ -120,7 +120,7 @@ class Device:
 
     @staticmethod
     def count() -> int:
-        """One."""
+        """Return the number of devices, 1."""
         return 1
 
     def name(self) -> str:
@@ -134,7 +134,7 @@ class Device:
     retain_primary_context = make_context
 
     def compute_capability(self) -> tuple[int, int]:
-        """There is none."""
+        """Return (0, 0): there is no compute capability."""
         return 0, 0
 
     def total_memory(self) -> int:
@@ -151,7 +151,7 @@ ctx_flags = event_flags = host_alloc_flags = stream_flags = _Flags
 
 
 def init(flags: int = 0) -> None:
-    """Nothing to begin."""
+    """Do nothing: there is nothing to initialize."""
 
 
 def mem_alloc(size: int) -> DeviceAllocation:

@@ -55,7 +55,7 @@ class GPUArray:
     set_async = set
 
     def fill(self, value: Any, stream: Any = None) -> GPUArray:
-        """Every element becomes `value`."""
+        """Set every element to `value`."""
         self._array[...] = value
         return self
 

@@ -13,11 +13,11 @@ class DeviceMemoryPool:
     """Gives memory as `pycuda.driver.mem_alloc` does, and keeps none."""
 
     def allocate(self, size: int) -> Any:
-        """Memory of `size` bytes."""
+        """Allocate memory of `size` bytes."""
         return pycuda_driver.mem_alloc(size)
 
     def free_held(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no memory is pooled."""
 
     stop_holding = free_held
 
@@ -30,7 +30,7 @@ class PageLockedMemoryPool:
         return pycuda_driver.pagelocked_empty(shape, dtype, order)
 
     def free_held(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no memory is pooled."""
 
     stop_holding = free_held
 
@@ -46,11 +46,11 @@ def make_default_context(ctx_maker: Callable[[Any], Any] | None = None) -> Any:
 
 
 def clear_context_caches() -> None:
-    """Nothing is cached by context."""
+    """Do nothing: nothing is cached by context."""
 
 
 def context_dependent_memoize(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose results are kept: there is one context."""
+    """Cache the results of `function`: there is one context."""
     return cache(function)
 
 

@@ -203,7 +203,7 @@ class IAttention(Interface):
             layer.set_input(place, tensor)
 
     def get_output(self, index: int) -> ITensor | None:
-        """Output 0; None for others."""
+        """Return output 0; None for others."""
         return self._output.get_output(index)
 
 
@@ -224,7 +224,7 @@ class IRotaryEmbeddingLayer(ILayer):
     rotary_embedding_dim: int = 0
 
     def check(self) -> list[str]:
-        """Heads must hold pairs."""
+        """Check that heads hold pairs."""
         data = self.get_input(0)
         if data is None or len(data.shape) != 4:
             return ["the input must have 4 dimensions: batch, heads, sequence, size of a head"]

@@ -42,7 +42,7 @@ class ITripLimitLayer(LoopBoundaryLayer):
     kind = property(lambda self: self._limit)
 
     def emit(self, c: Composer) -> None:
-        """No node: `network.loops` reads the tensor."""
+        """Emit no node: `network.loops` reads the tensor."""
 
 
 class IRecurrenceLayer(LoopBoundaryLayer):
@@ -88,7 +88,7 @@ class ILoopOutputLayer(LoopBoundaryLayer):
         return "LoopOutput"
 
     def check(self) -> list[str]:
-        """Values that are kept need their number."""
+        """Check that kept values come with their number."""
         if self.kind is not LoopOutput.LAST_VALUE and self.get_input(1) is None:
             return [f"{self.kind} needs the number of values as input 1"]
         return []
@@ -142,7 +142,7 @@ class ILoop(Interface):
         return layer
 
     def add_iterator(self, tensor: ITensor, axis: int = 0, reverse: bool = False) -> IIteratorLayer:
-        """One slice of `tensor` in each run."""
+        """Add an iterator, which gives one slice of `tensor` in each run."""
         layer = self._network.add_layer(
             IIteratorLayer, (tensor,), axis=int(axis), reverse=bool(reverse), _loop=self
         )
@@ -170,7 +170,7 @@ class IConditionLayer(ILayer):
     OUTPUTS = 0
 
     def emit(self, c: Composer) -> None:
-        """No node: the outputs of the conditional read the tensor."""
+        """Emit no node: the outputs of the conditional read the tensor."""
 
 
 class IIfConditionalInputLayer(ILayer):

@@ -200,7 +200,7 @@ class IMatrixMultiplyLayer(ILayer):
     op1 = MatrixOperation.NONE
 
     def check(self) -> list[str]:
-        """Ranks must be equal once a vector has its second axis."""
+        """Check that ranks are equal once a vector has its second axis."""
         ranks = [rank_of(self.get_input(i)) + (op == MatrixOperation.VECTOR)
                  for i, op in enumerate((self.op0, self.op1))]  # fmt: skip
         if ranks[0] != ranks[1]:

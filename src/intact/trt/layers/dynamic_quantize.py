@@ -44,7 +44,7 @@ class IDynamicQuantizeLayer(ILayer):
     scale_type = DataType.FLOAT
 
     def check(self) -> list[str]:
-        """Blocks that fill the data, types that there are."""
+        """Check that blocks fill the data, and that types exist."""
         data = self.get_input(0)
         if self.to_type not in LARGEST or self.scale_type not in SCALES:
             combination = f"codes of {self.to_type} with scales of {self.scale_type}"

@@ -108,7 +108,7 @@ class IPaddingLayer(ILayer):
     post_padding = sizes_property("post_padding_nd")
 
     def check(self) -> list[str]:
-        """Two numbers on each side, and an input with as many axes."""
+        """Check for two numbers on each side, and an input with as many axes."""
         sides = len(self.pre_padding_nd), len(self.post_padding_nd)
         if sides != (2, 2) or rank_of(self.get_input(0)) < 2:
             return [f"padding has {sides[0]} and {sides[1]} numbers: two are needed, for the two last axes"]
@@ -197,7 +197,7 @@ class IGridSampleLayer(ILayer):
     sample_mode = SampleMode.FILL
 
     def check(self) -> list[str]:
-        """There are three ways to go on outside."""
+        """Check that the sample mode is one of three."""
         if self.sample_mode not in OUTSIDE:
             return [f"{self.sample_mode} is not supported: FILL, CLAMP and REFLECT are"]
         return []

@@ -40,7 +40,7 @@ class ISliceLayer(ILayer):
     mode = SampleMode.STRICT_BOUNDS
 
     def check(self) -> list[str]:
-        """In strict bounds, nothing may lie outside, as far as it is known."""
+        """Check that nothing lies outside strict bounds, as far as it is known."""
         data = self.get_input(0)
         if self.mode != SampleMode.STRICT_BOUNDS or data is None or self._has_input(5):
             return []
@@ -103,7 +103,7 @@ class ISliceLayer(ILayer):
         return n("Slice", x, start[0], ends, axes, stride[0], to=y)
 
     def _emit_repeated(self, n: Nodes, x: str, y: str, parts: Parts, axes: str) -> None:
-        """As `_emit_slice`, where a stride is, or may be, 0: one element, as often as `shape` says."""
+        """Emit a slice where a stride is, or may be, 0: one element, as often as `shape` says."""
         start, size, stride = parts
         still = n("Equal", stride[0], n.ints(0)) if stride[1] is None else n.array(stride[1] == 0)
 
@@ -137,7 +137,10 @@ class ISliceLayer(ILayer):
     def _emit_sampled(
         self, n: Nodes, x: list[str], y: str, parts: tuple[tuple[str, NDArray | None], ...]
     ) -> None:
-        """Axis by axis, the elements at places that `mode` moves inside; then, with FILL, what is outside."""
+        """Emit a slice axis by axis at places that `mode` moves inside.
+
+        With FILL, then fill what was outside.
+        """
         tensor = self.get_input(0)
         shape = tensor.shape if tensor is not None else ()
         current, inside = x[0], ""
@@ -181,7 +184,7 @@ class ISliceLayer(ILayer):
         return n("Max", n("Min", indices, last), n.ints(0)), within
 
     def _move_inside(self, places: NDArray, there: int) -> NDArray:
-        """`places` moved inside [0, there)."""
+        """Move `places` inside [0, there)."""
         last = there - 1
         if self.mode == SampleMode.WRAP:
             return places % there
@@ -217,7 +220,7 @@ class IGatherLayer(ILayer):
             self._elementwise(n, x[0], places, y[0])
 
     def _elementwise(self, n: Nodes, x: str, places: str, y: str) -> None:
-        """By GatherND, which gathers along the first axis behind the shared ones: axes are moved there."""
+        """Emit GatherND, which gathers along the first axis behind the shared ones: axes are moved there."""
         rank, index_rank = rank_of(self.get_input(0)), rank_of(self.get_input(1))
         shared = int(self.num_elementwise_dims)
         axis = int(self.axis) % rank

@@ -84,7 +84,7 @@ class IActivationLayer(ILayer):
         )
 
     def _emit_scaled(self, c: Composer, x: str, y: str, op_type: str) -> None:
-        """``alpha * op(beta * x)``."""
+        """Emit ``alpha * op(beta * x)``."""
         inner, outer = c.fresh(f"{self.name}.inner"), c.fresh(f"{self.name}.outer")
         self._times(c, x, self.beta, inner, "beta")
         c.node(op_type, [inner], [outer], name=self.name)
@@ -106,7 +106,7 @@ class IElementWiseLayer(ILayer):
     op = ElementWiseOperation.SUM
 
     def check(self) -> list[str]:
-        """Both inputs have one type, and as many axes."""
+        """Check that both inputs have one type, and as many axes."""
         a, b = self.get_input(0), self.get_input(1)
         if a is None or b is None or a.dtype == b.dtype:
             return []
@@ -237,7 +237,7 @@ class IAssertionLayer(ILayer):
     num_outputs = property(lambda self: 0)
 
     def get_output(self, index: int) -> None:
-        """None: it has no outputs."""
+        """Return None: an assertion has no outputs."""
         return
 
     @property

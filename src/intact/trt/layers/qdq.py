@@ -132,7 +132,7 @@ class _Grid(ILayer):
         return []
 
     def _parameters(self, c: Composer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
-        """Names of scale and zero point, and the attributes axis and block_size."""
+        """Return names of scale and zero point, and the attributes axis and block_size."""
         data, attributes = self.get_input(0), dict[str, Any]()
         assert data is not None  # checked before
         if scale.size == 1:
@@ -204,7 +204,10 @@ class IDequantizeLayer(_Grid):
         return data.dtype if data is not None else DataType.INT8
 
     def check(self) -> list[str]:
-        """As a Quantize layer's; scales that a run finds belong to the layer that found them."""
+        """Check the layer as a Quantize layer.
+
+        Scales that a run finds belong to the layer that found them.
+        """
         layer, scales = dynamic_behind(self.get_input(0)), self.get_input(1)
         if self.to_type not in FLOATS:
             return [f"to_type {self.to_type}: codes become FLOAT, HALF or BF16"]

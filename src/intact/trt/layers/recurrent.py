@@ -21,7 +21,7 @@ GATES = {
 
 
 def _input_property(index: int) -> Any:
-    """Input `index` as an attribute."""
+    """Make a property for input `index`."""
 
     def give(self: ILayer, tensor: ITensor) -> None:
         self.set_input(index, tensor)
@@ -73,12 +73,12 @@ class IRNNv2Layer(ILayer):
         return tensor.shape[-1] if tensor is not None else 0
 
     def set_weights_for_gate(self, layer_index: int, gate: RNNGateType, is_w: bool, weights: Weights) -> None:
-        """Weights of a gate: for the data (`is_w`), or for the state."""
+        """Set the weights of a gate: for the data (`is_w`), or for the state."""
         self._weights()[int(layer_index), RNNGateType(gate), bool(is_w), "weights"] = array_of(weights)
         self._network.touch()
 
     def set_bias_for_gate(self, layer_index: int, gate: RNNGateType, is_w: bool, bias: Weights) -> None:
-        """Bias of a gate: beside the weights for the data, or beside those for the state."""
+        """Set the bias of a gate: beside the weights for the data, or beside those for the state."""
         self._weights()[int(layer_index), RNNGateType(gate), bool(is_w), "bias"] = array_of(bias)
         self._network.touch()
 
@@ -117,7 +117,7 @@ class IRNNv2Layer(ILayer):
             c.node("Identity", [last_states], [target], name=f"{self.name}.{name}")
 
     def _states(self, n: Nodes, name: str, ways: int) -> list[str]:
-        """First states of each layer: [ways, batch, hidden]."""
+        """Return the first states of each layer: [ways, batch, hidden]."""
         if not name:
             return []
         whole = n("Reshape", name, n.ints(-1, self._layers * ways, self._hidden))
@@ -130,7 +130,7 @@ class IRNNv2Layer(ILayer):
     def _layer(
         self, n: Nodes, data: str, layer: int, ways: int, lengths: str, states: list[str]
     ) -> tuple[str, list[str]]:
-        """One layer, both ways: its states [batch, length, ways * hidden], and the last ones."""
+        """Write one layer, both ways: its states [batch, length, ways * hidden], and the last ones."""
         index = [layer * ways + way for way in range(ways)]
         w, r = (n.array(np.stack([self._matrix(i, is_w, layer) for i in index])) for is_w in (True, False))
         b = n.array(np.stack([np.concatenate([self._bias(i, w) for w in (True, False)]) for i in index]))

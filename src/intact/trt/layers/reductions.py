@@ -24,7 +24,7 @@ class ISoftMaxLayer(ILayer):
     axes: int = 0
 
     def check(self) -> list[str]:
-        """One axis, where any is set."""
+        """Check that one axis is set, where any is."""
         if bin(int(self.axes)).count("1") > 1:
             return [f"axes {bin(int(self.axes))}: Softmax is over one axis"]
         return []
@@ -60,7 +60,7 @@ class IReduceLayer(ILayer):
     keep_dims: bool = False
 
     def check(self) -> list[str]:
-        """Some axis, and an operation."""
+        """Check that there is an axis, and an operation."""
         if not int(self.axes):
             return ["at least one dimension is required for reduction"]
         return [] if self.op in REDUCE_NODES else [f"{self.op} reduces nothing"]
@@ -89,7 +89,7 @@ class ITopKLayer(ILayer):
     is_strict: bool = False
 
     def check(self) -> list[str]:
-        """One axis, and indices that are integers."""
+        """Check that there is one axis, and that indices are integers."""
         if bin(int(self.axes)).count("1") != 1:
             return [f"reduceAxes {bin(int(self.axes))}: TopK is over one axis"]
         if self.indices_type not in (DataType.INT32, DataType.INT64):
@@ -179,14 +179,14 @@ class INormalizationLayer(ILayer):
         return name if len(shape) <= rank else n("Reshape", name, n.ints(*shape[-rank:]))
 
     def _normal(self, n: Nodes, x: str, axes: tuple[int, ...]) -> str:
-        """`x` with mean 0 and variance 1 over `axes`."""
+        """Normalize `x` to mean 0 and variance 1 over `axes`."""
         over = n.ints(*axes)
         centred = n("Sub", x, n("ReduceMean", x, over))
         variance = n("ReduceMean", n("Mul", centred, centred), over)
         return n("Div", centred, n("Sqrt", n("Add", variance, n.array(np.float32(self.epsilon)))))
 
     def _in_groups(self, n: Nodes, x: list[str], y: str, rank: int) -> None:
-        """Groups of channels: each normalized over its channels and everything behind them.
+        """Normalize groups of channels, each over its channels and everything behind them.
 
         Scale and bias have one number for each group, or one for each channel.
         """

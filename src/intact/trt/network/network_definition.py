@@ -101,7 +101,7 @@ class INetworkDefinition(NetworkModel):
         return tensor
 
     def mark_output(self, tensor: ITensor) -> None:
-        """`tensor` is an output of the engine."""
+        """Mark `tensor` as an output of the engine."""
         if not isinstance(tensor, ITensor):
             raise QuantValueError(
                 "mark_output", f"a {type(tensor).__name__}", "an ITensor", "pass layer.get_output(0)"
@@ -111,27 +111,27 @@ class INetworkDefinition(NetworkModel):
             self.touch()
 
     def unmark_output(self, tensor: ITensor) -> None:
-        """`tensor` is no output any more."""
+        """Unmark `tensor` as an output."""
         self._outputs = [t for t in self._outputs if t is not tensor]
         self.touch()
 
     def mark_output_for_shapes(self, tensor: ITensor) -> bool:
-        """`tensor`, which holds sizes, is an output of the engine."""
+        """Mark `tensor`, which holds sizes, as an output of the engine."""
         self.mark_output(tensor)
         return True
 
     def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
-        """`tensor` is no output any more."""
+        """Unmark `tensor`, which holds sizes, as an output."""
         self.unmark_output(tensor)
         return True
 
     def mark_debug(self, tensor: ITensor) -> bool:
-        """`tensor` may be shown to a debug listener in every run."""
+        """Mark `tensor` as visible to a debug listener in every run."""
         self._debugged[tensor] = True
         return True
 
     def unmark_debug(self, tensor: ITensor) -> bool:
-        """`tensor` is not shown any more."""
+        """Unmark `tensor` as visible to a debug listener."""
         return self._debugged.pop(tensor, False)
 
     def is_debug_tensor(self, tensor: ITensor) -> bool:
@@ -205,11 +205,11 @@ class INetworkDefinition(NetworkModel):
         return attention
 
     def add_moe(self, *_: Any, **__: Any) -> None:
-        """None, with an error in the log: TensorRT has mixtures of experts for one kind of device only."""
+        """Log an error and return None: TensorRT has mixtures of experts for one kind of device only."""
         self.complain("INetworkDefinition::addMoE: MoE is only supported on Thor, and this is a CPU", None)
 
     def add_dist_collective(self, *_: Any, **__: Any) -> None:
-        """None, with an error in the log: there is one device."""
+        """Log an error and return None: there is one device."""
         self.complain("INetworkDefinition::addDistCollective: there is one device, the CPU", None)
 
     def add_plugin(self, inputs: Sequence[ITensor], operator: str, **attributes: Any) -> IPluginV2Layer:

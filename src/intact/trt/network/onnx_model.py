@@ -56,15 +56,15 @@ class NetworkModel(Reporting):
     num_layers = property(lambda self: len(self._layers))
 
     def get_input(self, index: int) -> ITensor | None:
-        """Input `index`; None where there is none."""
+        """Return input `index`; None where there is none."""
         return self._inputs[index] if 0 <= index < len(self._inputs) else None
 
     def get_output(self, index: int) -> ITensor | None:
-        """Output `index`; None where there is none."""
+        """Return output `index`; None where there is none."""
         return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
     def get_layer(self, index: int) -> ILayer | None:
-        """Layer `index`; None where there is none."""
+        """Return layer `index`; None where there is none."""
         return self._layers[index].as_layer() if 0 <= index < len(self._layers) else None
 
     def __len__(self) -> int:

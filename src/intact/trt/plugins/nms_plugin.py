@@ -53,7 +53,7 @@ class EfficientNMS(IPluginV2DynamicExt):
             raise QuantValueError(NAME, "max_output_boxes < 1", "at least 1", "correct the field")
 
     def get_output_datatype(self, index: int, input_types: list[DataType]) -> DataType:
-        """Codes of classes and counts are int32, boxes and scores float32."""
+        """Return the type of an output: int32 for classes and counts, float32 for boxes and scores."""
         return DataType.INT32 if index in (0, 3) else DataType.FLOAT
 
     def get_output_dimensions(self, index: int, inputs: list[Any], builder: Any) -> list[Any]:
@@ -68,7 +68,7 @@ class EfficientNMS(IPluginV2DynamicExt):
         return shapes[index]
 
     def supports_format_combination(self, pos: int, descriptions: list[Any], num_inputs: int) -> bool:
-        """Floats in, floats and int32 out."""
+        """Return whether types fit: floats in, floats and int32 out."""
         wanted = DataType.FLOAT if pos < num_inputs else self.get_output_datatype(pos - num_inputs, [])
         return bool(descriptions[pos].type == wanted)
 

@@ -49,7 +49,10 @@ def plugin(
 
 
 def init_libnvinfer_plugins(logger: ILogger, namespace: str) -> bool:
-    """True; registers what INTact has of TensorRT's own library: EfficientNMS_TRT, as when it is imported."""
+    """Register INTact's plugins of TensorRT's own library (EfficientNMS_TRT), as an import does.
+
+    Return True.
+    """
     install()
     return True
 

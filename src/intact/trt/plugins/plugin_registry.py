@@ -78,7 +78,7 @@ class IDimensionExpr:
         return self._value is not None
 
     def get_constant_value(self) -> int:
-        """Its value."""
+        """Return its value."""
         if self._value is None:
             raise QuantValueError("a size", "one that is not known", "is_constant() first", "ask before")
         return self._value
@@ -127,11 +127,11 @@ class IPluginV2:
     def destroy(self) -> None: ...
     def configure_plugin(self, inp: Any, out: Any) -> None: ...
     def get_workspace_size(self, *_: Any) -> int:
-        """Bytes of scratch memory."""
+        """Return the bytes of scratch memory."""
         return 0
 
     def serialize(self) -> bytes | str:
-        """Its parameters, for ``deserialize_plugin`` of its creator."""
+        """Serialize its parameters, for ``deserialize_plugin`` of its creator."""
         return b""
 
 
@@ -177,11 +177,11 @@ class IPluginV3OneBuild(IPluginCapability):
     def __init__(self, *_: Any) -> None: ...
     def configure_plugin(self, inp: Any, out: Any) -> None: ...
     def get_workspace_size(self, *_: Any) -> int:
-        """Bytes of scratch memory."""
+        """Return the bytes of scratch memory."""
         return 0
 
     def get_valid_tactics(self) -> list[int]:
-        """None of its own."""
+        """Return no tactics of its own."""
         return []
 
 
@@ -200,7 +200,7 @@ class IPluginV3OneRuntime(IPluginCapability):
         return self
 
     def get_fields_to_serialize(self) -> PluginFieldCollection:
-        """Its parameters, for ``create_plugin`` of its creator."""
+        """Return its parameters, for ``create_plugin`` of its creator."""
         return PluginFieldCollection()
 
 
@@ -282,7 +282,7 @@ class IPluginRegistry:
     get_plugin_creator = get_creator
 
     def load_library(self, plugin_path: str) -> Any:
-        """Refused: libraries of plugins are code for a GPU.
+        """Refuse: libraries of plugins are code for a GPU.
 
         Raises:
             UnsupportedError: Always.

@@ -7,7 +7,7 @@ from intact.graph import Model, Value, part
 
 
 def before_plugins(model: Model) -> Model:
-    """`model` without operators that have a Python body, and without what reads what they make.
+    """Return `model` without operators that have a Python body, and without their readers.
 
     What plugins read are outputs of it. A model without plugins comes back as it is.
     """

@@ -104,13 +104,13 @@ class ICudaEngine(Reporting):
         return TensorIOMode.OUTPUT if name in self._ports else TensorIOMode.NONE
 
     def get_tensor_shape(self, name: str) -> Sizes:
-        """Sizes; -1 where a run fixes them."""
+        """Return the sizes; -1 where a run fixes them."""
         shape = self._port(name).shape
         sizes = self._record.sizes.get(name, (-1,) * len(shape))
         return tuple(n if isinstance(n, int) else size for n, size in zip(shape, sizes, strict=True))
 
     def get_tensor_dtype(self, name: str) -> DataType:
-        """Element type."""
+        """Return the element type."""
         self._port(name)
         return self.dtype_outside(name)
 
@@ -123,7 +123,7 @@ class ICudaEngine(Reporting):
         return np.dtype(self._engine.plan.tensors[name].stored_dtype)
 
     def get_tensor_location(self, name: str) -> TensorLocation:
-        """HOST for inputs whose values say sizes; all memory is the host's."""
+        """Return HOST for inputs whose values are sizes; all memory is the host's."""
         return TensorLocation.HOST if self.is_shape_inference_io(name) else TensorLocation.DEVICE
 
     def is_shape_inference_io(self, name: str) -> bool:
@@ -131,7 +131,7 @@ class ICudaEngine(Reporting):
         return name in self._record.dependence.hosts
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Sizes]:
-        """(min, opt, max) of an input in a profile: three times its shape where that is fixed.
+        """Return (min, opt, max) of an input in a profile: three times its shape where that is fixed.
 
         Three empty shapes for an output; an empty list where there is no such profile, or it leaves out the
         input.
@@ -147,13 +147,14 @@ class ICudaEngine(Reporting):
         return profiles[profile_index].get_shape(name) if profiles else []
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:
-        """(min, opt, max) of the values of an input that holds sizes; its name and the profile's number."""
+        """Return (min, opt, max) of the values of an input that holds sizes, by its name and the profile's
+        number."""
         index, name = sorted(which, key=lambda argument: isinstance(argument, str))
         profiles = self._record.profiles
         return profiles[int(index)].get_shape_input(str(name)) if int(index) < len(profiles) else []
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
-        """Dense, in the order of the axes."""
+        """Return the format: dense, in the order of the axes."""
         self._port(name)
         return TensorFormat.LINEAR
 
@@ -163,7 +164,7 @@ class ICudaEngine(Reporting):
         return f"Row major linear {kind} format (kLINEAR)"
 
     def get_tensor_bytes_per_component(self, name: str, profile_index: int = 0) -> int:
-        """-1: tensors are not made of vectors."""
+        """Return -1: tensors are not made of vectors."""
         self._port(name)
         return -1
 
@@ -181,7 +182,7 @@ class ICudaEngine(Reporting):
         return name in self._record.debugged
 
     def get_device_memory_size_for_profile(self, profile_index: int) -> int:
-        """0: the engine has memory of its own."""
+        """Return 0: the engine has memory of its own."""
         return 0
 
     get_device_memory_size_for_profile_v2 = get_device_memory_size_for_profile
@@ -231,15 +232,15 @@ class ICudaEngine(Reporting):
         return self.get_tensor_mode(self._tensor_of_binding(which)) == TensorIOMode.INPUT
 
     def get_binding_shape(self, which: int | str) -> Sizes:
-        """Sizes of a binding; -1 where a run fixes them."""
+        """Return the sizes of a binding; -1 where a run fixes them."""
         return self.get_tensor_shape(self._tensor_of_binding(which))
 
     def get_binding_dtype(self, which: int | str) -> DataType:
-        """Element type of a binding."""
+        """Return the element type of a binding."""
         return self.get_tensor_dtype(self._tensor_of_binding(which))
 
     def get_binding_format(self, which: int | str) -> TensorFormat:
-        """Dense, in the order of the axes."""
+        """Return the format: dense, in the order of the axes."""
         return self.get_tensor_format(self._tensor_of_binding(which))
 
     def get_binding_format_desc(self, which: int | str) -> str:
@@ -251,7 +252,7 @@ class ICudaEngine(Reporting):
         return self.get_tensor_location(self._tensor_of_binding(which))
 
     def get_binding_bytes_per_component(self, which: int | str) -> int:
-        """-1: tensors are not made of vectors."""
+        """Return -1: tensors are not made of vectors."""
         return self.get_tensor_bytes_per_component(self._tensor_of_binding(which))
 
     get_binding_components_per_element = get_binding_vectorized_dim = get_binding_bytes_per_component
@@ -265,11 +266,11 @@ class ICudaEngine(Reporting):
         return not self.is_shape_binding(which)
 
     def get_profile_shape(self, profile_index: int, binding: int | str) -> list[Sizes]:
-        """(min, opt, max) of an input in a profile."""
+        """Return (min, opt, max) of an input in a profile."""
         return self.get_tensor_profile_shape(self._tensor_of_binding(binding), profile_index)
 
     def get_profile_shape_input(self, profile_index: int, binding: int | str) -> list[Sizes]:
-        """(min, opt, max) of the values of an input that holds sizes."""
+        """Return (min, opt, max) of the values of an input that holds sizes."""
         return self.get_tensor_profile_values(self._tensor_of_binding(binding), profile_index)
 
     # What it is for.
@@ -285,15 +286,15 @@ class ICudaEngine(Reporting):
         return EngineInspector(self._engine.plan, self._record)
 
     def create_serialization_config(self) -> ISerializationConfig:
-        """Flags for `serialize_with_config`."""
+        """Create flags for `serialize_with_config`."""
         return ISerializationConfig(self._logger)
 
     def create_runtime_config(self) -> IRuntimeConfig:
-        """Settings for `create_execution_context`."""
+        """Create settings for `create_execution_context`."""
         return IRuntimeConfig(self._logger)
 
     def get_engine_stat(self, stat: EngineStat) -> int:
-        """Bytes of all weights, or of those that STRIP_PLAN left out: none."""
+        """Return the bytes of all weights, or of those that STRIP_PLAN left out: none."""
         if EngineStat(stat) is EngineStat.STRIPPED_WEIGHTS_SIZE:
             return 0
         return sum(array.nbytes for array in self._engine.plan.constants.values())
@@ -313,7 +314,7 @@ class ICudaEngine(Reporting):
     weight_streaming_budget = weight_streaming_budget_v2
 
     def get_weight_streaming_automatic_budget(self) -> int:
-        """0: weights are in host memory."""
+        """Return 0: weights are in host memory."""
         return 0
 
     def serialize(self) -> IHostMemory:
@@ -321,7 +322,7 @@ class ICudaEngine(Reporting):
         return to_bytes(self._engine.plan, self._engine.packed_weights)
 
     def serialize_with_config(self, config: Any = None) -> IHostMemory:
-        """`serialize`: there is one form."""
+        """Serialize as `serialize` does: there is one form."""
         return self.serialize()
 
 

@@ -42,7 +42,7 @@ class IRuntimeConfig(Interface):
         self._strategy = ExecutionContextAllocationStrategy.STATIC
 
     def set_execution_context_allocation_strategy(self, strategy: ExecutionContextAllocationStrategy) -> None:
-        """Kept: the engine has memory of its own."""
+        """Set the strategy, which is only stored: the engine has memory of its own."""
         self._note("set_execution_context_allocation_strategy")
         self._strategy = ExecutionContextAllocationStrategy(strategy)
 

@@ -121,7 +121,10 @@ class IExecutionContext(Reporting):
         return [int(n) for n in self._values[self._engine._tensor_of_binding(index)].reshape(-1)]
 
     def get_tensor_shape(self, name: str) -> Sizes:
-        """Sizes as of now; -1 where an input's shape is missing, or where only a run tells."""
+        """Return the present sizes.
+
+        -1 where an input's shape is missing, or where only a run determines it.
+        """
         declared: Sizes = self._shapes.get(name, self._engine.get_tensor_shape(name))
         if -1 not in declared or self._missing():
             return declared
@@ -154,20 +157,20 @@ class IExecutionContext(Reporting):
         return values
 
     def get_binding_shape(self, index: int) -> Sizes:
-        """Sizes of a binding as of now."""
+        """Return the present sizes of a binding."""
         return self.get_tensor_shape(self._engine._tensor_of_binding(index))
 
     def get_tensor_strides(self, name: str) -> Sizes:
-        """Strides in elements: dense."""
+        """Return the strides in elements: dense."""
         shape = self.get_tensor_shape(name)
         return tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
 
     def get_strides(self, index: int) -> Sizes:
-        """Strides of a binding in elements: dense."""
+        """Return the strides of a binding in elements: dense."""
         return self.get_tensor_strides(self._engine._tensor_of_binding(index))
 
     def infer_shapes(self) -> list[str]:
-        """Names of the inputs whose shapes, or whose values where they hold sizes, are missing.
+        """Return the names of the inputs whose shapes, or whose values where they hold sizes, are missing.
 
         Raises:
             InferShapesError: Nothing is missing, and the shapes are not what an Assertion layer says.
@@ -242,7 +245,10 @@ class IExecutionContext(Reporting):
         return self._allocators.get(name)
 
     def get_max_output_size(self, name: str) -> int:
-        """Bytes that an output can have at most: where only a run tells, what zeros and ones make."""
+        """Return the most bytes that an output can have.
+
+        Where only a run decides, those for zeros and ones.
+        """
         engine = self._engine
         itemsize = engine.get_tensor_dtype(name).itemsize
         if name not in engine._record.dependence.unknown:
@@ -257,24 +263,24 @@ class IExecutionContext(Reporting):
         return self._promised[name]
 
     def set_device_memory(self, memory: int, size: int = 0) -> None:
-        """Kept: the engine has memory of its own."""
+        """Set memory, which is not used: the engine has memory of its own."""
         self._note("set_device_memory")
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
-        """Kept: there are no streams."""
+        """Set streams, which are not used: there are none."""
         self._note("set_aux_streams")
 
     def set_input_consumed_event(self, event: int) -> bool:
-        """Kept: a call returns when the inputs are read."""
+        """Set an event, which is not used: a call returns when the inputs are read."""
         self._note("set_input_consumed_event")
         return True
 
     def get_input_consumed_event(self) -> int:
-        """0: there is none."""
+        """Return 0: there is no event."""
         return 0
 
     def update_device_memory_size_for_shapes(self) -> int:
-        """0: the engine has memory of its own."""
+        """Return 0: the engine has memory of its own."""
         return 0
 
     # Debug tensors.
@@ -316,21 +322,27 @@ class IExecutionContext(Reporting):
         return self._execute(self._of_profile(bindings))
 
     def execute_async_v2(self, bindings: Sequence[Any], stream_handle: int = 0, *_: Any) -> bool:
-        """`execute_v2`; the stream is not used."""
+        """Run as `execute_v2`; the stream is not used."""
         return self._execute(self._of_profile(bindings))
 
     def execute_async(
         self, batch_size: int = 1, bindings: Sequence[Any] = (), stream_handle: int = 0, *_: Any
     ) -> bool:
-        """`execute_v2`; `batch_size` times, for sample behind sample, where shapes leave the batch out."""
+        """Run as `execute_v2`.
+
+        `batch_size` times, for sample behind sample, where shapes leave the batch out.
+        """
         return self._each(batch_size, self._of_profile(bindings))
 
     def execute(self, batch_size: int = 1, bindings: Sequence[Any] = ()) -> bool:
-        """`execute_v2`; `batch_size` times, for sample behind sample, where shapes leave the batch out."""
+        """Run as `execute_v2`.
+
+        `batch_size` times, for sample behind sample, where shapes leave the batch out.
+        """
         return self._each(batch_size, self._of_profile(bindings))
 
     def report_to_profiler(self) -> bool:
-        """True: every run reports at once."""
+        """Return True: every run reports at once."""
         return True
 
     def _of_profile(self, bindings: Sequence[Any]) -> list[Any]:

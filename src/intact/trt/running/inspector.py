@@ -25,12 +25,12 @@ class EngineInspector(Reporting):
         self._plan, self._record = plan, record
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
-        """One layer: a line, or JSON with its nodes, its precision, and both times where known."""
+        """Describe one layer: a line, or JSON with its nodes, its precision, and both times where known."""
         entry = self._entry(self._plan.layers[layer_index])
         return _format_entry(entry, format)
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
-        """All layers, and names of inputs and outputs."""
+        """Describe all layers, and names of inputs and outputs."""
         layers = [self._entry(layer) for layer in self._plan.layers]
         if format == LayerInformationFormat.ONELINE:
             return "\n".join(_format_entry(entry, format) for entry in layers)
@@ -38,7 +38,7 @@ class EngineInspector(Reporting):
         return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
 
     def clear_inspection_source(self) -> None:
-        """Nothing: sources are not kept."""
+        """Do nothing: sources are not kept."""
 
     def _entry(self, layer: Layer) -> dict[str, Any]:
         entry: dict[str, Any] = {

@@ -81,7 +81,7 @@ class Refitter(Reporting):
     logger = property(lambda self: self._logger)
 
     def set_weights(self, layer_name: str, role: WeightsRole, weights: Any) -> bool:
-        """Other weights for a layer's role; False, with an error in the log, where it has none."""
+        """Set other weights for a layer's role; return False, with an error in the log, where it has none."""
         names = [name for layer, kind, name in self._rows if layer == layer_name and kind == int(role)]
         if not names:
             self._report(f"Refitter: layer '{layer_name}' has no weights of role {WeightsRole(role)}")
@@ -91,7 +91,7 @@ class Refitter(Reporting):
     def set_named_weights(
         self, name: str, weights: Any, location: TensorLocation = TensorLocation.HOST
     ) -> bool:
-        """Other weights by their name; False, with an error in the log, for a strange name or count."""
+        """Set other weights by name; return False, with an error in the log, for a strange name or count."""
         array = array_of(weights)
         if array is None or name not in self.get_all_weights():
             self._report(f"Refitter: there are no weights '{name}'" if array is not None else "no weights")
@@ -114,7 +114,7 @@ class Refitter(Reporting):
         return weights_in(base64.b64decode(self._engine._record.refit.get("model", "")))
 
     def get_weights_prototype(self, name: str) -> Weights:
-        """Weights without values, as many and of the type as those of that name; else none."""
+        """Return weights without values, with count and type of those of that name; else none."""
         current = self._current_weights.get(name)
         return (
             Weights()
@@ -131,19 +131,19 @@ class Refitter(Reporting):
         return self._given.pop(name, None) is not None
 
     def get_missing(self) -> tuple[list[str], list[WeightsRole]]:
-        """Weights that must be given too: none, each stands by itself."""
+        """Return the weights that must be given too: none, each stands by itself."""
         return [], []
 
     def get_missing_weights(self) -> list[str]:
-        """Weights that must be given too: none, each stands by itself."""
+        """Return the weights that must be given too: none, each stands by itself."""
         return []
 
     def get_all(self) -> tuple[list[str], list[WeightsRole]]:
-        """All weights: layers, and their roles."""
+        """Return all weights: layers, and their roles."""
         return [row[0] for row in self._rows], [WeightsRole(row[1]) for row in self._rows]
 
     def get_all_weights(self) -> list[str]:
-        """All weights by name."""
+        """Return all weights by name."""
         return [row[2] for row in self._rows]
 
     def refit_cuda_engine(self) -> bool:
@@ -169,7 +169,7 @@ class Refitter(Reporting):
         return True
 
     def refit_cuda_engine_async(self, stream_handle: int = 0) -> bool:
-        """`refit_cuda_engine`."""
+        """Refit as `refit_cuda_engine` does."""
         return self.refit_cuda_engine()
 
 
@@ -187,7 +187,7 @@ class OnnxParserRefitter(KeepsErrors, Interface):
         return self._proto.load_model(model, path)
 
     def load_initializer(self, name: str, data: Any, size: int | None = None) -> bool:
-        """Weights in memory for the model that `load_model_proto` kept."""
+        """Load weights in memory for the model that `load_model_proto` kept."""
         return self._proto.load_initializer(name, data, size) or self._refuse(
             f"there is no initializer '{name}' of such a size in the model"
         )

@@ -28,7 +28,7 @@ class NoMatch(Exception):
 
 @contextmanager
 def in_range() -> Iterator[None]:
-    """Constants of an integer layer are formed here.
+    """Turn an overflow while constants of an integer layer are computed into `NoMatch`.
 
     Raises:
         NoMatch: One is beyond what float32 arithmetic stays finite with: scales are too far apart.

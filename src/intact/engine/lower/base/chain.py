@@ -52,7 +52,7 @@ class StepChain:
         return self._add(lambda y: Reshape(*self._who, x, y), shape, into)
 
     def layer_norm(self, x: str, epsilon: float, shape: Shape, *, last: bool) -> str:
-        """Codes where it is the `last` step that computes, and these are asked for."""
+        """Write a layer normalization; the `last` step writes codes where these are asked for."""
         grid = self.output.grid if last else None
         name, codes = f"{self.value.name}.part", None if grid is None else grid.codes()
         y = self._builder.scratch(name, "float32" if codes is None else "codes", shape, codes)

@@ -50,7 +50,7 @@ class Tail:
     slope: NDArray[np.float32] | None = None
 
     def take(self, node: Node, output: Value) -> None:
-        """`node` is part of the layer, which now makes `output`."""
+        """Take `node` into the layer, which makes `output` from now on."""
         self.nodes.append(node)
         self.output = output
 

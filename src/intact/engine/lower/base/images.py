@@ -59,7 +59,7 @@ def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> 
 
 
 def image_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """[n, c, l] as [n, c, 1, l]."""
+    """Return sizes [n, c, l] as [n, c, 1, l]."""
     return (*shape[:2], 1, *shape[2:])
 
 

@@ -268,7 +268,10 @@ class _Queue:
         return heappop(self._heap)
 
     def mark_ready(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
-        """These names are there: who waited for them runs in the same sweep where it comes later."""
+        """Mark names as ready.
+
+        Entries that wait for them run in the same sweep where they come later in it.
+        """
         for name in names:
             for index in self._readers.pop(name, ()):
                 self._missing[index] -= 1
@@ -282,7 +285,7 @@ def values_read(node: Node) -> list[Value]:
 
 
 def _captures(node: Node) -> list[Value]:
-    """Values of the main graph that the subgraphs of `node` read."""
+    """Return the values of the main graph that the subgraphs of `node` read."""
     graphs = ops.subgraphs(node)
     inner = {n for g in graphs for n in g.all_nodes()}
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}

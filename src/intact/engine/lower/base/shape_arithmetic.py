@@ -15,7 +15,8 @@ _NEVER = ops.DRAWING | {"DequantizeLinear", "QuantizeLinear"}
 
 
 def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
-    """Every Shape of sizes that the graph's inputs tell, and what is computed from those and constants."""
+    """Find every Shape of sizes that the graph's inputs determine, and nodes that compute with those
+    alone."""
     nodes: dict[Node, None] = {}
     for node in builder.model.graph:
         if node.domain or node.op_type in _NEVER or not all(map(_is_typed, node.outputs)):

@@ -103,7 +103,8 @@ def _codes_of_weight(
 def _subtract_zero_points(
     codes: NDArray[np.generic], points: NDArray[np.int32]
 ) -> NDArray[np.int8] | NDArray[np.int16]:
-    """Codes less their zero points; the same memory where nothing changes and nobody can write there."""
+    """Subtract zero points from codes, in the same memory where nothing changes and nobody can write
+    there."""
     if codes.dtype == np.int8 and not points.any():
         return codes.copy() if codes.flags.writeable else codes  # type: ignore[return-value]
     centred = codes.astype(np.int16) - points.astype(np.int16)
@@ -137,7 +138,7 @@ _ROWS = 16
 
 
 def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> NDArray[np.int64]:
-    """That no input makes a sum leave int32; the largest magnitude of each output channel's sum.
+    """Prove that no input makes a sum leave int32; return the largest magnitude of each output channel's sum.
 
     Raises:
         NoMatch: Some input could.
@@ -151,7 +152,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> NDArray[n
 def prove_joined(
     weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None
 ) -> int:
-    """That no codes of 16 bits make a sum leave int32 that is rounded to multiples of 2^shift (N62).
+    """Prove that no codes of 16 bits make a sum, rounded to multiples of 2^shift, leave int32 (N62).
 
     Args:
         weight: Of the layer.
@@ -184,7 +185,7 @@ def _accumulator_bound(
 
 
 def group_filters(weight: NDArray[_Number], groups: int) -> NDArray[_Number]:
-    """[out / groups, in, ...] of ONNX's ConvTranspose, axes swapped, as [out, in / groups, ...]."""
+    """Swap axes of ONNX's ConvTranspose weight: [out / groups, in, ...] becomes [out, in / groups, ...]."""
     outputs, inputs, *kernel = weight.shape
     split = weight.reshape(outputs, groups, inputs // groups, *kernel)
     return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)

@@ -56,7 +56,8 @@ def split_weight(
 
 
 def _parts(codes: NDArray[np.signedinteger]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Channels of one group, some of them repeated, and int8 weights for these that add up to `codes`."""
+    """Split `codes` of one group into int8 weights that add up to them, with the channels that they
+    repeat."""
     size = codes.shape[1]
     channels, parts, rest = [np.arange(size)], list[NDArray[np.int8]](), codes
     while True:

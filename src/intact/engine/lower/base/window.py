@@ -42,7 +42,7 @@ def window(node: Node, op: Windowed, kernel: Sequence[int]) -> LoweredWindow:
 
 
 def pads_of_window(node: Node, op: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
-    """Before each axis, then behind each.
+    """Return the pads before each axis, then behind each.
 
     Raises:
         NoMatch: They depend on sizes that are not known.

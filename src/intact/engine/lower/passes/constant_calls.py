@@ -33,7 +33,9 @@ _MOST_PRODUCTS = 2**27
 
 
 def _compute_call(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Conv(positions, w) -> Add``, both constants.  After: ``conv -> Add``, a constant.
+    """Replace nodes of which all inputs are constant by constants.
+
+    Before: ``Conv(positions, w) -> Add``, both constants.  After: ``conv -> Add``, a constant.
 
     Guards: known sizes, and not too many; no codes, whose products are to be integers; a run of it is valid.
     """

@@ -34,7 +34,9 @@ _UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
 def fold_sizes(model: Model) -> list[Note]:
-    """Before: ``Reshape(x, Concat(Shape(x)[0], Shape(x)[2] / 4))``.  After: constants where sizes are known.
+    """Replace shape arithmetic by constants where the sizes are known.
+
+    Before: ``Reshape(x, Concat(Shape(x)[0], Shape(x)[2] / 4))``.  After: constants where sizes are known.
 
     What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
     to have one.
@@ -216,7 +218,7 @@ def _fill_numbers(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | N
 
 
 def _equal(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    """1 where two numbers are equal, else 0: no size is negative, whatever it is called."""
+    """Compare two numbers: 1 where they are equal, else 0. No size is negative, whatever its name."""
     pairs = _pairs(*inputs)
     return None if pairs is None else [_is_equal(a, b) for a, b in pairs]
 
@@ -332,7 +334,7 @@ def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
 
 
 def _conv_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """As many axes as the kernel has, however little is known of the input."""
+    """Return sizes with as many axes as the kernel has, however little is known of the input."""
     x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
     if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
         return None
@@ -361,7 +363,8 @@ def _resize_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def check_scales(node: Node, scales: NDArray) -> None:
-    """
+    """Refuse scales of a Resize that are no positive numbers.
+
     Raises:
         FileFormatError: A factor of a Resize is not above 0, or larger than any tensor's size.
     """
@@ -383,7 +386,7 @@ def _gather_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _slice_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """From constant places on, up to a place that may be computed, one element after the other."""
+    """Return the elements from a constant start up to an end that may be computed."""
     sizes = walk.shape(node.inputs[0])
     starts, ends = walk.content(node.inputs[1]), walk.content(node.inputs[2])
     if sizes is None or starts is None or ends is None:
@@ -463,7 +466,7 @@ def _concat_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _range_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """As many whole numbers as there are from 0, or another constant, to what is computed."""
+    """Return a Range from a constant up to a computed end."""
     start, limit, step = (walk.content(value) for value in node.inputs)
     if not (start and limit and step) or step != [1]:
         return None

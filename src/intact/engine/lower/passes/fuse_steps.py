@@ -42,7 +42,9 @@ from intact.engine.steps.base.wiring import constants, reads, writes
 
 
 def join_steps(plan: Plan) -> Plan:
-    """Before: ``Slice -> Slice``, ``Reshape -> Reshape``, ``Pad -> Conv``, ``Clip -> Q/DQ``,
+    """Fuse steps with the step above that alone feeds them.
+
+    Before: ``Slice -> Slice``, ``Reshape -> Reshape``, ``Pad -> Conv``, ``Clip -> Q/DQ``,
     ``Conv + HardSwish -> Mul -> Add``, ``Conv -> Clip of codes``.
 
     After: one of them.

@@ -12,7 +12,9 @@ from intact.graph.core import static_sizes
 
 
 def _join_axes(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Reshape(Transpose(Reshape(x, [2, 4, 2, 2, 7, 2, 7, 32]), (0, 1, 3, 5, 2, 4, 6, 7)), ...)``,
+    """Merge axes that a Transpose keeps together.
+
+    Before: ``Reshape(Transpose(Reshape(x, [2, 4, 2, 2, 7, 2, 7, 32]), (0, 1, 3, 5, 2, 4, 6, 7)), ...)``,
     as windows are cut out of volumes.
     After: ``Reshape(Transpose(Reshape(x, [8, 2, 2, 7, 2, 224]), (0, 1, 3, 2, 4, 5)), ...)``.
 
@@ -41,7 +43,7 @@ AXES = Rewrite("join axes", _join_axes, ("Transpose",))
 
 
 def _merge_axes(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Sizes and order with one axis for those that follow each other in both orders, none for those of 1."""
+    """Merge axes that follow each other in both orders into one, and drop those of size 1."""
     wide_axes = [axis for axis in range(len(sizes)) if sizes[axis] != 1] or [0]
     order = [wide_axes.index(axis) for axis in perm if axis in wide_axes]
     runs: list[list[int]] = []

@@ -40,7 +40,10 @@ def has_open_sizes(plan: Plan) -> bool:
 
 
 def with_model(plan: Plan, model: Model) -> Plan:
-    """`plan` and the model that it was lowered from; without it where no file could hold that."""
+    """Attach the model that `plan` was lowered from.
+
+    Return `plan` alone where no file could hold the model.
+    """
     try:
         data = to_bytes(model)
     except UnsupportedError:

@@ -142,7 +142,7 @@ class _PlacedNodes:
 
 
 def _native(steps: Sequence[Step], placed: _PlacedNodes) -> list[_Run]:
-    """Steps that share nodes are one run."""
+    """Group steps into runs: those that share nodes are one run."""
     runs: dict[str, _Run] = {}
     for step in steps:
         names = {name for name in step.nodes if name in placed.position}
@@ -168,7 +168,7 @@ def _outside(steps: Sequence[Step], placed: _PlacedNodes) -> Iterator[_Run]:
 
 
 def _precision(plan: Plan, steps: Sequence[Step]) -> Precision:
-    """int8 where codes are what is computed with, or all that comes in and goes out."""
+    """Return int8 where the steps compute with codes, or read and write codes alone."""
     working = [step for step in steps if not isinstance(step, _BORDERS)]
     if any(isinstance(step, _INTEGER) for step in working):
         return "int8"

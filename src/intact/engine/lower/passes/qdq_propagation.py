@@ -69,7 +69,7 @@ _PAIR = ("QuantizeLinear", "DequantizeLinear")
 
 
 def share_pairs(model: Model) -> list[Note]:
-    """One Q for every tensor and grid, one DQ for every tensor of codes.
+    """Share one Q for every tensor and grid, and one DQ for every tensor of codes.
 
     Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
     """
@@ -87,7 +87,9 @@ def share_pairs(model: Model) -> list[Note]:
 
 
 def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
+    """Move quantizers in front of operators that only move data.
+
+    Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
 
     Guards: nobody reads the floats; all readers want one grid; the operator only moves data, or is a Pad,
     whose fill is quantized as well.
@@ -157,7 +159,9 @@ def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
 
 
 def _lower_dequantizers(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
+    """Move dequantizers behind operators that only move data.
+
+    Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
 
     Guards: everything that is moved has one grid; the operator only moves data, or is a Pad whose fill lies
     on that grid.
@@ -204,7 +208,9 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
 
 
 def _cancel_pair(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Q(DQ(q, s), s)``.  After: ``q``: quantizing what a code means gives that code back."""
+    """Cancel a Q/DQ pair on one grid.
+
+    Before: ``Q(DQ(q, s), s)``.  After: ``q``: quantizing what a code means gives that code back."""
     walk, x = Propagation(scene), node.inputs[0]
     above = x.producer() if x is not None else None
     if above is None or not is_op(above, "DequantizeLinear") or above.inputs[0] is None:
@@ -217,7 +223,9 @@ def _cancel_pair(node: Node, scene: Scene) -> Outcome:
 
 
 def drop_repeats(model: Model) -> list[Note]:
-    """Before: ``DQ(Q(Transpose(DQ(q, s)), s))``, of 16 bits.  After: ``Transpose(DQ(q, s))``.
+    """Drop a pair that repeats the rounding of the one above it.
+
+    Before: ``DQ(Q(Transpose(DQ(q, s)), s))``, of 16 bits.  After: ``Transpose(DQ(q, s))``.
 
     Floats that lie on a grid stay as they are when they are brought to it once more (N13). Codes of 8 bits
     pass through such operators themselves.

@@ -17,7 +17,9 @@ _LEAST = 64
 
 
 def share_constants(plan: Plan) -> Plan:
-    """Before: ``up0.weight`` and ``up1.weight``, equal in every byte.  After: ``up0.weight`` for both.
+    """Share one array among constants that are equal.
+
+    Before: ``up0.weight`` and ``up1.weight``, equal in every byte.  After: ``up0.weight`` for both.
 
     Packed weights go by the name of the constant and by what packing depends on, so that these are shared.
     """

@@ -23,7 +23,9 @@ from intact.graph import (
 
 
 def _drop_idle(node: Node, scene: Scene) -> Outcome:
-    """Before: ``y = Dropout(Identity(x))``.  After: ``y = x``.
+    """Drop operators that do nothing at inference.
+
+    Before: ``y = Dropout(Identity(x))``.  After: ``y = x``.
 
     Guards: a Dropout does not train; a Cast keeps the type; a Transpose keeps the order.
     """
@@ -65,7 +67,9 @@ IDLE = Rewrite("drop what does nothing", _drop_idle, tuple(_IDLE))
 
 
 def _join_bounds(node: Node, scene: Scene) -> Outcome:
-    """Before: ``Clip(Relu(x), low, high)``.  After: ``Clip(x, max(low, 0), high)``.
+    """Join bounds that follow each other.
+
+    Before: ``Clip(Relu(x), low, high)``.  After: ``Clip(x, max(low, 0), high)``.
 
     Guards: constant bounds; nobody else reads the Relu.
     """
@@ -88,7 +92,9 @@ BOUNDS = Rewrite("join bounds", _join_bounds, ("Clip",))
 
 
 def _drop_nan_guard(node: Node, scene: Scene) -> Outcome:
-    """Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
+    """Drop the guard against NaN around a Softmax.
+
+    Before: ``QuantizeLinear(Where(test, 0, Softmax(x)))``.  After: without the Where.
 
     `find_guarded_softmax` recognizes this guard of rows in which nothing may be attended to. Where the output
     of the Softmax is quantized directly, no code lies below that of 0, and NaN becomes the lowest one (N11).
@@ -117,7 +123,9 @@ def _is_quantized_alone(guard: Node, softmax: Value) -> bool:
 
 
 def _join_norm(node: Node, scene: Scene) -> Outcome:
-    """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
+    """Join the nodes of a layer normalization.
+
+    Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
 
     Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
@@ -143,7 +151,7 @@ NORMS = Rewrite("join norms", _join_norm, ("Div",))
 
 
 def _norm(div: Node, constants: Constants) -> tuple[Value, float, int] | None:
-    """x, epsilon and the size of the axis, where `div` divides x less its mean by its deviation."""
+    """Match a layer normalization that ends in `div`: return x, epsilon and the size of the axis."""
     centred, deviation = div.inputs[0], _above(div.inputs[1], "Sqrt")
     if deviation is None or centred is None:
         return None
@@ -184,7 +192,7 @@ def _mean_of(value: Value | None, constants: Constants) -> Value | None:
 
 
 def _mean_shifted_source(value: Value | None, constants: Constants) -> Value | None:
-    """x, where `value` is x less its mean."""
+    """Match x less its mean: return x."""
     node = _above(value, "Sub")
     x = node.inputs[0] if node is not None else None
     return x if node is not None and _mean_of(node.inputs[1], constants) is x else None

@@ -13,7 +13,9 @@ from intact.engine.steps.base.wiring import reads, writes
 
 
 def choose_rows(plan: Plan) -> Plan:
-    """Before: ``Linear -> Reshape -> GatherRows``, of each row the columns of one of several matrices.
+    """Compute only the columns that a GatherRows reads.
+
+    Before: ``Linear -> Reshape -> GatherRows``, of each row the columns of one of several matrices.
 
     After: ``ChosenLinear``, which multiplies rows by those alone.
 

@@ -21,7 +21,7 @@ _FIRST = 64  # elements that are compared before all are
 
 
 def store_codes(plan: Plan, model: Model) -> Plan:
-    """`plan`, with the codes of those of its float32 constants that a DequantizeLinear of constants makes.
+    """Store float32 constants that a DequantizeLinear of constants makes as its codes.
 
     Constants may have its axes in another order, or joined. Each is compared with its widened codes, bit by
     bit, so that other weights stay floats.
@@ -46,7 +46,7 @@ def store_codes(plan: Plan, model: Model) -> Plan:
 
 
 def _constant_size(node: Node) -> int:
-    """Elements of what a DequantizeLinear makes, as far as its shape is known; else 0."""
+    """Count the elements that a DequantizeLinear makes, as far as its shape is known; else 0."""
     is_dequantize = is_op(node, "DequantizeLinear") or is_op(node, "DequantizeLinear", domain="com.microsoft")
     shape = node.outputs[0].shape if is_dequantize else None
     sizes = [] if shape is None else [n for n in shape if isinstance(n, int)]

@@ -95,7 +95,7 @@ def _complete(
 
 
 def _behind_adds(builder: PlanBuilder) -> Iterator[Group]:
-    """Norms and softmaxes that alone read an Add: of a residual, of a mask."""
+    """Yield norms and softmaxes that alone read an Add: of a residual, of a mask."""
     rules = {"LayerNormalization": lower_layer_norm, "Softmax": lower_softmax}
     for node in builder.model.graph:
         rule = rules.get(node.op_type) if not node.domain else None
@@ -118,7 +118,7 @@ def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
 
 
 def _activations(builder: PlanBuilder) -> Iterator[Group]:
-    """Functions that exporters write as several nodes."""
+    """Yield functions that exporters write as several nodes."""
     view, profile = View(builder.model), PROFILES["intact"]
     for op in view.ops:
         for source in dict.fromkeys(op.inputs):

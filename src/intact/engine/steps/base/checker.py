@@ -47,64 +47,64 @@ class Checker:
         self.that(fits, f"'{name}' {dtype} {shape}", f"{role.dtype} of rank {role.rank}")
 
     def sizes(self, constant: str) -> tuple[int, ...]:
-        """Of a constant that a field declares."""
+        """Return the sizes of a constant that a field declares."""
         return self._arrays[constant][1]
 
     def constant(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """dtype and sizes of a constant in a tensor's place; what is none is refused."""
+        """Return dtype and sizes of a constant in a tensor's place; anything else is refused."""
         self.that(name not in self._tensors, f"tensor '{name}'", "a constant")
         return self._arrays[name]
 
     def rank(self, *names: str) -> tuple[int, ...]:
-        """Of tensors, or of constants in their places."""
+        """Return the rank of tensors, or of constants in their places."""
         return tuple(
             len(self._tensors[name].shape if name in self._tensors else self._arrays[name][1])
             for name in names
         )
 
     def dtype(self, name: str) -> str:
-        """Of a tensor, or of a constant in its place."""
+        """Return the dtype of a tensor, or of a constant in its place."""
         return self._tensors[name].dtype if name in self._tensors else self._arrays[name][0]
 
     def grid(self, name: str) -> Codes | None:
-        """Of a tensor of codes; None for others and for constants."""
+        """Return the grid of a tensor of codes; None for others and for constants."""
         return self._tensors[name].codes if name in self._tensors else None
 
     def codes(self, *names: str) -> None:
-        """These tensors hold codes."""
+        """Check that these tensors hold codes."""
         for name in names:
             self.that(self.grid(name) is not None, f"floats in '{name}'", "codes")
 
     def floats(self, *names: str) -> None:
-        """These tensors hold float32."""
+        """Check that these tensors hold float32."""
         for name in names:
             self.that(self.dtype(name) == "float32", f"{self.dtype(name)} in '{name}'", "float32")
 
     def one_dtype(self, *names: str) -> None:
-        """These tensors hold numbers of one type, or codes all."""
+        """Check that these tensors hold numbers of one type, or codes all."""
         dtypes = [self.dtype(name) for name in names]
         self.that(len(set(dtypes)) == 1, f"{', '.join(dtypes)} in {', '.join(names)}", "one dtype")
 
     def one_rank(self, *names: str) -> None:
-        """These tensors have one rank, and it is not 0."""
+        """Check that these tensors have one rank, and it is not 0."""
         ranks = self.rank(*names)
         self.that(min(ranks) == max(ranks) > 0, ranks, "one rank for all")
 
     def one_grid(self, a: str, b: str) -> None:
-        """These tensors hold codes of one grid, or none."""
+        """Check that these tensors hold codes of one grid, or none."""
         self.that(self.grid(a) == self.grid(b), f"'{a}', '{b}'", "one grid")
 
     def index(self, name: str) -> None:
-        """This tensor holds indices."""
+        """Check that this tensor holds indices."""
         self.that(self.dtype(name) in ("int64", "int32"), name, "int32 or int64")
 
     def axis(self, name: str, axis: int) -> None:
-        """This tensor has such an axis, counted from the front."""
+        """Check that this tensor has such an axis, counted from the front."""
         (rank,) = self.rank(name)
         self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
 
     def per_axis(self, names: tuple[str, ...], *lists: tuple[Any, ...]) -> None:
-        """These tensors have one rank, and these lists an entry for each axis."""
+        """Check that these tensors have one rank, and these lists an entry for each axis."""
         ranks = (*self.rank(*names), *(len(entries) for entries in lists))
         self.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
 

@@ -131,7 +131,7 @@ def _names(tree: Any) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _tree(dim: Dim) -> Any:
-    """(function, a, b), of which a and b are such again, names or numbers; a name where it is none."""
+    """Parse a size into (function, a, b), of which a and b are such again, names or numbers."""
     if isinstance(dim, str) and dim.startswith("=[") and len(dim) <= _LONGEST:
         try:
             return _check(json.loads(dim[1:]))

@@ -26,7 +26,7 @@ class OnnxStep:
         return self.ys
 
     def check_model(self, constants: Mapping[str, NDArray[Any]], tensors: Mapping[str, Tensor]) -> bytes:
-        """Its model, found to be one that a plan of ours may hold, and to make what the plan says.
+        """Check that its model is one that a plan of ours may hold, with the plan's outputs; return it.
 
         Raises:
             FileFormatError: As for `intact.graph.check_fallback`; names the step.

@@ -41,7 +41,7 @@ class Sizes:
         return self._tensors[name].partial_shape(self.dims)
 
     def complete_shapes(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
-        """Sizes of tensors, if the plan knows them all."""
+        """Return the sizes of tensors, if the plan knows them all."""
         shapes: dict[str, Shape] = {}
         for name in names:
             shape = tuple(d for d in self.partial_shape(name) if d is not None)
@@ -96,7 +96,7 @@ def broadcast(name: str, a: Shape, b: Shape) -> Shape:
 
 
 def product_shape(sizes: Sizes, a: str, b: str) -> Shape:
-    """Of the product of [..., i, k] by [..., k, j], leading axes broadcast.
+    """Return the sizes of the product of [..., i, k] by [..., k, j], leading axes broadcast.
 
     Raises:
         QuantValueError: They do not go together; names b.

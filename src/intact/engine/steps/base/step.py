@@ -67,7 +67,7 @@ class Step:
         """
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        """Sizes of the one tensor that it makes; unless it says otherwise, those of the first it reads.
+        """Return the sizes of the one output; by default those of the first input.
 
         Raises:
             QuantValueError: The sizes that it reads do not fit each other.
@@ -75,7 +75,7 @@ class Step:
         return sizes.of(reads(self)[0])
 
     def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
-        """Sizes of all that it makes, in the order of its fields.
+        """Return the sizes of all outputs, in the order of the fields.
 
         Raises:
             QuantValueError: As for `output_shape`.
@@ -91,5 +91,5 @@ class Step:
         return {}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
-        """Multiplications, of which each is one accumulation too; `shape_of` tensor or constant."""
+        """Count multiply-accumulates; `shape_of` tensor or constant."""
         return 0

@@ -34,6 +34,6 @@ def positions(
 
 
 def by_axis(pads: Pads) -> tuple[Pair, Pair]:
-    """((top, bottom), (left, right)), as `numerics` has them."""
+    """Return the pads ((top, bottom), (left, right)), as `numerics` has them."""
     top, left, bottom, right = pads
     return (top, bottom), (left, right)

@@ -95,7 +95,7 @@ def _fields_of(kind: Any) -> tuple[Field, ...]:
 
 
 def names_with_roles(record: object) -> tuple[tuple[str, Role], ...]:
-    """All names of a record and of the records within it, with their roles."""
+    """Return all names of a record and of the records within it, with their roles."""
     return _names_of(record).all
 
 

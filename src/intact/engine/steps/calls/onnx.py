@@ -33,7 +33,7 @@ class FallbackSubgraph(OnnxStep, Step):
         checker.that(bool(self.ys), "no outputs", "some")
 
     def evaluate(self, run: Run) -> None:
-        """On one thread, with graph optimizations off."""
+        """Run the nodes in ONNX Runtime, on one thread, with graph optimizations off."""
         outputs = self.session(run.constants, run.tensors, threads=1).run(
             {name: run.array(name) for name in self.xs}
         )

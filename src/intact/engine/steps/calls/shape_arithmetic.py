@@ -51,7 +51,7 @@ class ShapeArithmetic(OnnxStep, Step):
         return tuple(y for y in self.ys if y not in self.inputs)
 
     def evaluate(self, run: Run) -> None:
-        """On one thread, with graph optimizations off."""
+        """Run the nodes in ONNX Runtime, on one thread, with graph optimizations off."""
         vectors = self.compute(run.sizes, lambda: self.session(run.constants, run.tensors, threads=1))
         for name, array in vectors.items():
             run.bind(name, array)

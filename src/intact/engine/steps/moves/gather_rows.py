@@ -66,5 +66,5 @@ class GatherRows(Step):
         run.bind(self.y, x[rows])
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """As that of `ScatterElements`."""
+        """Check the indices, as `ScatterElements` does."""
         check_tuples(index, self.sizes, where)

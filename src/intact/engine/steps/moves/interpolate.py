@@ -39,7 +39,7 @@ class Interpolate(Step):
         checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        """As many as there are rows of places."""
+        """Return the sizes of x, with as many elements along the axis as there are rows of places."""
         places, weights = sizes.of(self.places), sizes.of(self.weights)
         if places != weights or places[1] == 0:
             raise mismatch(self.weights, f"shape {weights}", f"one weight for each place, {places}")

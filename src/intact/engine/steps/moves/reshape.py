@@ -32,7 +32,7 @@ class Reshape(Step):
         run.bind(self.y, x.reshape(self._output_shape(x.shape, run.partial_shape(self.y))))
 
     def _output_shape(self, x: Shape, shape: tuple[int | None, ...]) -> Shape:
-        """As the plan says; at most one dimension is what is left.
+        """Return the shape of the plan; at most one dimension is inferred.
 
         No elements leave any number: then it is what x's other axes hold, so that [0, 4, 2] becomes [0, 8].
         """

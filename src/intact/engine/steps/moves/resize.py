@@ -35,7 +35,7 @@ class Resize(Step):
         checker.that(within, axes, "axes of it, with indices for each")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        """As many as there are indices."""
+        """Return as many elements per axis as there are indices."""
         shape = list(sizes.of(self.x))
         for axis, indices in zip(self.axes, self.indices, strict=True):
             shape[axis] = sizes.of(indices)[0]

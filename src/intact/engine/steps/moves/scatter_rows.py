@@ -56,5 +56,5 @@ class ScatterRows(Step):
         run.bind(self.y, scatter_rows(x, index, run.array(self.updates), self.sizes, self.reduction))
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """As that of `ScatterElements`."""
+        """Check the indices, as `ScatterElements` does."""
         check_tuples(index, self.sizes, where)

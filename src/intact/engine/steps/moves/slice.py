@@ -34,7 +34,7 @@ class Slice(Step):
         checker.that(all(start >= 0 for start in self.starts), self.starts, "starts from the first element")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        """As the plan says; to the end of an axis of which it does not say how much."""
+        """Return the sizes of the plan; an axis without one is read to its end."""
         x, shape = sizes.of(self.x), sizes.partial_shape(self.y)
         output_sizes = []
         for axis, (size, want, start, hop) in enumerate(zip(x, shape, self.starts, self.steps, strict=True)):

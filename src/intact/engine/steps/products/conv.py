@@ -89,5 +89,5 @@ def check_filters(checker: Checker, x: str, weight: str, groups: int, epilogue: 
 
 
 def filters(run: Run, weight: str) -> NDArray[np.int8]:
-    """[out, in / groups, kernel_h, kernel_w], as `numerics` has them."""
+    """Return the filters [out, in / groups, kernel_h, kernel_w], as `numerics` has them."""
     return np.moveaxis(run.array(weight), -1, 1)

@@ -94,7 +94,7 @@ class _Transposed(Protocol):
 
 
 def conv_transpose_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int]) -> Shape:
-    """Height and width of what a transposed convolution makes of an image of `sizes`.
+    """Return height and width of a transposed convolution's output for an image of `sizes`.
 
     Raises:
         QuantValueError: Its pads leave nothing.
@@ -124,7 +124,7 @@ def halo_of_transposed(step: _Transposed, kernel: Sequence[int]) -> Halo:
 
 
 def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:
-    """`x` with strides - 1 codes of real 0 between its pixels."""
+    """Insert strides - 1 codes of real 0 between the pixels of `x`."""
     sizes = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], strides, strict=True)]
     wide = np.full((*x.shape[:2], *sizes), fill, x.dtype)
     wide[:, :, :: strides[0], :: strides[1]] = x
@@ -132,7 +132,7 @@ def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:
 
 
 def _frame(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
-    """`x` with a frame of real 0; a negative width cuts."""
+    """Surround `x` with a frame of real 0; a negative width cuts."""
     padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
     cut = [slice(max(-a, 0), b if b < 0 else None) for a, b in around]
     return padded[:, :, cut[0], cut[1]]

@@ -90,7 +90,7 @@ class Recurrent(Step):
         return self.y, self.last_h, self.last_c
 
     def _batch_first(self, shape: Shape) -> Shape:
-        """Sizes with the batch last but one, as they are in ONNX."""
+        """Return sizes with the batch last but one, as they are in ONNX."""
         return (shape[-2], *shape[:-2], shape[-1]) if self.batch_first else shape
 
     def _steps_first(self, shape: Shape) -> Shape:

@@ -105,7 +105,7 @@ class _Finder:
         return float(array.item()) if array is not None and array.size == 1 else None
 
     def _operands(self, value: ir.Value | None, *op_types: str) -> Iterator[Sequence[ir.Value]]:
-        """Both operands, in both orders."""
+        """Yield both operands, in both orders."""
         node = self._at(value, *op_types)
         if node is not None and all(operand is not None for operand in node.inputs):
             both = [operand for operand in map(self._repeat.source, node.inputs) if operand is not None]
@@ -206,7 +206,7 @@ class _Finder:
     # -- cells
 
     def _lstm(self, h: Carried, c: Carried) -> RecurrentCell | None:
-        """``c' = sigmoid(f) * c + sigmoid(i) * tanh(g); h' = sigmoid(o) * tanh(c')``."""
+        """Match an LSTM: ``c' = sigmoid(f) * c + sigmoid(i) * tanh(g); h' = sigmoid(o) * tanh(c')``."""
         next_h, next_c = self._match_update(h), self._match_update(c)
         if next_h is None or next_c is None or next_h.mask is not next_c.mask:
             return None
@@ -221,7 +221,7 @@ class _Finder:
         return None
 
     def _match_gate_times_state(self, value: ir.Value, state: ir.Value) -> ir.Value | None:
-        """x, where `value` is ``sigmoid(x) * state``."""
+        """Match ``sigmoid(x) * state``: return x."""
         for gate, other in self._operands(value, "Mul"):
             node = self._at(gate, "Sigmoid")
             if node is not None and other is state:
@@ -229,7 +229,7 @@ class _Finder:
         return None
 
     def _match_gate_times_candidate(self, value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
-        """x and y, where `value` is ``sigmoid(x) * tanh(y)``."""
+        """Match ``sigmoid(x) * tanh(y)``: return x and y."""
         for gate, other in self._operands(value, "Mul"):
             node, candidate = self._at(gate, "Sigmoid"), self._at(other, "Tanh")
             if node is not None and candidate is not None:
@@ -237,7 +237,7 @@ class _Finder:
         return None
 
     def _gru(self, h: Carried) -> RecurrentCell | None:
-        """``h' = z * h + (1 - z) * g``, g as ``tanh(x + r * h)`` or ``tanh(x + (r * h) w)``."""
+        """Match a GRU: ``h' = z * h + (1 - z) * g``, g as ``tanh(x + r * h)`` or ``tanh(x + (r * h) w)``."""
         following = self._match_update(h)
         for a, b in self._operands(following.new if following else None, "Add"):
             update = self._match_gate_times_state(a, h.read)
@@ -267,7 +267,7 @@ class _Finder:
         return None
 
     def _simple(self, h: Carried) -> RecurrentCell | None:
-        """``h' = tanh(x)`` or ``relu(x)``."""
+        """Match a simple RNN: ``h' = tanh(x)`` or ``relu(x)``."""
         following = self._match_update(h)
         node = self._at(following.new, "Tanh", "Relu") if following is not None else None
         if node is None or following is None:
@@ -335,7 +335,7 @@ def _columns(whole: _Sum, start: int, end: int) -> _Sum:
 
 
 def _stack_weights(sums: Sequence[_Sum], x: ir.Value, widths: set[int]) -> Reals | None:
-    """Weights of one vector [1, gates * out, in]; a gate that does not read it has zeros."""
+    """Stack the weights of one vector [1, gates * out, in]; a gate that does not read it has zeros."""
     there = [gate[x] for gate in sums if x in gate]
     if not there or len({len(array) for array in there}) > 1 or len(widths) > 1:
         return None

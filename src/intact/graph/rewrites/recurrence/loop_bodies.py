@@ -105,7 +105,7 @@ def _initializer_array(value: ir.Value) -> NDArray | None:
 
 
 def _read_scan(node: ir.Node) -> Repeat | None:
-    """Rows along the first axis of all, in one direction."""
+    """Match a Scan over rows along the first axis of all, in one direction."""
     repeat, form = Repeat(node), ops.Scan.of(node)
     count = form.num_scan_inputs
     body, states = repeat.body, len(node.inputs) - count
@@ -223,7 +223,7 @@ class _Tests:
     late: set[ir.Value | None] = field(default_factory=set)
 
     def bounds(self, value: ir.Value | None, *, begun: bool) -> list[ir.Value] | None:
-        """Numbers that the counter has to be below of; [] for none, None for another condition.
+        """Return the numbers that bound the counter; [] for none, None for another condition.
 
         Args:
             value: The condition.

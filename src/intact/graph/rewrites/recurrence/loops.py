@@ -166,12 +166,12 @@ class _Opener:
         return self._write("Where", rows, state.first, self._write("Squeeze", last, self._write.sizes(0)))
 
     def _sizes(self, x: ir.Value, start: int, end: int) -> ir.Value:
-        """Some sizes of a tensor."""
+        """Slice the shape of a tensor."""
         shape = self._write("Shape", x, dtype=_INT64)
         return self._write("Slice", shape, self._write.sizes(start), self._write.sizes(end), dtype=_INT64)
 
     def _rows(self, tensor: ir.Value) -> ir.Value:
-        """As many rows of a tensor as there are steps."""
+        """Slice as many rows of a tensor as there are steps."""
         for limit in self._repeat.limits:
             if not _counts(limit, tensor, self._constants):
                 count = self._write("Cast", limit, dtype=_INT64, to=int(_INT64))
@@ -182,7 +182,7 @@ class _Opener:
         return tensor
 
     def _sort_rows(self, x: ir.Value, mask: ir.Value) -> ir.Value:
-        """Rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
+        """Sort rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
         real = self._write("Cast", mask, to=int(_FLOAT))
         top = self._write("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
         assert top is not None
@@ -192,7 +192,7 @@ class _Opener:
         return self._gather_rows(x, order)
 
     def _restore_order(self, y: ir.Value, shown: ir.Value, *, shows_state: bool) -> ir.Value:
-        """Rows back in their places; hidden ones as the row before, or 0: a row behind the end of all."""
+        """Restore rows to their places; hidden ones as the row before, or 0: a row behind the end of all."""
         axis = self._write.constant(0, np.int64)
         counted = self._write("CumSum", shown, axis, dtype=_INT64)
         if shows_state:
@@ -202,7 +202,8 @@ class _Opener:
         return self._gather_rows(y, self._write("Sub", placed, self._write.sizes(1), dtype=_INT64))
 
     def _gather_rows(self, x: ir.Value, order: ir.Value) -> ir.Value:
-        """x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its own."""
+        """Gather x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its
+        own."""
         places = self._write("Unsqueeze", order, self._write.sizes(2), dtype=_INT64)
         sizes = self._write("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
         wide = self._write("Expand", places, sizes, dtype=_INT64)

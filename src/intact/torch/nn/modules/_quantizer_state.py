@@ -89,7 +89,8 @@ def hold(quantizer: TensorQuantizer, name: str, value: torch.Tensor) -> None:
 
 
 def check_learnable(quantizer: TensorQuantizer, kind: str) -> None:
-    """
+    """Refuse a kind of learned range that `quantizer` cannot have.
+
     Raises:
         UnsupportedError: The grid of `quantizer` cannot be learned as `kind` says.
     """
@@ -154,7 +155,7 @@ def complete(quantizer: TensorQuantizer) -> None:
 
 
 def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
-    """Everything about `quantizer` that is not a tensor, as JSON values; `configure` takes it."""
+    """Return everything about `quantizer` that is not a tensor, as JSON values; `configure` takes it."""
     config = {key: getattr(quantizer, f"_{key}") for key in (*_CONFIGURATION, *_SWITCHES)}
     config["axis"] = list(config["axis"]) if isinstance(config["axis"], tuple) else config["axis"]
     config["num_bits"] = (

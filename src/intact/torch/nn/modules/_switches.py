@@ -21,7 +21,7 @@ class Switches:
     _if_calib: bool
 
     def _where(self) -> str:
-        """Its name, for messages."""
+        """Return its name, for messages."""
         raise NotImplementedError
 
     @property

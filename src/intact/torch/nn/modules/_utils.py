@@ -26,7 +26,7 @@ __all__ = ["QuantInputMixin", "QuantMixin", "pop_quant_desc_in_kwargs"]
 
 
 def engine_functions(layer: nn.Module) -> AbstractContextManager[None]:
-    """`exact_functions` where `layer` quantizes; with disabled quantizers it is the float layer."""
+    """Return `exact_functions` where `layer` quantizes; with disabled quantizers it is the float layer."""
     if layer.training:  # a step does not look for quantizers
         return nullcontext()
     quantizers = (module for module in layer.modules() if isinstance(module, TensorQuantizer))
@@ -122,7 +122,7 @@ class QuantMixin(QuantizedModule):
         super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[misc]
 
     def quantized_weights(self) -> dict[str, Tensor]:
-        """Fake-quantized values of the weights, by name of the parameter."""
+        """Return fake-quantized values of the weights, by name of the parameter."""
         return {"weight": self._weight_quantizer(self.weight)}  # type: ignore[attr-defined]
 
 

@@ -27,7 +27,7 @@ class _Fused(RecurrentLayers):
     default_quant_desc_weight = QuantDescriptor(num_bits=8, axis=1)
 
     def quantizers_needed(self: Any) -> int:
-        """One pair of quantizers for each layer."""
+        """Return the number of layers: each needs one pair of quantizers."""
         return int(self.num_layers)
 
     def quantized_weights(self: Any) -> dict[str, Tensor]:

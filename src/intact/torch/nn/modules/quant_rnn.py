@@ -42,7 +42,7 @@ class _Gates:
         self.quantizer, self.weight, self.b_ih, self.b_hh = quantizer, weight, b_ih, b_hh
 
     def lstm(self, x: Tensor, state: State) -> State:
-        """One step. x [N, inputs], state (h, c) [N, hidden] each; returns the next state."""
+        """Compute one LSTM step: x [N, inputs], state (h, c) [N, hidden] each; return the next state."""
         h, c = state
         of_x, of_h = self._products(x, h)
         i, f, g, o = (of_x + of_h).chunk(4, 1)
@@ -50,7 +50,7 @@ class _Gates:
         return torch.sigmoid(o) * torch.tanh(c), c
 
     def gru(self, x: Tensor, state: State) -> State:
-        """One step. x [N, inputs], state (h,) [N, hidden]; returns the next state.
+        """Compute one GRU step: x [N, inputs], state (h,) [N, hidden]; return the next state.
 
         The reset gate multiplies the hidden half of the new gate alone, hence two products.
         """
@@ -63,7 +63,7 @@ class _Gates:
         return ((1 - z) * n + z * h,)
 
     def _products(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Gates of x and of h, [N, gates * hidden] each: two products, as torch forms them."""
+        """Compute the gates of x and of h, [N, gates * hidden] each: two products, as torch forms them."""
         sizes = [x.shape[1], h.shape[1]]
         quant_x, quant_h = torch.split(self.quantizer(torch.cat((x, h), 1)), sizes, 1)
         w_ih, w_hh = torch.split(self.weight, sizes, 1)
@@ -79,7 +79,7 @@ class RecurrentLayers(QuantizedLayer):
         quant_desc_weight: QuantDescriptor,
         num_layers: int | None = None,
     ) -> None:
-        """As many pairs of quantizers as `quantizers_needed`, unless `num_layers` says otherwise."""
+        """Create as many pairs of quantizers as `quantizers_needed`, unless `num_layers` says otherwise."""
         if reason := self.why_unsupported():
             raise UnsupportedError(
                 type(self).__name__, reason, "proj_size=0", "project with a Linear behind it"
@@ -99,11 +99,12 @@ class RecurrentLayers(QuantizedLayer):
         return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
 
     def _run(self, x: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """All layers over x [steps, N, inputs], or over the data of a packed sequence with `batch_sizes`."""
+        """Run all layers over x [steps, N, inputs], or over the data of a packed sequence with
+        `batch_sizes`."""
         raise NotImplementedError
 
     def run_layers(self, input: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
-        """Outputs of the last layer, as `input` lies, and the last states of all."""
+        """Run all layers; return the outputs of the last, laid out as `input`, and the last states of all."""
         with engine_functions(self):  # type: ignore[arg-type]
             if isinstance(input, PackedSequence):
                 return self._forward_packed(input, hx)
@@ -148,7 +149,7 @@ class RecurrentLayers(QuantizedLayer):
         return (zeros, zeros) if self.mode == "LSTM" else (zeros,)
 
     def _check(self: Any, input: Tensor, state: State, batch_sizes: Tensor | None) -> None:
-        """Sizes of the time-first `input` and of each state, with torch's own messages."""
+        """Check the sizes of the time-first `input` and of each state, with torch's own messages."""
         self.check_input(input, batch_sizes)
         batch = input.shape[1] if batch_sizes is None else _batch_of(batch_sizes)
         want = (len(self._suffixes()), batch)
@@ -187,7 +188,7 @@ class _QuantizedRecurrent(RecurrentLayers):
     default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a pickle, ours or the old library's, which had no flat weights."""
+        """Load the state of a pickle, ours or the old library's, which had no flat weights."""
         if "_flat_weights" not in state:
             names = [name for layer in state["_all_weights"] for name in layer]
             flat = [state["_parameters"].get(name) for name in names]
@@ -195,7 +196,7 @@ class _QuantizedRecurrent(RecurrentLayers):
         super().__setstate__(state)  # type: ignore[misc]
 
     def quantizers_needed(self) -> int:
-        """One pair for each layer and direction."""
+        """Return the number of quantizer pairs: one for each layer and direction."""
         return len(self._suffixes())
 
     def quantized_weights(self: Any) -> dict[str, Tensor]:
@@ -301,7 +302,7 @@ def _split_quantized(owner: Any, quantizer: TensorQuantizer, suffix: str) -> dic
 
 
 def _run_forward(step: Any, inputs: list[Tensor], state: State) -> tuple[list[Tensor], State]:
-    """Over time; a sequence that ends leaves the batch with its last state, as N_t falls."""
+    """Run forward in time; a sequence that ends leaves the batch with its last state, as N_t falls."""
     outputs, ended = [], []
     for x in inputs:
         if len(x) < len(state[0]):
@@ -314,7 +315,7 @@ def _run_forward(step: Any, inputs: list[Tensor], state: State) -> tuple[list[Te
 
 
 def _run_backward(step: Any, inputs: list[Tensor], start: State) -> tuple[list[Tensor], State]:
-    """Back in time; a shorter sequence joins the batch at its own end, with its start state."""
+    """Run back in time; a shorter sequence joins the batch at its own end, with its start state."""
     outputs, state = [], tuple(part[: len(inputs[-1])] for part in start)
     for x in reversed(inputs):
         if len(x) > len(state[0]):

@@ -351,7 +351,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         return amax if self._scale_amax is None else amax * self._scale_amax
 
     def _get_range(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Both ends of the range to quantize `inputs` with: stored, or those of `inputs`."""
+        """Return both ends of the range to quantize `inputs` with: stored, or those of `inputs`."""
         if hasattr(self, "_amax"):
             low, high = self._amin, self._amax
         else:

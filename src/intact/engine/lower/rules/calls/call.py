@@ -12,7 +12,7 @@ from intact.graph import Node, ops
 
 
 def lower_call(builder: PlanBuilder, node: Node) -> None:
-    """``[DQ ->] custom operator [-> Q]``: one call."""
+    """Lower a custom operator, and the pairs around it, to one call: ``[DQ ->] custom operator [-> Q]``."""
     name = f"{node.domain}::{node.op_type}"
     operator = find(name)
     if operator is None:

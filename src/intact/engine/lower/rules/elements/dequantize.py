@@ -10,7 +10,7 @@ from intact.graph import Node
 
 
 def lower_dequantize_linear(builder: PlanBuilder, node: Node) -> None:
-    """Nothing, unless the graph puts it out: whoever wants floats asks for them."""
+    """Lower DequantizeLinear to nothing, unless the graph puts it out: readers ask for floats."""
     if isinstance(builder.grids.any_of(node), FloatGrid):
         lower_fake_quantize(builder, node)
         return

@@ -12,7 +12,7 @@ from intact.numerics import ELEMENTWISE, takes
 
 
 def operation(name: str) -> Rule:
-    """One step of all inputs."""
+    """Return the rule for one step of all inputs."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         write_operation(builder, node, name, [plain(builder, value) for value in node.inputs])

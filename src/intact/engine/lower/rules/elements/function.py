@@ -16,7 +16,7 @@ from intact.graph import Node, Value, ops
 def lower_function(
     builder: PlanBuilder, nodes: Sequence[Node], label: str, entry: Value, output: Value
 ) -> None:
-    """`nodes`, which compute the function that placement calls `label`: a table of codes, or in floats.
+    """Lower `nodes`, which compute the function `label`, to a table of codes or a step in floats.
 
     Raises:
         NoMatch: It is neither.
@@ -34,7 +34,7 @@ def lower_function(
 
 
 def lower_function_alone(builder: PlanBuilder, node: Node) -> None:
-    """One node that computes a function of one tensor."""
+    """Lower one node that computes a function of one tensor."""
     variable = [v for v in node.inputs if v is not None and v not in builder.constants]
     if len(set(variable)) != 1:
         raise NoMatch("it reads more than one tensor")
@@ -42,7 +42,7 @@ def lower_function_alone(builder: PlanBuilder, node: Node) -> None:
 
 
 def function_rule(function: str) -> Rule:
-    """One of `numerics.FUNCTIONS`."""
+    """Return the rule for one of `numerics.FUNCTIONS`."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         x, chain = builder.either(node.inputs[0]), StepChain(builder, node)

@@ -10,7 +10,7 @@ from intact.graph import Node
 
 
 def integer_extreme(name: str) -> Rule:
-    """Max or Min of any number of tensors of integers, two by two."""
+    """Return the rule for Max or Min of any number of integer tensors, two by two."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         first, *rest = (plain(builder, value) for value in node.inputs)
@@ -25,7 +25,7 @@ def integer_extreme(name: str) -> Rule:
 
 
 def lower_extreme(builder: PlanBuilder, node: Node) -> None:
-    """Max or Min of any number of tensors, two by two."""
+    """Lower Max or Min of any number of tensors, two by two."""
     value, name = node.outputs[0], node.name or ""
     operands = [builder.either(v) for v in node.inputs]
     if len(operands) < 2:

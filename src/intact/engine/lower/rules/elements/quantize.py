@@ -10,7 +10,7 @@ from intact.graph import Node
 
 
 def lower_quantize_linear(builder: PlanBuilder, node: Node) -> None:
-    """Codes of floats, or of other codes."""
+    """Lower QuantizeLinear of floats, or of other codes."""
     grid, value = builder.grids.of(node), node.inputs[0]
     if grid is None:
         raise NoMatch(why_no_grid(builder, node))

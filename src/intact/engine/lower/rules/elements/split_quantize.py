@@ -61,7 +61,7 @@ def _split(
     names: tuple[str, str],
     codes: tuple[Codes, Codes],
 ) -> None:
-    """Both tensors of bytes, once for all layers that read a pair; of `x`, or of what the pair reads."""
+    """Write both tensors of bytes, once for all layers that read a pair; of `x`, or of the pair's input."""
     quantize, dequantize = pair[0], pair[1].producer()
     assert dequantize is not None, "it is no constant"
     x = x or builder.real(quantize.inputs[0])

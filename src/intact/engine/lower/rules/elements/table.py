@@ -19,7 +19,7 @@ from intact.graph import Node, Value, float_value_of, ops
 def lower_table(
     builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value, function: str = ""
 ) -> None:
-    """`nodes`, which make `output` of `entry` and constants of one element, as one table.
+    """Lower `nodes`, which compute `output` from `entry` and constants of one element, to one table.
 
     Args:
         function: What `numerics` calls the function that they compute; "" where each is one of its own.
@@ -55,7 +55,7 @@ def lower_table(
 
 
 def codes_of(codes: Codes) -> NDArray[np.int64]:
-    """Every code that can occur."""
+    """Return every code that can occur."""
     return np.arange(codes.low, codes.high + 1)
 
 

@@ -11,7 +11,7 @@ from intact.graph import Node, ops
 
 
 def lower_trilu(builder: PlanBuilder, node: Node) -> None:
-    """Trilu of planes of a known size: 0 where a constant mask says so."""
+    """Lower Trilu of planes of a known size: 0 where a constant mask says so."""
     x, upper = plain(builder, node.inputs[0]), ops.Trilu.of(node).upper
     rows, columns = x.shape[-2:] if len(x.shape) > 1 else ("", "")
     if not isinstance(rows, int) or not isinstance(columns, int):

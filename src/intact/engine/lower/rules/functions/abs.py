@@ -9,7 +9,7 @@ from intact.graph import Node
 
 
 def lower_abs(builder: PlanBuilder, node: Node) -> None:
-    """Abs: the larger of a number and its negative, less the sign that 0 may have."""
+    """Lower Abs: the larger of a number and its negative, less the sign that 0 may have."""
     value, name = node.outputs[0], node.name or ""
     step_names, x = (name, (name,)), builder.either(node.inputs[0])
     minus, zero = scalar(builder, node, "minus", -1.0), scalar(builder, node, "zero", 0.0)

@@ -9,14 +9,14 @@ from intact.graph import Node, ops
 
 
 def lower_elu(builder: PlanBuilder, node: Node) -> None:
-    """Elu of any alpha: what is below 0 is below it in Elu with alpha 1, times alpha."""
+    """Lower Elu of any alpha: what is below 0 is below it in Elu with alpha 1, times alpha."""
     x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape, alpha = dims_of(chain.value), chain.number("alpha", ops.Elu.of(node).alpha)
     chain.binary("slope", chain.function("elu", x, shape), alpha, shape, chain.y)
 
 
 def lower_selu(builder: PlanBuilder, node: Node) -> None:
-    """``gamma * elu(x)`` with the slope `alpha` below 0."""
+    """Lower Selu: ``gamma * elu(x)`` with the slope `alpha` below 0."""
     x, op, chain = builder.either(node.inputs[0]), ops.Selu.of(node), StepChain(builder, node)
     shape, alpha = dims_of(chain.value), chain.number("alpha", op.alpha)
     curve = chain.binary("slope", chain.function("elu", x, shape), alpha, shape)
@@ -24,7 +24,7 @@ def lower_selu(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_celu(builder: PlanBuilder, node: Node) -> None:
-    """``max(x, 0) + alpha * elu(min(x, 0) / alpha)``."""
+    """Lower Celu: ``max(x, 0) + alpha * elu(min(x, 0) / alpha)``."""
     alpha = ops.Celu.of(node).alpha
     if alpha == 1:
         function_rule("elu")(builder, node)

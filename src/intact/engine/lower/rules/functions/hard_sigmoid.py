@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_hard_sigmoid(builder: PlanBuilder, node: Node) -> None:
-    """HardSigmoid of any slope: clip(alpha * x + beta, 0, 1)."""
+    """Lower HardSigmoid of any slope: clip(alpha * x + beta, 0, 1)."""
     op, value, name = ops.HardSigmoid.of(node), node.outputs[0], node.name or ""
     step_names, x = (name, (name,)), builder.either(node.inputs[0])
     alpha, beta = scalar(builder, node, "alpha", op.alpha), scalar(builder, node, "beta", op.beta)

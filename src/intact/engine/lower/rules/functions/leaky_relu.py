@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_leaky_relu(builder: PlanBuilder, node: Node) -> None:
-    """LeakyRelu and PRelu."""
+    """Lower LeakyRelu and PRelu."""
     value, name = node.outputs[0], node.name or ""
     x = builder.either(node.inputs[0])
     if node.op_type == "PRelu":

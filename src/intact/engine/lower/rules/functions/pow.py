@@ -11,7 +11,7 @@ from intact.graph import Node
 
 
 def lower_exact_pow(builder: PlanBuilder, node: Node) -> None:
-    """Pow by a constant that means a product, a root or a quotient: each is rounded once."""
+    """Lower Pow by a constant that means a product, a root or a quotient: each is rounded once."""
     exponent = builder.constant(node.inputs[1], "its exponent")
     rule = _POWERS.get(float(exponent.reshape(-1)[0])) if exponent.size == 1 else None
     if rule is None or exponent.ndim > len(dims_of(present(node.inputs[0]))):
@@ -35,7 +35,7 @@ _POWERS: dict[float, Rule] = {2.0: _square, 0.5: _root, -1.0: with_number("div",
 
 
 def lower_pow(builder: PlanBuilder, node: Node) -> None:
-    """Pow by a constant: products for whole numbers, ``exp(log(x) * exponent)`` for others."""
+    """Lower Pow by a constant: products for whole numbers, ``exp(log(x) * exponent)`` for others."""
     exponent = builder.constant(node.inputs[1], "its exponent")
     x = builder.either(node.inputs[0])
     if exponent.size != 1 or exponent.ndim > len(dims_of(node.outputs[0])):
@@ -58,8 +58,10 @@ def lower_pow(builder: PlanBuilder, node: Node) -> None:
 
 
 def _products(chain: StepChain, x: str, power: int, inner: bool) -> list[str]:
-    """x, and what squares and products with x make of it, down the bits of `power`; the last one is the
-    node's output unless it is an `inner` one."""
+    """Write squares and products with x, down the bits of `power`.
+
+    Return x and them; the last one is the node's output unless it is an `inner` one.
+    """
     factors, shape, bits = [x], dims_of(chain.value), bin(power)[3:]
     turns = [other for bit in bits for other in (["square", "times"] if bit == "1" else ["square"])]
     for i, turn in enumerate(turns, 1):

@@ -12,7 +12,7 @@ from intact.numerics import INTEGERS
 
 
 def lower_sign(builder: PlanBuilder, node: Node) -> None:
-    """1, -1 or 0, which a NaN is too."""
+    """Lower Sign: 1, -1 or 0, which a NaN is too."""
     x = plain(builder, node.inputs[0])
     if x.dtype not in {"float32", *INTEGERS}:
         raise NoMatch(f"no kernel knows the sign of {x.dtype}")

@@ -8,7 +8,7 @@ from intact.graph import Node
 
 
 def lower_tan(builder: PlanBuilder, node: Node) -> None:
-    """``sin(x) / cos(x)``."""
+    """Lower Tan: ``sin(x) / cos(x)``."""
     x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape = dims_of(chain.value)
     sine, cosine = (chain.function(name, x, shape) for name in ("sin", "cos"))

@@ -11,7 +11,7 @@ from intact.graph import Node, ops
 
 
 def lower_thresholded_relu(builder: PlanBuilder, node: Node) -> None:
-    """x where it is above alpha, else 0."""
+    """Lower ThresholdedRelu: x where it is above alpha, else 0."""
     x = plain(builder, node.inputs[0])
     alpha = builder.hold(f"{node.name}.alpha", np.array(ops.ThresholdedRelu.of(node).alpha, np.float32))
     zero = builder.hold(f"{node.name}.zero", np.zeros((), np.float32))

@@ -60,7 +60,7 @@ def _token(builder: PlanBuilder, value: Value | None, axis: int, rank: int) -> N
 
 
 def _join_constants(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:
-    """Constants side by side; without any, nothing along the axis."""
+    """Concatenate constants; without any, return an array of size 0 along the axis."""
     arrays = [part for part in parts if part is not None]
     if not arrays:
         return np.zeros([0 if a == axis else 1 for a in range(rank)], np.float32)

@@ -12,7 +12,7 @@ from intact.graph import Node
 
 
 def lower_expand(builder: PlanBuilder, node: Node) -> None:
-    """Axes of size 1 that are read as often as wanted."""
+    """Lower Expand: axes of size 1 are read as often as wanted."""
     wanted = dims_of(node.outputs[0])
     if any(isinstance(dim, str) for dim in wanted):
         _broadcast(builder, node, wanted)
@@ -37,7 +37,7 @@ def lower_expand(builder: PlanBuilder, node: Node) -> None:
 
 
 def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> None:
-    """To sizes that are free, of a tensor or a constant."""
+    """Broadcast a tensor or a constant to sizes that are free."""
     table = node.inputs[0]
     x = plain(builder, table) if table in builder.constants else data(builder, table)
     shape = (*[1] * (len(wanted) - len(x.shape)), *x.shape)

@@ -14,7 +14,7 @@ from intact.graph import Node, ops, set_shape
 
 
 def lower_gather_of_one(builder: PlanBuilder, node: Node) -> None:
-    """One index of an axis: a Slice, and a Reshape where the axis goes."""
+    """Lower Gather of one index of an axis: a Slice, and a Reshape where the axis goes."""
     x = data(builder, node.inputs[0])
     shape = x.shape
     index = builder.constant(node.inputs[1], "its index")
@@ -35,7 +35,7 @@ def lower_gather_of_one(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_gather(builder: PlanBuilder, node: Node) -> None:
-    """Along any axis, by an index of any rank, each of both a tensor or a constant."""
+    """Lower Gather along any axis, by an index of any rank, each of both a tensor or a constant."""
     table, value = node.inputs[0], node.outputs[0]
     x = plain(builder, table) if table in builder.constants else data(builder, table)
     index = plain(builder, node.inputs[1])
@@ -65,7 +65,7 @@ def check_range(builder: PlanBuilder, index: Tensor, size: Dim) -> None:
 def take_rows(
     builder: PlanBuilder, node: Node, x: Tensor, sizes: tuple[int, ...], chosen: NDArray[np.int64]
 ) -> None:
-    """Rows of what has its first axes, of these sizes, as one."""
+    """Gather rows of a tensor whose first axes, of these sizes, are merged into one."""
     rest, name = x.shape[len(sizes) :], node.outputs[0].name
     rows = between(builder, f"{name}.rows", x, (prod(sizes), *rest))
     picked = between(builder, f"{name}.picked", x, (chosen.size, *rest))

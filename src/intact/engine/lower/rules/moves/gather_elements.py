@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_gather_elements(builder: PlanBuilder, node: Node) -> None:
-    """One step; x may be a constant."""
+    """Lower GatherElements to one step; x may be a constant."""
     is_constant = node.inputs[0] in builder.constants
     x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
     index = plain(builder, node.inputs[1])

@@ -50,7 +50,7 @@ def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArr
 
 
 def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
-    """By computed tuples: x as rows of what the tuples do not index, one part for each place of the batch."""
+    """Lower GatherND with computed tuples: x as rows that the tuples pick, one part for each batch index."""
     table, value = node.inputs[0], node.outputs[0]
     x = plain(builder, table) if table in builder.constants else data(builder, table)
     index, batch = plain(builder, node.inputs[1]), ops.GatherND.of(node).batch_dims
@@ -79,7 +79,7 @@ def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
 
 
 def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
-    """Sizes that are numbers.
+    """Return sizes that must be numbers.
 
     Raises:
         NoMatch: One is not known.
@@ -91,7 +91,7 @@ def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
 
 
 def index_tuples(builder: PlanBuilder, node: Node, index: Tensor) -> Tensor:
-    """Indices [n, numbers of each tuple]."""
+    """Reshape indices to [n, numbers of each tuple]."""
     array = builder.arrays.get(index.name)
     count = index.shape[-1]
     if array is not None:

@@ -10,7 +10,7 @@ from intact.numerics import PADDINGS
 
 
 def lower_grid_sample(builder: PlanBuilder, node: Node) -> None:
-    """Images of float32, with the modes that the step has."""
+    """Lower GridSample of float32 images, with the modes that the step has."""
     op = ops.GridSample.of(node)
     x, grid = (plain(builder, value) for value in node.inputs)
     if len(x.shape) != 4 or x.dtype != "float32" or grid.dtype != "float32":

@@ -21,7 +21,8 @@ Reals = NDArray[np.floating[Any]]
 
 
 def lower_interpolation(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
-    """One step for each axis, first those that shrink: what is between them is smallest then."""
+    """Lower an interpolating Resize to a step for each axis, those that shrink first to keep tensors
+    small."""
     x = builder.real(node.inputs[0])
     if builder.tensors[x].dtype != "float32":
         raise NoMatch(f"it interpolates {builder.tensors[x].dtype}")
@@ -56,7 +57,7 @@ def samples(
 def axes_to_resize(
     builder: PlanBuilder, node: Node, op: ops.Resize, shape: Shape
 ) -> list[tuple[int, int, int, float]]:
-    """(axis, size, wanted size, scale) for each axis that does not stay as it is."""
+    """Return (axis, size, wanted size, scale) for each axis that changes."""
     scales = _scales(builder, node, op, len(shape))
     if not scales and op.keep_aspect_ratio_policy != "stretch":
         raise NoMatch(f"its scales follow '{op.keep_aspect_ratio_policy}'")

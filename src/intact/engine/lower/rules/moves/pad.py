@@ -16,7 +16,7 @@ from intact.graph import Node, ops
 
 
 def lower_pad(builder: PlanBuilder, node: Node) -> None:
-    """Constants around a tensor, or a Resize that reads its elements again."""
+    """Lower Pad to constants around a tensor, or to a Resize that reads its elements again."""
     onnx_mode = ops.Pad.of(node).mode
     mode = _MODES.get(onnx_mode)
     if onnx_mode == "constant":

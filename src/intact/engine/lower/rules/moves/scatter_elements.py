@@ -14,7 +14,7 @@ from intact.numerics import SCATTER_DTYPES, SCATTER_REDUCTIONS
 
 
 def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
-    """One step; what it writes has the type, or the grid, of what it writes onto."""
+    """Lower ScatterElements to one step, whose updates have the type, or the grid, of its data."""
     x, updates = tensors_alike(builder, node.inputs[0], node.inputs[2])
     index, op = plain(builder, node.inputs[1]), ops.ScatterElements.of(node)
     if not x.shape:
@@ -28,7 +28,7 @@ def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
 
 
 def tensors_alike(builder: PlanBuilder, *values: Value | None) -> list[Tensor]:
-    """Tensors or constants of one type: codes of one grid, stored alike, or numbers."""
+    """Return tensors or constants of one type: codes of one grid, stored alike, or numbers."""
     tensors = [plain(builder, v) if v in builder.constants else data(builder, v) for v in values]
     grids = {None if t.codes is None else (Grid.of(t.codes), t.codes.offset) for t in tensors}
     if len(grids) > 1:
@@ -39,7 +39,7 @@ def tensors_alike(builder: PlanBuilder, *values: Value | None) -> list[Tensor]:
 
 
 def with_codes_of_both(x: Tensor, updates: Tensor) -> Tensor:
-    """x with the codes that occur in it or in its updates."""
+    """Return x with the codes that occur in it or in its updates."""
     if x.codes is None or updates.codes is None:
         return x
     low, high = min(x.codes.low, updates.codes.low), max(x.codes.high, updates.codes.high)

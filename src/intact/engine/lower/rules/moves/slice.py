@@ -9,7 +9,7 @@ from intact.graph import Node, ops, set_shape
 
 
 def lower_slice(builder: PlanBuilder, node: Node) -> None:
-    """Constant starts and steps; of sizes that are not known as much as the graph says."""
+    """Lower Slice with constant starts and steps; unknown sizes are those of the graph."""
     x = data(builder, node.inputs[0])
     shape = x.shape
     starts = numbers(builder, node, 1)

@@ -47,7 +47,7 @@ class VolumeWindow:
         return (self.kernel, self.stride, *self.pads) == (1, 1, 0, 0)
 
     def filters(self, weight: NDArray[_Code]) -> NDArray[_Code]:
-        """Weights [out, in / groups, d, h, w] as those of such images, [out, h, w, in / groups]."""
+        """Reorder weights [out, in / groups, d, h, w] to those of such images, [out, h, w, in / groups]."""
         out, inputs, _, height, width = weight.shape
         if self.rows:
             return np.ascontiguousarray(weight.transpose(0, 3, 2, 4, 1)).reshape(out, -1, width, inputs)
@@ -82,7 +82,7 @@ def volume_window(node: Node, op: Windowed, kernel: Sequence[int], *, rows: bool
 
 
 def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """[n, c, d, h, w] as [n * d, c, h, w].
+    """Return sizes [n, c, d, h, w] as [n * d, c, h, w].
 
     Raises:
         NoMatch: The depth is not known or 0, or nobody could tell how many planes there are.
@@ -116,7 +116,7 @@ def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) ->
 def stack_window(
     builder: PlanBuilder, x: str, depth: Dim, window: VolumeWindow, name: str, done: tuple[str, ...]
 ) -> tuple[str, list[Step]]:
-    """Planes x with those of their window beside them, and the step that makes it."""
+    """Stack planes of x with those of their window; return the tensor and the step."""
     if window.alone:
         return x, []
     assert isinstance(depth, int), "its planes were counted"
@@ -138,7 +138,7 @@ def _times(size: Dim, count: int) -> Dim:
 
 
 def as_volumes(builder: PlanBuilder, y: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
-    """Planes that become the tensor of volumes y, and the steps that make it of them."""
+    """Turn planes into the tensor of volumes y; return them and the steps."""
     tensor = builder.tensors[y]
     planes = builder.scratch(f"{y}.planes", tensor.dtype, plane_dims(tensor.shape), tensor.codes)
     turned = tuple(tensor.shape[axis] for axis in _TURNED)

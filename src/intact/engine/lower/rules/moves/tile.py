@@ -11,7 +11,7 @@ from intact.graph import Node
 
 
 def lower_tile(builder: PlanBuilder, node: Node) -> None:
-    """Places of each axis, again and again."""
+    """Lower Tile: the places of each axis are read again and again."""
     x = data(builder, node.inputs[0])
     shape, repeats = x.shape, numbers(builder, node, 1)
     often = {axis: count for axis, count in enumerate(repeats) if count != 1}

@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_transpose(builder: PlanBuilder, node: Node) -> None:
-    """One step."""
+    """Lower Transpose to one step."""
     x = data(builder, node.inputs[0])
     perm = ops.Transpose.of(node).order(len(x.shape))
     y = define_like(builder, node.outputs[0], x)

@@ -90,7 +90,7 @@ def _into_planes(
 
 
 def _repeat_epilogue(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
-    """For so many times as many channels."""
+    """Repeat an epilogue for so many times as many channels."""
 
     def each(name: str) -> str:
         if not name or builder.arrays[name].size == 1:

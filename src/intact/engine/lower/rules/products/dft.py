@@ -14,7 +14,7 @@ MOST_WAVES = 2**21  # numbers of a matrix; above, a fast transform wins
 
 
 def lower_dft(builder: PlanBuilder, node: Node) -> None:
-    """Along one axis, of reals or of pairs of them: the axis goes behind the others, and is a row then."""
+    """Lower DFT along one axis, of reals or of pairs of them: the axis is moved last, and is a row then."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     rank = len(x.shape)
     if x.dtype != "float32" or rank < 2 or x.shape[-1] not in (1, 2):
@@ -52,7 +52,7 @@ def lower_dft(builder: PlanBuilder, node: Node) -> None:
 
 
 def waves_of(size: int, length: int, parts: int, inverse: bool, bins: int) -> NDArray[np.float32]:
-    """[elements * parts, made * 2]: what each part of an element adds to the real and imaginary parts.
+    """Return the weights [elements * parts, made * 2] that take elements to real and imaginary parts.
 
     Elements beyond `length` count nothing; what is missing up to it is 0.
     """

@@ -10,7 +10,7 @@ from intact.graph import Node, ops
 
 
 def write_float_conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats) -> list[Node]:
-    """One over planes, each beside its neighbours in depth."""
+    """Write a convolution over volumes as one over planes, each stacked with its neighbours in depth."""
     op, step_names = ops.Conv.of(node), (node.name or "", (node.name or "",))
     window = volume_window(node, op, weight.shape[2:], rows=op.group > 1)
     shape = window.over

@@ -82,7 +82,7 @@ class _Maker:
     def steps(
         self, together: Sequence[Phase], weight: NDArray[np.float32], bias: str, y: str
     ) -> tuple[str, list[Step]]:
-        """Planes of the outputs of these phases, channels behind channels, and the steps that make them."""
+        """Make the output planes of these phases, channels behind channels, and the steps for them."""
         builder, phase, (planes, depth, count) = self._builder, together[0], self._read
         step_names, key = (self._node.name or "", (self._node.name or "",)), f"phase{phase.first}"
         before = -phase.origin

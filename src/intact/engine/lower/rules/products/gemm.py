@@ -28,7 +28,7 @@ def lower_gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
 
 def lower_gemm_in_floats(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """``alpha * A @ B + beta * C``: a constant B takes alpha in, a C that is a constant row beta."""
+    """Lower Gemm of floats: a constant B takes alpha in, a C that is a constant row beta."""
     node, op, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
     a, b = node.inputs[:2]
     c = node.inputs[2] if len(node.inputs) > 2 and op.beta else None  # a C times 0 is not read: N51

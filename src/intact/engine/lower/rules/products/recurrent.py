@@ -41,7 +41,7 @@ class _Layer:
 
 
 def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
-    """One layer in all its directions.
+    """Lower one recurrent layer in all its directions.
 
     Raises:
         NoMatch: It has a form that no kernel knows, weights that are no constants, or nobody reads it.
@@ -138,7 +138,7 @@ def _in_floats(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
 def _epilogue(
     builder: PlanBuilder, node: Node, x_scale: float, scale: NDArray[np.float32], layer: _Layer
 ) -> Epilogue:
-    """Sums of integers as floats, and the biases behind them (N25)."""
+    """Build the epilogue that turns sums of integers into floats and adds the biases (N25)."""
     unit = np.float32(1)
     with in_range():
         multiplier = np.atleast_1d(numerics.multipliers(np.float32(x_scale), scale, unit))

@@ -10,7 +10,7 @@ from intact.numerics import ORDER_DTYPES
 
 
 def lower_arg_max(builder: PlanBuilder, node: Node) -> None:
-    """One step, which keeps the axis; a Reshape takes it away."""
+    """Lower ArgMax or ArgMin to one step, which keeps the axis; a Reshape takes it away."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     op = (ops.ArgMax if node.op_type == "ArgMax" else ops.ArgMin).of(node)
     if x.dtype not in ORDER_DTYPES or not x.shape:

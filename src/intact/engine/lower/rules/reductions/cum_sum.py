@@ -10,7 +10,7 @@ from intact.numerics import CUM_SUM_DTYPES
 
 
 def lower_cum_sum(builder: PlanBuilder, node: Node) -> None:
-    """One step along a constant axis."""
+    """Lower CumSum to one step along a constant axis."""
     x, op = plain(builder, node.inputs[0]), ops.CumSum.of(node)
     if x.dtype not in CUM_SUM_DTYPES or not x.shape:
         raise NoMatch(f"no kernel sums {x.dtype} along an axis")

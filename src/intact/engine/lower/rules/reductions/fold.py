@@ -13,7 +13,10 @@ from intact.numerics import FOLD_DTYPES
 
 
 def lower_fold(builder: PlanBuilder, node: Node) -> None:
-    """Along one axis after the other, the last one first; a mean is divided then."""
+    """Lower an integer reduction along one axis after the other, the last one first.
+
+    A mean is divided then.
+    """
     x, value, op = plain(builder, node.inputs[0]), node.outputs[0], ops.Reduction.of(node)
     axes = axes_of_reduction(builder, node, len(x.shape))
     function = node.op_type.removeprefix("Reduce").lower()

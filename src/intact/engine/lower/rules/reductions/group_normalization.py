@@ -13,7 +13,7 @@ from intact.graph import Node, ops
 
 
 def lower_instance_norm(builder: PlanBuilder, node: Node) -> None:
-    """Each channel of each sample is normalized by itself."""
+    """Lower InstanceNormalization: each channel of each sample is normalized by itself."""
     _norm_of_groups(builder, node, None, ops.InstanceNormalization.of(node).epsilon)
 
 
@@ -24,7 +24,9 @@ def lower_group_norm(builder: PlanBuilder, node: Node) -> None:
 
 
 def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilon: float) -> None:
-    """Rows of all that is normalized together, as in LayerNormalization; then a factor for each channel.
+    """Write rows of all that is normalized together, as in LayerNormalization.
+
+    Then a factor for each channel.
 
     Args:
         groups: Of channels; None: each is one.

@@ -11,7 +11,7 @@ from intact.graph import Node, ops
 
 
 def lower_lrn(builder: PlanBuilder, node: Node) -> None:
-    """``x / (bias + alpha / size * the squares of `size` neighbouring channels) ** beta``."""
+    """Lower LRN: ``x / (bias + alpha / size * the squares of `size` neighbouring channels) ** beta``."""
     x, op = builder.real(node.inputs[0]), ops.LRN.of(node)
     shape = builder.tensors[x].shape
     channels = shape[1] if len(shape) == 4 else None

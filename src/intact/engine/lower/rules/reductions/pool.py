@@ -31,7 +31,7 @@ from intact.numerics import Window
 
 
 def lower_max_pool(builder: PlanBuilder, node: Node) -> None:
-    """MaxPool and GlobalMaxPool of codes, and MaxPool of floats."""
+    """Lower MaxPool and GlobalMaxPool of codes, and MaxPool of floats."""
     tensor = data(builder, node.inputs[0])
     if tensor.codes is None and (tensor.dtype != "float32" or node.op_type == "GlobalMaxPool"):
         raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
@@ -137,7 +137,7 @@ def _window_pool(node: Node) -> Make:
 
 
 def lower_average_pool(builder: PlanBuilder, node: Node) -> None:
-    """AveragePool, GlobalAveragePool, and ReduceMean over whole planes, of codes."""
+    """Lower AveragePool, GlobalAveragePool, and ReduceMean over whole planes, of codes."""
     x, codes = builder.require_codes(node.inputs[0])
     rank = len(builder.tensors[x].shape)
     volumes = rank == 5 and node.op_type == "AveragePool"
@@ -205,7 +205,7 @@ def average_over_volumes(
 
 
 def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
-    """Sums, by a convolution of each channel, divided by how many elements each of them counts."""
+    """Lower AveragePool of floats to sums, by a depthwise convolution, divided by the count of elements."""
     x, op, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
     shape, output_dims = builder.tensors[x].shape, dims_of(value)
     if len(shape) == 5:

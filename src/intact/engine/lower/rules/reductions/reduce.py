@@ -15,7 +15,7 @@ _REDUCTIONS = {
 
 
 def lower_reduce(builder: PlanBuilder, node: Node) -> None:
-    """One number for the floats along any axes."""
+    """Lower a reduction of floats along any axes."""
     value, source = node.outputs[0], builder.either(node.inputs[0])
     rank = len(builder.tensors[source].shape)
     axes: tuple[int, ...] = tuple(range(2, rank))

@@ -8,7 +8,7 @@ from intact.graph import Node, ops
 
 
 def lower_rms_norm(builder: PlanBuilder, node: Node) -> None:
-    """``x / sqrt(mean(x * x) + epsilon) * scale``."""
+    """Lower RMSNormalization: ``x / sqrt(mean(x * x) + epsilon) * scale``."""
     x, op = builder.real(node.inputs[0]), ops.RMSNormalization.of(node)
     shape = builder.tensors[x].shape
     axes = range(op.axis % len(shape), len(shape))

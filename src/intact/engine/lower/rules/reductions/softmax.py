@@ -13,7 +13,7 @@ from intact.graph import Node, Value, ops
 
 
 def lower_wide_softmax(builder: PlanBuilder, node: Node) -> None:
-    """Softmax of floats of 64 bits, one operation after the other."""
+    """Lower Softmax of floats of 64 bits, one operation after the other."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     if x.dtype != "float64" or not x.shape:
         raise NoMatch(f"no kernel has its operations of {x.dtype}")
