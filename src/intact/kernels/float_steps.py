@@ -71,7 +71,7 @@ def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> Nat
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
     """Make the step ``y = min(max(x, low), high)`` (N49).
 
-    Y may be the memory of x where both have one dtype.
+    y may be the memory of x where both have one dtype.
     """
     k = kernels_or_chosen(kernels)
     return _native.step_clip(k[REALS], k[TRANSPOSE], x.read(), y.write(), low, high)

@@ -69,10 +69,7 @@ class Windowed(Operator, shared=True):
 
 
 def _steps(size: int | str, more: int, stride: int) -> int | str:
-    """Return (size + more)
-
-    stride.
-    """
+    """Return ``(size + more) // stride``."""
     if isinstance(size, int):
         return (size + more) // stride
     return size if (more, stride) == (0, 1) else f"({size}{more:+d})//{stride}"

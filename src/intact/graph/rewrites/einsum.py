@@ -91,9 +91,9 @@ def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]
 
 
 def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
-    """Split an equation into products of two operands: the first two, their result and the next, ....
+    """Split an equation into products of two operands: the first two, then their result and the next.
 
-    Or [].
+    Empty where a product is of another kind.
     """
     candidates: list[_Product | None] = []
     while equation.count(",") > 1:

@@ -121,10 +121,7 @@ class IExecutionContext(Reporting):
         return [int(n) for n in self._values[self._engine._tensor_of_binding(index)].reshape(-1)]
 
     def get_tensor_shape(self, name: str) -> Sizes:
-        """Return the present sizes.
-
-        -1 where an input's shape is missing, or where only a run determines it.
-        """
+        """Return the present sizes; -1 where an input's shape is missing, or where only a run decides it."""
         declared: Sizes = self._shapes.get(name, self._engine.get_tensor_shape(name))
         if -1 not in declared or self._missing():
             return declared
@@ -245,10 +242,7 @@ class IExecutionContext(Reporting):
         return self._allocators.get(name)
 
     def get_max_output_size(self, name: str) -> int:
-        """Return the most bytes that an output can have.
-
-        Where only a run decides, those for zeros and ones.
-        """
+        """Return the most bytes of an output; where only a run decides, its bytes for zeros and ones."""
         engine = self._engine
         itemsize = engine.get_tensor_dtype(name).itemsize
         if name not in engine._record.dependence.unknown:
@@ -328,17 +322,11 @@ class IExecutionContext(Reporting):
     def execute_async(
         self, batch_size: int = 1, bindings: Sequence[Any] = (), stream_handle: int = 0, *_: Any
     ) -> bool:
-        """Run as `execute_v2`.
-
-        `batch_size` times, for sample behind sample, where shapes leave the batch out.
-        """
+        """Run as `execute_v2`, sample by sample `batch_size` times where shapes leave the batch out."""
         return self._each(batch_size, self._of_profile(bindings))
 
     def execute(self, batch_size: int = 1, bindings: Sequence[Any] = ()) -> bool:
-        """Run as `execute_v2`.
-
-        `batch_size` times, for sample behind sample, where shapes leave the batch out.
-        """
+        """Run as `execute_v2`, sample by sample `batch_size` times where shapes leave the batch out."""
         return self._each(batch_size, self._of_profile(bindings))
 
     def report_to_profiler(self) -> bool:

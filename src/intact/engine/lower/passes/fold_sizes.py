@@ -363,11 +363,7 @@ def _resize_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def check_scales(node: Node, scales: NDArray) -> None:
-    """Refuse scales of a Resize that are no positive numbers.
-
-    Raises:
-        FileFormatError: A factor of a Resize is not above 0, or larger than any tensor's size.
-    """
+    """Raise FileFormatError for scales of a Resize that are not above 0, or larger than any tensor."""
     if not np.all((scales > 0) & (scales < _MOST)):  # false for NaN
         where, got = f"node '{node.name}' ({node.op_type}): scales", f"{scales}"[:80]
         raise FileFormatError(where, got, f"numbers above 0 and below {_MOST}", "export the model again")
