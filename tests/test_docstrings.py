@@ -154,7 +154,7 @@ def is_property(node: Definition) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def documented() -> Iterator[tuple[str, str, ast.AST]]:
+def docstrings() -> Iterator[tuple[str, str, ast.AST]]:
     """Yield (module and line, docstring, what it documents) of modules, definitions and attributes."""
     for module, tree in modules():
         for node in () if module.startswith(APART) else ast.walk(tree):
@@ -172,7 +172,7 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
     """Properties may be noun phrases, as PEP 257 has them."""
     wrong = [
         f"{where}: {text.splitlines()[0]}"
-        for where, text, node in documented()
+        for where, text, node in docstrings()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if not is_property(node) and not is_imperative(text)
     ]
@@ -181,7 +181,7 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
 
 def test_docstrings_of_things_do_not_begin_with_a_question_word() -> None:
     wrong = [
-        f"{where}: {text.splitlines()[0]}" for where, text, _ in documented() if text.split()[0] in THINGS
+        f"{where}: {text.splitlines()[0]}" for where, text, _ in docstrings() if text.split()[0] in THINGS
     ]
     assert wrong == []
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 from tests.tuning.clocks import steady
 
 import intact
@@ -89,8 +90,7 @@ def net(width: int = 16, layers: int = 3) -> onnx.ModelProto:
             nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
         value = f"r{layer}"
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width]) for name in "xy")
-    graph = helper.make_graph(nodes, "net", [x], [y], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_model(nodes, [x], [y], weights)
 
 
 def data() -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.calib import LEAST_VALUES, Histogram, amax_of, range_of
@@ -53,16 +54,15 @@ def test_methods_that_need_no_distribution_choose_of_few_values():
 
 
 def test_quantize_says_which_tensors_had_too_few_values():
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper
 
     weight = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], name="fc")], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 16])],
-        [numpy_helper.from_array(weight, "w")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="fc")],
+        {"x": ["n", 16]},
+        {"y": ["n", 16]},
+        {"w": weight},
+    )
     x = np.random.default_rng(1).exponential(size=(64, 16)).astype(np.float32)
     plain, old = (
         intact.quantize(model, x, method="entropy", scale_bits=None, progress=False, **options)

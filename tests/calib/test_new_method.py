@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.calib import (
@@ -78,13 +79,12 @@ def test_auto_compares_a_new_method_with_the_others(three_sigma: str, histogram:
 
 def test_quantize_takes_a_new_method(three_sigma: str) -> None:
     w = np.random.default_rng(1).standard_normal((4, 3, 3, 3), np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, 6, 6])],
-        [numpy_helper.from_array(w, "w")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")],
+        {"x": ["N", 3, 8, 8]},
+        {"y": ["N", 4, 6, 6]},
+        {"w": w},
+    )
     x = np.random.default_rng(2).standard_normal((16, 3, 8, 8), np.float32)
     assert intact.quantize(model, x, method=three_sigma, progress=False).methods == {"x": three_sigma}
     assert three_sigma in intact.quantize(model, x, progress=False).errors

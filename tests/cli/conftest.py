@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.cli import main
 
@@ -55,8 +56,7 @@ def net_proto() -> onnx.ModelProto:
     ]
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 16, 16])
     prob = helper.make_tensor_value_info("prob", onnx.TensorProto.FLOAT, ["n", 10])
-    graph = helper.make_graph(nodes, "net", [x], [prob], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_model(nodes, [x], [prob], weights)
 
 
 @pytest.fixture

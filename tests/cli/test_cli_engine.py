@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.cli.verbs import bench
@@ -61,13 +62,7 @@ def test_run_keeps_which_rows_are_whose_where_values_decide_how_many(
     for image, above in enumerate(counts):
         x[image, :above] = 1
     nodes = [helper.make_node("NonZero", ["x"], ["t"]), helper.make_node("Transpose", ["t"], ["y"])]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", 1, [batch, 8])],
-        [helper.make_tensor_value_info("y", 7, ["k", 2])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [batch, 8]}, {"y": (7, ["k", 2])})
     onnx.save(model, tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", x)
     words = ("--data", tmp_path / "x.npy", "-o", tmp_path / "y.npz", "--batch-size", 1, "--json")
@@ -293,8 +288,7 @@ def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) 
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4])
     node = onnx.helper.make_node("LpNormalization", ["x"], ["y"], name="angle")
-    graph = onnx.helper.make_graph([node], "net", [x], [y])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    model = onnx_model([node], [x], [y])
     onnx.save(model, tmp_path / "angle.onnx")
     status, shown, _ = run("build", tmp_path / "angle.onnx", "-o", tmp_path / "angle.plan")
     assert status == 0 and "in ONNX Runtime: " in shown and "LpNormalization" in shown
@@ -371,14 +365,18 @@ def model_of_labels(tmp_path: Path) -> Path:
         helper.make_node("Concat", ["word", "label"], ["y"], axis=0),
     ]
     weight = np.random.default_rng(0).standard_normal((16, 3)).astype(np.float32)
-    graph = helper.make_graph(
-        nodes, "g",
-        [info("x", real, ["n", 16]), info("word", text, ["n"])],
-        [info("m", real, ["n", 3]), info("y", text, ["k"])],
-        [numpy_helper.from_array(weight, "w"),
-         helper.make_tensor("labels", text, [3], [b"cat", b"dog", b"cow"])],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "words.onnx")
+    onnx.save(
+        onnx_model(
+            nodes,
+            [info("x", real, ["n", 16]), info("word", text, ["n"])],
+            [info("m", real, ["n", 3]), info("y", text, ["k"])],
+            [
+                numpy_helper.from_array(weight, "w"),
+                helper.make_tensor("labels", text, [3], [b"cat", b"dog", b"cow"]),
+            ],
+        ),
+        tmp_path / "words.onnx",
+    )
     x = np.random.default_rng(1).standard_normal((6, 16)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x, word=np.array(["a", "b\u00e9", "", "d", "e", "f"]))
     return tmp_path

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -80,9 +81,9 @@ class Qdq:
 
     def proto(self, *outputs: str) -> onnx.ModelProto:
         infos = [onnx.ValueInfoProto(name=name) for name in outputs]
-        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants)
-        opsets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        model = onnx_model(
+            self.nodes, self.inputs, infos, self.constants, domains=self.domains, ir_version=10
+        )
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         shown = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
         del model.graph.output[:]

@@ -10,6 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper as h
 from onnx import numpy_helper as nh
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import numerics
@@ -29,9 +30,7 @@ def model(
     ]
     shape = ["n", *input_shape[1:]]
     values = [h.make_tensor_value_info(name, 1, shape) for name in ("x", "y")]
-    initializers = [nh.from_array(array, name) for name, array in operands.items()]
-    graph = h.make_graph(nodes, "g", values[:1], values[1:], initializers)
-    return h.make_model(graph, opset_imports=[h.make_opsetid("", 21)], ir_version=10)
+    return onnx_model(nodes, values[:1], values[1:], operands, opset=21)
 
 
 def reals(*shape: int) -> np.ndarray:
@@ -66,11 +65,11 @@ def test_so_has_a_transposed_one(groups: int) -> None:
     window = {"strides": [3], "pads": [1, 0], "output_padding": [2], "group": groups}
     engine, runtime = run_both(model("ConvTranspose", {"p": x, "w": w, "b": b}, (1, 16, 17), **window))
     np.testing.assert_allclose(engine, runtime, rtol=1e-5, atol=1e-5)
-    graph = model("ConvTranspose", {"w": w, "b": b}, (1, 16, 17), **window).graph
+    alone = model("ConvTranspose", {"w": w, "b": b}, (1, 16, 17), **window)
+    graph = alone.graph
     graph.node[0].input.insert(0, "x")
     graph.input[0].CopyFrom(h.make_tensor_value_info("x", 1, [1, 8, 5]))
     graph.node[1].CopyFrom(h.make_node("Identity", ["c"], ["y"]))
-    alone = h.make_model(graph, opset_imports=[h.make_opsetid("", 21)], ir_version=10)
     np.testing.assert_array_equal(engine[:1], intact.compile(alone).run({"x": x})["y"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 
@@ -30,10 +31,9 @@ def test_a_constant_may_be_put_out(name, backend):
         helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
         for n, s in (("x", [2, 4, 3]), ("y", [2, 4, 3]), ("z", [2, 1, 3]))
     )
-    graph_proto = helper.make_graph(
-        [helper.make_node(op, read, [out]) for op, read, out in nodes], "g", [x], [z, y], initializers
+    model = onnx_model(
+        [helper.make_node(op, read, [out]) for op, read, out in nodes], [x], [z, y], initializers, opset=18
     )
-    model = helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     feed = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3)
     got = intact.compile(model, backend=backend).run({"x": feed})
     assert list(got) == ["z", "y"] and np.array_equal(got["z"], STORED)

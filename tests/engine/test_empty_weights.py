@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.errors import FileFormatError
@@ -31,9 +32,7 @@ def model(op_type: str, weight: tuple, x: tuple, **attributes: object) -> bytes:
         helper.make_node(op_type, ["d", "wd"], ["y"], name="layer", **attributes),
     ]
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x), ("y", None))]
-    initializers = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], initializers)
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    proto = onnx_model(nodes, ends[:1], ends[1:], constants)
     return bytes(proto.SerializeToString())
 
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.calib import Calibration, TrtCache
@@ -135,11 +136,7 @@ def test_a_part_for_onnx_runtime_reads_no_file_beside_the_plan(tmp_path, qdq_cla
     tensor.external_data.add(key="location", value="secret.bin")
     x, y = step["xs"][0], step["ys"][0]
     info = [onnx.helper.make_tensor_value_info(name, 1, [1, 8]) for name in (x, y)]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Add", [x, "w"], [y])], "g", info[:1], info[1:], [tensor]
-    )
-    opsets = [onnx.helper.make_opsetid("", 17)]
-    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model = onnx_model([onnx.helper.make_node("Add", [x, "w"], [y])], info[:1], info[1:], [tensor])
     with_model(content, arrays, step, model.SerializeToString())
     path = rewritten(tmp_path / "evil.plan", content, arrays)
     with pytest.raises(FileFormatError, match=r"external data in 'secret\.bin'"):

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from tests.loaders.seeds import plan_file, plan_parts
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine.model_pieces import LEAST, MOST, join_models
@@ -23,11 +24,9 @@ K, N, BLOCK = 128, 96, 32
 def model(
     nodes: list[onnx.NodeProto], x: list[Any], y: list[Any], **constants: np.ndarray
 ) -> onnx.ModelProto:
-    info = helper.make_tensor_value_info
-    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "g", [info("x", FLOAT, x)], [info("y", FLOAT, y)], arrays)
-    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+    return onnx_model(
+        nodes, {"x": (FLOAT, x)}, {"y": (FLOAT, y)}, constants, opset=21, domains={"com.microsoft": 1}
+    )
 
 
 def few_bits(bits: int, zero: bool, k: int = K) -> onnx.ModelProto:
@@ -91,12 +90,9 @@ def test_a_plan_with_models_is_about_as_large_as_its_file(name: str, tmp_path: P
 def test_models_that_share_little_of_the_file_are_written_whole() -> None:
     weight = numpy_helper.from_array(np.zeros(LEAST, np.float32), "w")
     alike = [onnx.TensorProto.FromString(weight.SerializeToString()) for _ in range(3 * MOST)]
-    graph = helper.make_graph([], "g", [], [], alike)
-    data = np.frombuffer(helper.make_model(graph).SerializeToString(), np.uint8)
+    data = np.frombuffer(onnx_model([], (), (), alike).SerializeToString(), np.uint8)
     assert join_models({"a": data}, {}) == {}  # in pieces it would be more than a file may say
-    few = np.frombuffer(
-        helper.make_model(helper.make_graph([], "g", [], [], alike[:3])).SerializeToString(), "u1"
-    )
+    few = np.frombuffer(onnx_model([], (), (), alike[:3]).SerializeToString(), "u1")
     assert join_models({"a": few}, {})["a"].own.nbytes < few.nbytes / 2
 
 

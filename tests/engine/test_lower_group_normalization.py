@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -41,8 +42,7 @@ def test_norms_of_groups():
     ports = [helper.make_tensor_value_info(name, 1, ["n", 6, 5, 4]) for name in "xy"]
     node = helper.make_node("GroupNormalization", ["x", "scale", "bias"], ["y"], num_groups=3)
     initializers = [numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(bias, "bias")]
-    graph = helper.make_graph([node], "net", ports[:1], ports[1:], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = onnx_model([node], ports[:1], ports[1:], initializers, opset=21)
     engine = Engine(lower(model), threads=1)
     assert {step.kind for step in engine.plan.steps} == {"reshape", "layer_norm", "binary"}
     x = np.random.default_rng(1).standard_normal((2, 6, 5, 4)).astype(np.float32)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.onnx_models import onnx_graph
 
 
 def test_what_has_no_kernel_runs_in_one_stretch(qdq, lower_graph):
@@ -81,8 +82,8 @@ def test_branches_run_in_a_stretch(qdq, lower_graph):
     first = g.node("ReduceMax", x, keepdims=0)
     flag = g.node("Greater", first, g.constant(np.float32(0)))
     out = helper.make_tensor_value_info("branch", TensorProto.FLOAT, [2, 4])
-    then = helper.make_graph([helper.make_node("LpNormalization", [x], ["branch"])], "then", [], [out])
-    other = helper.make_graph([helper.make_node("Shrink", [x], ["branch"])], "else", [], [out])
+    then = onnx_graph([helper.make_node("LpNormalization", [x], ["branch"])], (), [out], name="then")
+    other = onnx_graph([helper.make_node("Shrink", [x], ["branch"])], (), [out], name="else")
     y = g.node("If", flag, then_branch=then, else_branch=other)
     lowered = lower_graph(g, y).agree()
     assert lowered.kinds[-1] == "onnx" and lowered.kinds.count("onnx") == 1

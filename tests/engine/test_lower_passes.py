@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
@@ -204,28 +205,21 @@ def test_a_quantizer_moves_in_front_of_where_its_scale_was_made():
         helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
     ]
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info("x", TensorProto.FLOAT, [4, 6])], [info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.array([8, 3]), "sizes")],
-    )  # fmt: skip
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    proto = onnx_model(nodes, {"x": [4, 6]}, {"y": None}, {"sizes": np.array([8, 3])})
     assert [step.kind for step in lower(proto).steps] == ["quantize", "reshape", "dequantize"]
 
 
 def test_a_graph_out_of_order_is_refused_in_subgraphs_too():
     info = helper.make_tensor_value_info
     then, other = (
-        helper.make_graph([helper.make_node("Add", ["x", "late"], [t])], t, [], [info(t, 1, [3])])
-        for t in "tu"
+        onnx_graph([helper.make_node("Add", ["x", "late"], [t])], (), {t: [3]}, name=t) for t in "tu"
     )
     nodes = [
         helper.make_node("Relu", ["x"], ["late"], name="late"),
         helper.make_node("If", ["c"], ["y"], name="if", then_branch=then, else_branch=other),
     ]
     inputs = [info("x", TensorProto.FLOAT, [3]), info("c", TensorProto.BOOL, [])]
-    graph = helper.make_graph(nodes, "g", inputs, [info("y", TensorProto.FLOAT, None)])
-    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    model = load(onnx_model(nodes, inputs, {"y": None}))
     check_graph(model, "nothing")
     relu, branch = model.graph
     model.graph.remove(relu)

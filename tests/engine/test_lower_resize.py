@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from onnx import helper
+from tests.onnx_models import onnx_model
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -104,8 +105,7 @@ def test_scales_that_are_no_constant_are_not_guessed_from_sizes(mode):
     shapes = {"x": [1, 2, 3, 4], "s": [4], "y": [1, 2, 7, 4]}
     x, s, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items())
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)
-    graph = helper.make_graph([node], "net", [x, s], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    model = onnx_model([node], [x, s], [y], opset=19)
     rng = np.random.default_rng(0)
     feeds = {"x": rng.random((1, 2, 3, 4), np.float32), "s": np.float32([1, 1, 2.4, 1])}
     (want,) = Session(model.SerializeToString()).run(feeds).values()

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact.engine.lower import lower
@@ -19,11 +20,9 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: Any) -> onnx.ModelProto:
     info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info(*port) for port in inputs], [info(*port) for port in outputs],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return onnx_model(
+        nodes, [info(*port) for port in inputs], [info(*port) for port in outputs], constants, opset=18
+    )
 
 
 def same(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
@@ -75,12 +74,13 @@ def test_what_follows_a_length_that_data_decide(tail):
 
 
 def test_a_loop_whose_number_of_turns_is_an_input():
-    info, n = helper.make_tensor_value_info, helper.make_node
-    body = helper.make_graph(
-        [n("Add", ["s", "s"], ["t"]), n("Identity", ["t"], ["u"]), n("Identity", ["c"], ["d"])], "body",
-        [info("i", INT64, []), info("c", 9, []), info("s", FLOAT, None)],
-        [info("d", 9, []), info("t", FLOAT, None), info("u", FLOAT, None)],
-    )  # fmt: skip
+    n = helper.make_node
+    body = onnx_graph(
+        [n("Add", ["s", "s"], ["t"]), n("Identity", ["t"], ["u"]), n("Identity", ["c"], ["d"])],
+        {"i": (INT64, []), "c": (9, []), "s": None},
+        {"d": (9, []), "t": None, "u": None},
+        name="body",
+    )
     proto = model(
         [n("Loop", ["n", "", "x"], ["y", "z"], body=body)], [("n", INT64, []), ("x", FLOAT, ["a", "b"])],
         [("y", FLOAT, ["a", "b"]), ("z", FLOAT, ["k", "a", "b"])],

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16, int4, uint4
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine.files import container
@@ -31,9 +32,7 @@ def model(nodes, constants, x=(2, K), rank=2):
     """A model of opset 21 that reads x, in float32."""
     value = helper.make_tensor_value_info
     ports = [value("x", TensorProto.FLOAT, list(x))], [value("y", TensorProto.FLOAT, [None] * rank)]
-    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    return helper.make_model(helper.make_graph(nodes, "g", *ports, arrays), ir_version=10,
-                             opset_imports=[helper.make_opsetid("", 21)])  # fmt: skip
+    return onnx_model(nodes, *ports, constants, opset=21)
 
 
 def linear(stored, scale, zero=None, *, turned=False, **attributes):

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from tests.loaders.seeds import plan_file, plan_parts
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact.errors import FileFormatError, QuantValueError
@@ -30,12 +31,15 @@ def model(
     nodes: list[Any], inputs: Ports, outputs: Ports, opset: int = 20, **constants: Any
 ) -> onnx.ModelProto:
     info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info(*port) for port in inputs], [info(*port) for port in outputs],
+    return onnx_model(
+        nodes,
+        [info(*port) for port in inputs],
+        [info(*port) for port in outputs],
         [_tensor(name, np.asarray(array)) for name, array in constants.items()],
-    )  # fmt: skip
-    domains = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=9)
+        opset=opset,
+        domains={"ai.onnx.ml": 3},
+        ir_version=9,
+    )
 
 
 def _tensor(name: str, array: np.ndarray) -> onnx.TensorProto:
@@ -47,7 +51,7 @@ def _tensor(name: str, array: np.ndarray) -> onnx.TensorProto:
 
 def branch(name: str, source: str) -> onnx.GraphProto:
     info = helper.make_tensor_value_info(name, STRING, ["n"])
-    return helper.make_graph([node("Identity", [source], [name])], name, [], [info])
+    return onnx_graph([node("Identity", [source], [name])], (), [info], name=name)
 
 
 NOISE = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 
@@ -21,10 +22,7 @@ def run(nodes, constants=(), shape=("a", "b", "c"), index=None, rank=3):
         feeds["i"] = np.array(index)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)
     arrays = [numpy_helper.from_array(np.asarray(array), name) for name, array in dict(constants).items()]
-    proto = helper.make_model(
-        helper.make_graph(nodes, "g", inputs, [y], arrays), ir_version=9,
-        opset_imports=[helper.make_opsetid("", 18)],
-    )  # fmt: skip
+    proto = onnx_model(nodes, inputs, [y], arrays, opset=18)
     engine = intact.compile(proto)
     runtime = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     output = engine.run(feeds)["y"], intact.run_reference(proto, feeds)["y"], runtime.run(None, feeds)[0]

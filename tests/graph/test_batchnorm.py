@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.graph import Model, Session, fold_batchnorm, load, to_bytes
 
@@ -36,12 +37,12 @@ def build(op: str, x: tuple[int, ...], w: tuple[int, ...], channels: int, attrib
                          epsilon=1e-3, **(norm or {})),
         *(extra or []),
     ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+    return onnx_model(
+        nodes,
+        {"x": (TensorProto.FLOAT, x)},
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-        [numpy_helper.from_array(a.astype(np.float32), n) for n, a in arrays.items() if bias or n != "b"],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        {n: a.astype(np.float32) for n, a in arrays.items() if bias or n != "b"},
+    )
 
 
 def run(model: Model, shape: tuple[int, ...]) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from tests.onnx_models import onnx_model
 
 from intact.errors import FileFormatError
 from intact.graph import Constants, load
@@ -31,13 +32,7 @@ def test_operators_on_constants_are_constant() -> None:
 
 def test_a_chain_longer_than_the_stack_is_computed() -> None:
     nodes = [onnx.helper.make_node("Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(1500)]
-    graph = onnx.helper.make_graph(
-        nodes, "g", [], [onnx.helper.make_tensor_value_info("v1500", onnx.TensorProto.FLOAT, [1])],
-        [onnx.numpy_helper.from_array(np.float32([3]), "v0")],
-    )  # fmt: skip
-    model = load(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    )
+    model = load(onnx_model(nodes, (), {"v1500": [1]}, {"v0": np.float32([3])}))
     np.testing.assert_array_equal(Constants(model.graph)(model.graph.outputs[0]), [3])
 
 

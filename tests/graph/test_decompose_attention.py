@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -66,9 +67,7 @@ def attention(
         for name, rank in zip(output_names, ranks, strict=False)
         if name
     ]
-    proto = helper.make_model(
-        helper.make_graph([node], "g", inputs, ends), opset_imports=[helper.make_opsetid("", opset)]
-    )
+    proto = onnx_model([node], inputs, ends, opset=opset)
     proto.ir_version = 11
     return proto, feeds
 
@@ -245,10 +244,7 @@ def test_quantize_sees_its_products():
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "places", 32]) for name in ("x", "y")
     ]
-    arrays = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
-    proto = helper.make_model(
-        helper.make_graph(nodes, "g", ends[:1], ends[1:], arrays), opset_imports=[helper.make_opsetid("", 23)]
-    )
+    proto = onnx_model(nodes, ends[:1], ends[1:], weights, opset=23)
     proto.ir_version = 11
     batches = [{"x": np.float32(rng.normal(size=(2, 9, 32)))} for _ in range(4)]
     quantized = intact.quantize(proto, batches, progress=False)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -52,9 +53,7 @@ def model(
         helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), [None] * rank)
         for name, rank in outputs.items()
     ]
-    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
-    proto = helper.make_model(helper.make_graph([node], "g", begins, ends, arrays), opset_imports=opsets)
+    proto = onnx_model([node], begins, ends, constants, opset=opset, domains={MICROSOFT: 1})
     proto.ir_version = 9
     return proto
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.graph import Session, float_dynamic, load, prune, strip_dynamic, strip_qdq, to_bytes
 
@@ -204,16 +205,13 @@ def test_branches_lose_their_codes_too() -> None:
     for side, scale in (("then_branch", 0.01), ("else_branch", 0.02)):
         proto = model(QUANTIZED + PRODUCTS["one scale"][0].replace("y =", f"y_{side[:4]} ="), "float x", w=W,
                       ws=np.float32(scale), wz=Z)  # fmt: skip
-        graph = helper.make_graph(
-            list(proto.graph.node), side, [], [helper.make_tensor_value_info(f"y_{side[:4]}", 1, None)],
-            list(proto.graph.initializer),
-        )  # fmt: skip
+        graph = onnx_graph(
+            list(proto.graph.node), (), {f"y_{side[:4]}": None}, list(proto.graph.initializer), name=side
+        )
         branches[side] = graph
     infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 5, 16]),
              helper.make_tensor_value_info("way", TensorProto.BOOL, [])]  # fmt: skip
-    whole = helper.make_graph([helper.make_node("If", ["way"], ["y"], **branches)], "g", infos,
-                              [helper.make_tensor_value_info("y", 1, None)])  # fmt: skip
-    proto = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    proto = onnx_model([helper.make_node("If", ["way"], ["y"], **branches)], infos, {"y": None})
     loaded = load(proto)
     strip_qdq(loaded)
     assert {node.op_type for node in loaded.graph.all_nodes()} == {"If", "MatMul"}

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -56,8 +57,7 @@ def einsum(equation: str, shapes: tuple, constant: bool = False) -> tuple[onnx.M
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in feeds.items()]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     node = helper.make_node("Einsum", list("abcd"[: len(shapes)]), ["y"], equation=equation, name="product")
-    graph_proto = helper.make_graph([node], "einsum", inputs, [output], initializers)
-    return helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+    return onnx_model([node], inputs, [output], initializers, name="einsum"), feeds
 
 
 def run(model: bytes, feeds: dict) -> np.ndarray:

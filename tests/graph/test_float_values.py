@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact import graph, numerics
 
@@ -31,10 +32,7 @@ def test_constants_have_the_bits_of_steps(op_type: str) -> None:
     initializers = [numpy_helper.from_array(x, f"c{i}") for i, x in enumerate([X, *operands])]
     node = helper.make_node(op_type, [x.name for x in initializers], ["y"], **attributes)
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)]
-    graph_proto = helper.make_graph([node], "g", [], outputs, initializers)
-    model = graph.load(
-        helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    )
+    model = graph.load(onnx_model([node], (), outputs, initializers, opset=18))
     value = graph.Constants(model.graph)(model.graph.outputs[0])
     assert value is not None
     assert value.tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
@@ -48,11 +46,8 @@ def test_a_product_begins_at_the_bias_behind_it(first: bool) -> None:
         numpy_helper.from_array(x, name) for name, x in (("a", X), ("b", X.T.copy()), ("bias", bias))
     ]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (40, 40))]
-    graph_proto = helper.make_graph(
-        [helper.make_node("MatMul", ["a", "b"], ["p"]), add], "g", [], outputs, initializers
-    )
     model = graph.load(
-        helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+        onnx_model([helper.make_node("MatMul", ["a", "b"], ["p"]), add], (), outputs, initializers, opset=18)
     )
     value = graph.Constants(model.graph)(model.graph.outputs[0])
     assert value is not None

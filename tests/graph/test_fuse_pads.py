@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnx_ir.serde import from_proto
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -46,13 +47,7 @@ def model(
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 12])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    initializers = [numpy_helper.from_array(a, name) for name, a in constants.items()]
-    graph = helper.make_graph(nodes, "net", [x], [y], initializers)
-    return bytes(
-        helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
-        ).SerializeToString()
-    )
+    return bytes(onnx_model(nodes, [x], [y], constants, opset=18).SerializeToString())
 
 
 def images(count: int = 4) -> list[np.ndarray]:

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import onnx
 import pytest
+from tests.onnx_models import onnx_model
 
 from intact.errors import IntactError
 from intact.graph import fold_batchnorm, load, normalize, strip_qdq, to_proto
@@ -91,11 +92,7 @@ def test_absurd_windows_do_no_harm(attribute: str, number: int) -> None:
     )
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1, 4, 4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
-    proto = onnx.helper.make_model(
-        onnx.helper.make_graph([node], "g", [x], [y]),
-        opset_imports=[onnx.helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
+    proto = onnx_model([node], [x], [y])
     with pytest.raises(IntactError, match=r"node 'pool' \(MaxPool\)"):
         load(proto)
 

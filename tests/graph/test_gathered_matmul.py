@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 from intact import graph
 from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
@@ -52,11 +53,9 @@ def product(
     end = (*leading, N, 1) if right else (*leading, 1, N)
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, end)
     infos = [helper.make_tensor_value_info("m", TensorProto.FLOAT, shape)]
-    whole = helper.make_graph(
-        nodes, "chosen", inputs, [output], [numpy_helper.from_array(array, "w")], value_info=infos
-    )
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("intact", 1)]
-    return helper.make_model(whole, opset_imports=sets, ir_version=8), feeds
+    return onnx_model(
+        nodes, inputs, [output], {"w": array}, name="chosen", values=infos, domains={"intact": 1}
+    ), feeds
 
 
 def rewrite_proto(proto: onnx.ModelProto) -> tuple[graph.Model, list]:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -79,8 +80,7 @@ def model(feeds: Arrays, *, packed: bool = False, **attributes: object) -> tuple
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
         for name, rank in zip(OUTPUTS, (3, 4, 4), strict=True)
     ]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
-    proto = helper.make_model(helper.make_graph([node], "g", begins, ends, tables), opset_imports=opsets)
+    proto = onnx_model([node], begins, ends, tables, opset=18, domains={MICROSOFT: 1})
     proto.ir_version = 9
     return proto, inputs
 
@@ -213,12 +213,14 @@ def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:
         for kind in "kv"
     ]
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "new", 50])]
-    stored = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    whole = helper.make_graph(
-        nodes, "g", ints + caches[: 2 * layers], outputs + caches[2 * layers :], stored
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
-    return helper.make_model(whole, opset_imports=opsets, ir_version=9)
+    return onnx_model(
+        nodes,
+        ints + caches[: 2 * layers],
+        outputs + caches[2 * layers :],
+        arrays,
+        opset=18,
+        domains={MICROSOFT: 1},
+    )
 
 
 def prompt_feeds(proto: onnx.ModelProto, count: int) -> Arrays:

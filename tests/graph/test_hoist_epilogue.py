@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_model
 
 from intact import graph
 from intact.engine.lower import lower
@@ -18,10 +19,7 @@ from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 def model(nodes: list[tuple[Any, ...]], x: list[Any], opset: int = 18, **constants: Any) -> onnx.ModelProto:
     """Nodes as (operator, inputs, output, attributes); the last one makes y."""
     protos = [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes]
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    info = helper.make_tensor_value_info
-    g = helper.make_graph(protos, "g", [info("x", 1, x)], [info("y", 1, None)], stored)
-    return helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx_model(protos, {"x": (1, x)}, {"y": None}, constants, opset=opset, ir_version=8)
 
 
 def floats(*shape: int) -> np.ndarray:

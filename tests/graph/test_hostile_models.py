@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.engine.lower import lower
 from intact.errors import FileFormatError, IntactError, QuantValueError
@@ -32,14 +33,10 @@ def model(
     inputs: list[onnx.ValueInfoProto] | None = None,
 ) -> bytes:
     """From x, float32 of 1 x 3 x 8 x 8, to the first output of the last node."""
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        inputs or [info("x", 1, 3, 8, 8)],
-        [info(nodes[-1].output[0])],
-        [constant(name, array) for name, array in (constants or {}).items()],
-    )
-    proto = helper.make_model(graph, opset_imports=OPSETS, ir_version=8, functions=functions or [])
+    proto = onnx_model(
+        nodes, inputs or [info("x", 1, 3, 8, 8)], [info(nodes[-1].output[0])], constants or {},
+        domains={"own": 1}, functions=functions or (),
+    )  # fmt: skip
     return bytes(proto.SerializeToString())
 
 
@@ -75,10 +72,10 @@ def test_the_number_of_nodes_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_branches_within_branches_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = helper.make_graph([helper.make_node("Neg", ["x"], ["o0"])], "g", [], [info("o0")])
+    inner = onnx_graph([helper.make_node("Neg", ["x"], ["o0"])], (), [info("o0")])
     for i in range(5):
         node = helper.make_node("If", ["c"], [f"o{i + 1}"], then_branch=inner, else_branch=inner)
-        inner = helper.make_graph([node], "g", [], [info(f"o{i + 1}")])
+        inner = onnx_graph([node], (), [info(f"o{i + 1}")])
     inputs = [info("x", 1), helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, [])]
     monkeypatch.setenv("INTACT_LIMIT_GRAPH_DEPTH", "5")
     with pytest.raises(FileFormatError, match="6 graphs, want at most 5"):
@@ -274,8 +271,8 @@ def _attribute(proto: onnx.ModelProto) -> None:
 
 
 def _subgraph(proto: onnx.ModelProto) -> None:
-    inner = helper.make_graph(
-        [helper.make_node("Add", ["x", "w"], ["o"])], "i", [], [info("o")], [external("w")]
+    inner = onnx_graph(
+        [helper.make_node("Add", ["x", "w"], ["o"])], (), [info("o")], [external("w")], name="i"
     )
     node = helper.make_node("If", ["c"], ["k"], then_branch=inner, else_branch=inner)
     proto.graph.initializer.append(constant("c", np.bool_(True)))
@@ -371,9 +368,8 @@ def test_devices_of_no_configuration_are_refused() -> None:
 
 
 def test_an_input_of_no_type_that_nothing_reads_is_refused() -> None:
-    graph = helper.make_graph([], "g", [onnx.ValueInfoProto(name="x")], [])
     with pytest.raises(IntactError):
-        lower(helper.make_model(graph, opset_imports=OPSETS, ir_version=9))
+        lower(onnx_model([], [onnx.ValueInfoProto(name="x")]))
 
 
 def test_names_that_are_no_text_are_refused() -> None:

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.engine.lower import lower
 from intact.errors import FileFormatError
@@ -20,12 +21,12 @@ ML = "ai.onnx.ml"
 
 def model(*nodes: onnx.NodeProto, opset: int = 20, constants: dict[str, Any] | None = None) -> bytes:
     """A model of these nodes; the output is "y", inputs are a to e."""
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 4, 4]) for name in "abcde"]
-    stored = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in (constants or {}).items()]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    graph = helper.make_graph(list(nodes), "g", inputs, outputs, stored)
-    opsets = [helper.make_opsetid(*pair) for pair in (("", opset), (ML, 5), ("com.microsoft", 1))]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    inputs = {key: [1, 3, 4, 4] for key in "abcde"}
+    domains = {ML: 5, "com.microsoft": 1}
+    proto = onnx_model(
+        nodes, inputs, {"y": None}, constants or {}, opset=opset, domains=domains, ir_version=9
+    )
+    return bytes(proto.SerializeToString())
 
 
 def required_attributes(schema: Any) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def test_an_output_listed_twice_is_refused() -> None:
 
 def test_a_branch_may_give_a_value_twice() -> None:
     inner = helper.make_tensor_value_info("i", TensorProto.FLOAT, None)
-    body = helper.make_graph([helper.make_node("Relu", ["a"], ["i"])], "body", [], [inner, inner])
+    body = onnx_graph([helper.make_node("Relu", ["a"], ["i"])], (), [inner, inner], name="body")
     node = helper.make_node("If", ["yes"], ["y", "z"], then_branch=body, else_branch=body)
     assert len(load(model(node, constants={"yes": np.array(True)})).graph[0].outputs) == 2
 
@@ -221,7 +222,7 @@ def test_bits_behind_the_last_number_of_six_are_refused() -> None:
 
 def test_graphs_beside_an_attributes_graph_are_refused() -> None:
     inner = helper.make_tensor_value_info("i", TensorProto.FLOAT, None)
-    body = helper.make_graph([helper.make_node("Relu", ["a"], ["i"])], "body", [], [inner])
+    body = onnx_graph([helper.make_node("Relu", ["a"], ["i"])], (), [inner], name="body")
     node = helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)
     node.attribute[0].graphs.append(body)
     with pytest.raises(FileFormatError, match="graphs beside its value"):

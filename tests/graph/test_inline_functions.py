@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact.graph import Session, inline_functions, load, register_operator, save, to_bytes
@@ -50,14 +51,12 @@ def model(*functions: onnx.FunctionProto, branch: bool = False) -> onnx.ModelPro
     inputs = [info("x", FLOAT, ["n", 4, 6, 6])]
     if branch:
         second.output[0] = "t"
-        then = helper.make_graph([second], "then", [], [info("t", FLOAT, None)])
-        other = helper.make_graph(
-            [helper.make_node("Neg", ["a"], ["o"])], "else", [], [info("o", FLOAT, None)]
-        )
+        then = onnx_graph([second], (), [info("t", FLOAT, None)], name="then")
+        other = onnx_graph([helper.make_node("Neg", ["a"], ["o"])], (), [info("o", FLOAT, None)], name="else")
         second = helper.make_node("If", ["c"], ["y"], name="if", then_branch=then, else_branch=other)
         inputs.append(info("c", TensorProto.BOOL, []))
-    graph = helper.make_graph([first, second], "g", inputs, [info("y", FLOAT, None)], initializers)
-    return helper.make_model(graph, opset_imports=opsets(17, "mod"), ir_version=9, functions=functions)
+    ends = [info("y", FLOAT, None)]
+    return onnx_model([first, second], inputs, ends, initializers, domains={"mod": 1}, functions=functions)
 
 
 def images() -> np.ndarray:

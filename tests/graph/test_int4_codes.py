@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import numerics
@@ -34,8 +35,7 @@ def pair(
             helper.make_node("DequantizeLinear", ["q2", "scale"], ["y2"], name="y2"),
         ]
     x, *ys = (helper.make_tensor_value_info(name, 1, [4, 500]) for name in ("x", "y", "y2")[: 2 + read_twice])
-    graph = helper.make_graph(nodes, "net", [x], ys, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return onnx_model(nodes, [x], ys, constants, opset=21)
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
@@ -92,12 +92,9 @@ def test_scales_below_0_are_floats_as_in_onnx_runtime(block):
         helper.make_node("DequantizeLinear", ["q", "s"], ["w"], **attributes),
         helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info("x", TensorProto.FLOAT, [3, 8])], [info("y", TensorProto.FLOAT, [3, 6])],
-        [codes, numpy_helper.from_array(scale, "s")],
-    )  # fmt: skip
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    proto = onnx_model(
+        nodes, {"x": [3, 8]}, {"y": [3, 6]}, [codes, numpy_helper.from_array(scale, "s")], opset=21
+    )
     x = rng.standard_normal((3, 8)).astype(np.float32)
     want = Session(proto.SerializeToString()).run({"x": x})["y"]
     np.testing.assert_allclose(intact.compile(proto).run({"x": x})["y"], want, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_model
 
 from intact import numerics
 from intact.graph import Pair, Session, emit_qdq, parse_model, tidy, to_bytes
@@ -38,11 +39,7 @@ def emit_lstm(
     )  # fmt: skip
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, X_SHAPE)
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4, directions, 2, HIDDEN])
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("intact", 1)]
-    proto = helper.make_model(
-        helper.make_graph([*nodes, layer], "g", [x], [y], stored), opset_imports=opsets, ir_version=10
-    )
+    proto = onnx_model([*nodes, layer], [x], [y], constants, opset=18, domains={"intact": 1})
     model = parse_model(proto.SerializeToString(), "test")
     pairs = emit_qdq(model, 18)
     tidy(model)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.errors import FileAccessError, FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph import Session, load, save, to_proto
@@ -27,10 +28,7 @@ def parse(text: str = TEXT) -> onnx.ModelProto:
 
 def graph_model(*nodes: onnx.NodeProto, outputs: str = "y", **arguments: Any) -> onnx.ModelProto:
     """A model of `nodes` with a float input x of shape (2, 4)."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
-    y = helper.make_tensor_value_info(outputs, TensorProto.FLOAT, None)
-    graph = helper.make_graph(list(nodes), "g", [x], [y], **arguments)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, {"x": [2, 4]}, {outputs: None}, **arguments)
 
 
 @pytest.mark.parametrize("kind", ["path", "bytes", "proto", "ir"])
@@ -95,7 +93,8 @@ def test_types_that_onnx_ir_has_not_are_kept(tmp_path: Path) -> None:
 def test_sparse_initializers_become_dense() -> None:
     values = numpy_helper.from_array(np.float32([2, 3]), "w")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([1, 7]), "w_i"), [2, 4])
-    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]), sparse_initializer=[sparse])
+    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]))
+    proto.graph.sparse_initializer.append(sparse)
     dense = load(proto).graph.initializers["w"].const_value
     assert dense is not None
     np.testing.assert_array_equal(dense.numpy(), [[0, 2, 0, 0], [0, 0, 0, 3]])
@@ -104,7 +103,8 @@ def test_sparse_initializers_become_dense() -> None:
 def test_a_huge_sparse_tensor_is_refused() -> None:
     values = numpy_helper.from_array(np.float32([2]), "w")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([1]), "w_i"), [2**40])
-    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]), sparse_initializer=[sparse])
+    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]))
+    proto.graph.sparse_initializer.append(sparse)
     with pytest.raises(UnsupportedError) as caught:
         load(proto)
     assert str(caught.value) == (
@@ -120,13 +120,7 @@ def test_a_rank_that_a_node_does_not_make_is_not_believed() -> None:
         helper.make_node("Concat", ["sizes", "one"], ["longer"], axis=0),
         helper.make_node("Reshape", ["x", "longer"], ["y"]),
     ]
-    graph = helper.make_graph(
-        nodes, "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "length"])],
-        [numpy_helper.from_array(np.ones(1, np.int64), "one")],
-    )  # fmt: skip
-    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    model = load(onnx_model(nodes, {"x": [2, 3]}, {"y": [1, "length"]}, {"one": np.ones(1, np.int64)}))
     assert list(model.graph.outputs[0].shape or ()) == [2, 3, 1]
 
 
@@ -148,7 +142,7 @@ def test_nodes_out_of_order_are_sorted_and_duplicate_node_names_told_apart() -> 
 
 def test_float16_models_read_and_run() -> None:
     weight = numpy_helper.from_array(np.float16([[1, 2]] * 4), "w")
-    proto = graph_model(helper.make_node("MatMul", ["x", "w"], ["y"]), initializer=[weight])
+    proto = graph_model(helper.make_node("MatMul", ["x", "w"], ["y"]), initializers=[weight])
     for info in (*proto.graph.input, *proto.graph.output):
         info.type.tensor_type.elem_type = TensorProto.FLOAT16
     x = np.ones((2, 4), np.float16)
@@ -343,17 +337,9 @@ def test_a_domain_may_come_again_with_the_version_that_it_has() -> None:
 
 def test_an_stft_is_one_sided_where_it_does_not_say() -> None:
     node = helper.make_node("STFT", ["x", "hop", "window"], ["y"])
-    proto = helper.make_model(
-        helper.make_graph(
-            [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 1])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-            [
-                numpy_helper.from_array(np.array(8), "hop"),
-                numpy_helper.from_array(np.ones(16, np.float32), "window"),
-            ],
-        ),
-        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
-    )  # fmt: skip
+    proto = onnx_model(
+        [node], {"x": [1, 64, 1]}, {"y": None}, {"hop": np.array(8), "window": np.ones(16, np.float32)}
+    )
     y = Session(load(proto)).run({"x": np.ones((1, 64, 1), np.float32)})["y"]
     assert list(load(proto).graph.outputs[0].shape or ()) == list(y.shape) == [1, 7, 9, 2]
 
@@ -429,16 +415,13 @@ def test_a_missing_file_and_a_wrong_source_are_named(tmp_path: Path) -> None:
 
 
 def test_errors_in_subgraphs_name_the_way_to_them() -> None:
-    branch = helper.make_graph(
-        [helper.make_node("Relu", ["lost"], ["r"], name="inner")], "b", [],
-        [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
-    )  # fmt: skip
+    branch = onnx_graph([helper.make_node("Relu", ["lost"], ["r"], name="inner")], (), {"r": None}, name="b")
     condition = numpy_helper.from_array(np.array(True), "c")
     node = helper.make_node("If", ["c"], ["y"], name="choose", then_branch=branch, else_branch=branch)
     with pytest.raises(
         FileFormatError, match=r"node 'choose' \(If\): node 'inner' \(Relu\): got an input 'lost'"
     ):
-        load(graph_model(node, initializer=[condition]))
+        load(graph_model(node, initializers=[condition]))
 
 
 def test_functions_that_call_themselves_are_refused() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact import graph
@@ -122,13 +123,23 @@ def loop_model(
     body("Identity", y, to="y_t")
     outs = [body("Identity", v, to=f"{s}_next") for v, s in zip(chosen, (*states, "last_y"), strict=False)]
     read = [*states, *(["last_y"] if echo else []), "nothing"]
-    inner = helper.make_graph(
-        body.nodes, "body",
-        [info("n", INT64), info("asked", BOOL), info("i", INT64),
-         *(info(s, FLOAT, None, HIDDEN) for s in read)],
-        [info("goes_on", BOOL), info("i_next", INT64), *(info(s, FLOAT, None, HIDDEN) for s in outs),
-         info("nothing", FLOAT, None, HIDDEN), info("y_t", FLOAT, None, HIDDEN)],
-    )  # fmt: skip
+    inner = onnx_graph(
+        body.nodes,
+        [
+            info("n", INT64),
+            info("asked", BOOL),
+            info("i", INT64),
+            *(info(s, FLOAT, None, HIDDEN) for s in read),
+        ],
+        [
+            info("goes_on", BOOL),
+            info("i_next", INT64),
+            *(info(s, FLOAT, None, HIDDEN) for s in outs),
+            info("nothing", FLOAT, None, HIDDEN),
+            info("y_t", FLOAT, None, HIDDEN),
+        ],
+        name="body",
+    )
     first = [*(f"{s}0" for s in states), *(["zeros"] if echo else []), "zeros"]
     lasts = [f"last_{s}" for s in (*states, *(["shown"] if echo else []), "nothing")]
     nodes = [
@@ -154,11 +165,12 @@ def scan_model(kind: str, backwards: int = 0) -> onnx.ModelProto:
     body, states = Body(np.random.default_rng(1)), STATES.get(kind, ("h",))
     outs = [body("Identity", value, to=f"{s}_next") for value, s in zip(body.cell(kind), states, strict=True)]
     body("Identity", outs[0], to="y_t")
-    inner = helper.make_graph(
-        body.nodes, "body",
+    inner = onnx_graph(
+        body.nodes,
         [*(info(s, FLOAT, BATCH, HIDDEN) for s in states), info("x_t", FLOAT, BATCH, IN)],
         [*(info(s, FLOAT, BATCH, HIDDEN) for s in outs), info("y_t", FLOAT, BATCH, HIDDEN)],
-    )  # fmt: skip
+        name="body",
+    )
     directions = {"scan_input_directions": [1], "scan_output_directions": [1]} if backwards else {}
     scan = helper.make_node("Scan", [*(f"{s}0" for s in states), "x"], [*(f"last_{s}" for s in states), "y"],
                             body=inner, num_scan_inputs=1, name="loop", **directions)  # fmt: skip
@@ -171,9 +183,7 @@ def scan_model(kind: str, backwards: int = 0) -> onnx.ModelProto:
 
 
 def _model(nodes: list, inputs: list, outputs: list, constants: dict[str, np.ndarray]) -> onnx.ModelProto:
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return onnx_model(nodes, inputs, outputs, constants, opset=18)
 
 
 def feeds(proto: onnx.ModelProto) -> dict[str, np.ndarray]:

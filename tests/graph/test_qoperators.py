@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.graph import (
     Mark,
@@ -39,13 +40,9 @@ def qlinear_model() -> onnx.ModelProto:
                          domain="com.microsoft"),
         helper.make_node("DequantizeLinear", ["zq", "ys", "yz"], ["y"]),
     ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 10), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=6)
+    return onnx_model(
+        nodes, {"x": [2, 3, 8, 8]}, {"y": None}, arrays, opset=10, domains={"com.microsoft": 1}, ir_version=6
+    )
 
 
 def test_qoperators_become_pairs_with_the_same_codes() -> None:
@@ -137,14 +134,18 @@ def test_a_softmax_over_several_axes_stays() -> None:
 
 def test_constants_come_first_in_every_graph():
     info = helper.make_tensor_value_info
-    then = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Constant", [], ["k"], value_float=2.0),
-         helper.make_node("Mul", ["k", "a"], ["ka"]), helper.make_node("Mul", ["r", "ka"], ["t"])],
-        "then", [], [info("t", TensorProto.FLOAT, None)],
-    )  # fmt: skip
-    other = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["o"])], "else", [], [info("o", TensorProto.FLOAT, None)]
+    then = onnx_graph(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("Constant", [], ["k"], value_float=2.0),
+            helper.make_node("Mul", ["k", "a"], ["ka"]),
+            helper.make_node("Mul", ["r", "ka"], ["t"]),
+        ],
+        (),
+        {"t": None},
+        name="then",
     )
+    other = onnx_graph([helper.make_node("Neg", ["x"], ["o"])], (), {"o": None}, name="else")
     nodes = [
         helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Constant", [], ["a"], value_float=3.0),
         helper.make_node("Sqrt", ["a"], ["b"]), helper.make_node("Mul", ["y", "b"], ["z"]),
@@ -153,9 +154,7 @@ def test_constants_come_first_in_every_graph():
     ]  # fmt: skip
     outputs = [info(name, TensorProto.FLOAT, None) for name in ("z", "w", "noise")]
     inputs = [info("x", TensorProto.FLOAT, ["n"]), info("c", TensorProto.BOOL, [])]
-    proto = helper.make_model(
-        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
-    )
+    proto = onnx_model(nodes, inputs, outputs)
     proto.ir_version = 8
     loaded = load(proto)
     normalize(loaded)

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -38,8 +39,7 @@ def model(
     for value in begins[1:3]:
         value.type.tensor_type.shape.dim[0].dim_value = feeds[value.name].shape[0]
     end = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * x.ndim)
-    whole = helper.make_graph([node], "g", begins, [end])
-    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), feeds
+    return onnx_model([node], begins, [end], opset=23), feeds
 
 
 CASES = {

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.errors import UnsupportedError
 from intact.graph import Session, load
@@ -21,8 +22,7 @@ def test_a_relu_in_front_of_codes_stays(codes: str) -> None:
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [9]) for name in "xy")
-    graph = helper.make_graph(nodes, "net", [x], [y], [scale, zero])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    model = onnx_model(nodes, [x], [y], [scale, zero], opset=19)
     feeds = {"x": np.linspace(-1, 1, 9, dtype=np.float32)}
     plain, folded = (Session(model.SerializeToString(), folded=f).run(feeds)["y"] for f in (False, True))
     np.testing.assert_array_equal(folded, plain)
@@ -52,8 +52,7 @@ def test_what_is_added_between_transposes_is_not_lost(
     if not quantized:
         del nodes[2], constants[1]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, channels, 32, 32]) for n in "xy")
-    graph = helper.make_graph(nodes, "net", [x], [y], constants)
-    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    model = load(onnx_model(nodes, [x], [y], constants))
     feeds = {"x": rng.standard_normal((1, channels, 32, 32)).astype(np.float32)}
     plain, folded = (Session(model, folded=f).run(feeds)["y"] for f in (False, True))
     np.testing.assert_allclose(folded, plain, rtol=1e-4, atol=1e-3)
@@ -67,9 +66,7 @@ def parts() -> bytes:
     ]
     names = ("x", "twice", "both")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in names]
-    graph = helper.make_graph(nodes, "net", values[:1], values[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    return onnx_model(nodes, values[:1], values[1:]).SerializeToString()
 
 
 def test_small_outputs_come_at_once_and_large_ones_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +98,7 @@ def test_what_runs_have_in_common_is_given_once() -> None:
     nodes = [helper.make_node("Mul", ["x", "s"], ["m"]), helper.make_node("Add", ["m", "t"], ["y"])]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
     stored = [helper.make_tensor(name, TensorProto.FLOAT, [], [7.0]) for name in "st"]
-    graph = helper.make_graph(nodes, "net", [x], [y], stored)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = onnx_model(nodes, [x], [y], stored)
     session = Session(model.SerializeToString(), overridable=["s", "t"])
     bound = [session.bind_inputs({"s": np.array(k, np.float32)}) for k in range(3)]
     inputs = [np.arange(n, dtype=np.float32) for n in (5, 1, 9, 0, 4)] * 8

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine import compile as build
@@ -30,13 +31,13 @@ def model(
     arrays = {"w": np.float32(rng.normal(size=(4, 16))), "v": np.float32(rng.normal(size=(16, 3))),
               "at": np.int64([2, 0])}  # fmt: skip
     read = {name for node in nodes for name in node.input}
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", kind, shape)],
+    return onnx_model(
+        nodes,
+        {"x": (kind, shape)},
         [onnx.ValueInfoProto(name=name) for name in outputs.split()],
-        [numpy_helper.from_array(a, n) for n, a in arrays.items() if n in read],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 3)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        {n: a for n, a in arrays.items() if n in read},
+        domains={DOMAIN: 3},
+    )
 
 
 def node(op_type: str, *inputs: str, **attributes: object) -> onnx.NodeProto:

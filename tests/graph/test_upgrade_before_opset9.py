@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from tests.graph.old_models import old as old_model
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import Session, load, to_bytes, upgrade_opset
@@ -195,16 +196,15 @@ def test_a_scan_over_a_batch_becomes_one_within_another(
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
 
     nodes = [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Mul", ["t", "b"], ["o"])]
-    body = helper.make_graph(nodes, "body", [row("s"), row("a"), row("b")], [row("t"), row("o")])
+    body = onnx_graph(nodes, [row("s"), row("a"), row("b")], [row("t"), row("o")], name="body")
     options: dict[str, Any] = {} if directions is None else {"directions": directions}
     options |= {"body": body, "num_scan_inputs": 2}
     scan = helper.make_node("Scan", ["", "s0", "x", "z"], ["last", "y"], **options)
     shapes = {"s0": (3, 4), "x": (3, 5, 4), "z": (3, 5, 4), "last": (3, 4), "y": (3, 5, 4)}
     infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()}
-    graph = helper.make_graph(
-        [scan], "g", [infos[n] for n in ("s0", "x", "z")], [infos[n] for n in ("last", "y")]
+    proto = onnx_model(
+        [scan], [infos[n] for n in ("s0", "x", "z")], [infos[n] for n in ("last", "y")], opset=8, ir_version=3
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
     feeds = {n: rng.standard_normal(shapes[n]).astype(np.float32) for n in ("s0", "x", "z")}
     want = Session(proto.SerializeToString()).run(feeds)
     got = Session(to_bytes(load(proto))).run(feeds)
@@ -290,8 +290,7 @@ def old_network(rng: np.random.Generator) -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])
     stored = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
     also = [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in stored]
-    graph = helper.make_graph(nodes, "g", [x, *also], [y], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 4)], ir_version=3)
+    return onnx_model(nodes, [x, *also], [y], stored, opset=4, ir_version=3)
 
 
 def test_an_old_network_is_quantized_and_runs(rng: np.random.Generator) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine.lower import lower
@@ -59,12 +60,7 @@ def model(name: str, dtype: str = "int8", zero: int = 0) -> onnx.ModelProto:
         helper.make_node("Conv", ["xd", "w"], ["c"], name="conv", pads=[0, 1, 0, 1]),
         helper.make_node("QuantizeLinear", ["c", "out", "z"], ["y"]),
     ]
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info("x", 1, [2, 4, 1, 20])], [info("y", 2, None)],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return onnx_model(nodes, {"x": [2, 4, 1, 20]}, {"y": (2, None)}, arrays, opset=18)
 
 
 @pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 128), ("int8", 3)])

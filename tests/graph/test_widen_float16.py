@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine import reference
@@ -42,10 +43,7 @@ def network() -> onnx.ModelProto:
         value("y", TensorProto.FLOAT16, [1, 16, 6, 6]),
         value("wide", TensorProto.FLOAT, [1, 16, 6, 6]),
     ]
-    graph = helper.make_graph(
-        nodes, "half", [value("x", TensorProto.FLOAT16, [1, 8, 6, 6])], outputs, weights
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, {"x": (TensorProto.FLOAT16, [1, 8, 6, 6])}, outputs, weights, name="half")
 
 
 def images(count: int) -> list[dict[str, np.ndarray]]:
@@ -68,8 +66,7 @@ def test_what_is_within_becomes_float32_and_the_borders_stay() -> None:
 
 def test_a_float32_model_is_left_alone() -> None:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "single", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y], name="single")
     assert widen_float16(load(model)) == []
 
 
@@ -93,8 +90,7 @@ def test_borders_alone(to: int) -> None:
     source = TensorProto.FLOAT16 if to == TensorProto.FLOAT else TensorProto.FLOAT
     ends = helper.make_tensor_value_info("x", source, [7]), helper.make_tensor_value_info("y", to, [7])
     node = helper.make_node("Cast", ["x"], ["y"], to=to)
-    graph = helper.make_graph([node], "cast", [ends[0]], [ends[1]])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model([node], [ends[0]], [ends[1]], name="cast")
     with np.errstate(over="ignore"):
         x = np.array([0.1, -2, 70000, 6e-8, np.inf, -0.0, np.nan], np.float32).astype(kinds[source])
         (got,) = intact.compile(model).run({"x": x}).values()
@@ -107,11 +103,7 @@ def _rounding(middle: list[onnx.NodeProto], last: str, kind: int = TensorProto.F
         helper.make_node("Cast", ["x"], ["a"], to=kind), *middle,
         helper.make_node("Cast", [last], ["b"], to=TensorProto.FLOAT), helper.make_node("Neg", ["b"], ["y"]),
     ]  # fmt: skip
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [value("x", TensorProto.FLOAT, [2, 3])], [value("y", TensorProto.FLOAT, None)]
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, {"x": [2, 3]}, {"y": None})
 
 
 @pytest.mark.parametrize(
@@ -139,13 +131,8 @@ def test_the_file_that_quantize_writes_keeps_the_rounding() -> None:
         helper.make_node("Cast", ["c"], ["a"], to=TensorProto.FLOAT16),
         helper.make_node("Cast", ["a"], ["y"], to=TensorProto.FLOAT),
     ]
-    value = helper.make_tensor_value_info
     weight = numpy_helper.from_array(reals((16, 8, 3, 3), 0.2).astype(np.float32), "w")
-    graph = helper.make_graph(
-        nodes, "g", [value("x", TensorProto.FLOAT, [1, 8, 6, 6])],
-        [value("y", TensorProto.FLOAT, [1, 16, 4, 4])], [weight],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [1, 8, 6, 6]}, {"y": [1, 16, 4, 4]}, [weight])
     data = [{"x": reals((1, 8, 6, 6), 1.0, seed).astype(np.float32)} for seed in range(4)]
     result = intact.quantize(model, data, progress=False)
     out = intact.compile(result, threads=1).run(data[0])["y"]
@@ -212,9 +199,7 @@ def test_bfloat16_between_floats_is_widened_without_declared_types() -> None:
         helper.make_node("Relu", ["a"], ["b"]),
         helper.make_node("Cast", ["b"], ["y"], to=TensorProto.FLOAT),
     ]
-    model = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 13)]
-    )
+    model = onnx_model(nodes, [x], [y], opset=13)
     model.ir_version = 8
     engine = intact.compile(model)
     assert [step.kind for step in engine.plan.steps] == ["function"]

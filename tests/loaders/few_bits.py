@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import onnx
+from tests.onnx_models import onnx_model
 
 
 def few_bits() -> onnx.ModelProto:
@@ -22,9 +23,7 @@ def few_bits() -> onnx.ModelProto:
         onnx.helper.make_node("MatMul", ["h", "c"], ["y"]),
     ]
     ports = [value("x", onnx.TensorProto.FLOAT, ["n", 32])], [value("y", onnx.TensorProto.FLOAT, ["n", 16])]
-    constants = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    graph = onnx.helper.make_graph(nodes, "few", *ports, constants)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    return onnx_model(nodes, *ports, arrays, name="few", opset=21)
 
 
 def labels() -> onnx.ModelProto:
@@ -47,6 +46,4 @@ def labels() -> onnx.ModelProto:
         onnx.numpy_helper.from_array(np.full(128, 0.1, np.float32), "s"),
         onnx.helper.make_tensor("labels", text, [8], [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b""]),
     ]
-    graph = onnx.helper.make_graph(nodes, "labels", *ports, constants)
-    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return onnx_model(nodes, *ports, constants, name="labels", opset=21, domains={"com.microsoft": 1})

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 from tests.loaders.mutate import INTEGERS, REALS, WORDS
+from tests.onnx_models import onnx_graph, onnx_model
 
 CONTRIB = (
     "Attention", "BiasGelu", "DequantizeLinear", "DynamicQuantizeMatMul", "EmbedLayerNormalization",
@@ -59,9 +60,10 @@ class _Model:
         outputs = [self._value(name) for name in dict.fromkeys(self._values) if name]
         if outputs and dice.random() < 0.02:
             outputs.append(outputs[0])
-        graph = helper.make_graph(self._nodes, "g", self._inputs, outputs, self._constants)
-        opsets = [helper.make_opsetid(domain, version) for domain, version in self._opsets.items()]
-        result = helper.make_model(graph, opset_imports=opsets, ir_version=dice.choice((4, 7, 9, 10, 11)))
+        result = onnx_model(
+            self._nodes, self._inputs, outputs, self._constants, domains=self._opsets,
+            ir_version=dice.choice((4, 7, 9, 10, 11)),
+        )  # fmt: skip
         return bytes(result.SerializeToString())
 
     def _add(self, schema: Any) -> None:
@@ -169,7 +171,7 @@ class _Model:
         read = [info.name for info in inputs] + outer
         nodes = [helper.make_node("Identity", [dice.choice(read)], [f"c{i}"]) for i in range(2) if read]
         outputs = [self._value(node.output[0]) for node in nodes] * dice.choice((1, 1, 2))
-        return helper.make_graph(nodes, "body", inputs, outputs)
+        return onnx_graph(nodes, inputs, outputs, name="body")
 
 
 def shape(dice: random.Random) -> list[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 from intact.spec import QuantSpec
@@ -33,17 +34,15 @@ def run_qdq_conv(qx, qw, bias, x_affine, s_w, y_affine, relu, **attributes) -> t
         helper.make_node("Relu" if relu else "Identity", ["c"], ["r"]),
         helper.make_node("QuantizeLinear", ["r", "sy", "zy"], ["y"]),
     ]
-    graph = helper.make_graph(
+    model = onnx_model(
         nodes,
-        "conv",
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, qx.shape)],
-        [
-            helper.make_tensor_value_info("y", TensorProto.UINT8, None),
-            helper.make_tensor_value_info("r", TensorProto.FLOAT, None),
-        ],
-        [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+        {"x": (TensorProto.UINT8, qx.shape)},
+        {"y": (TensorProto.UINT8, None), "r": None},
+        constants,
+        name="conv",
+        opset=13,
+        ir_version=8,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

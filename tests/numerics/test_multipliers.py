@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 
@@ -33,8 +34,7 @@ def test_fold_batchnorm_is_onnx_runtimes_gain_and_shift(rng):
     node = helper.make_node("BatchNormalization", names, ["y"], epsilon=1e-5)
     info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, numbers[n].shape) for n in names]
     out = helper.make_tensor_value_info("y", TensorProto.FLOAT, numbers["x"].shape)
-    graph = helper.make_graph([node], "g", info, [out])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model([node], info, [out])
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (want,) = session.run(None, numbers)
     gain, shift = nx.fold_batchnorm(*(numbers[n] for n in names[1:]), 1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 from intact.spec import QuantSpec
@@ -28,8 +29,7 @@ def evaluate(
     """One node in a model of opset 21, run by the reference evaluator."""
     values = [helper.make_tensor_value_info(n, types[n], v.shape) for n, v in inputs.items()]
     node = helper.make_node(op, list(inputs), ["y"], **attributes)
-    graph = helper.make_graph([node], "one", values, [helper.make_tensor_value_info("y", out, None)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    model = onnx_model([node], values, {"y": (out, None)}, name="one", opset=21)
     return ReferenceEvaluator(model).run(None, inputs)[0]
 
 

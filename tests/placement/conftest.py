@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 from intact.graph import load, parse_model
 from intact.placement import Placement, place
@@ -88,9 +89,7 @@ class Net:
             helper.make_tensor_value_info(name.rstrip("#"), TensorProto.INT64 if "#" in name else FLOAT, None)
             for name in outputs
         ]
-        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.weights)
-        opsets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        model = onnx_model(self.nodes, self.inputs, infos, self.weights, domains=self.domains, ir_version=8)
         return onnx.shape_inference.infer_shapes(model, strict_mode=False)
 
     def model(self, *outputs: str) -> ir.Model:

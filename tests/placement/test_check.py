@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
+from tests.onnx_models import onnx_model
 
 from intact.errors import QuantValueError
 from intact.graph import parse_model
@@ -55,11 +56,8 @@ Write = Callable[[Any, Pairs], str]
 def findings_of(net: Callable[..., Any], write: Write, opset: int = 21) -> list[Finding]:
     n = net(opset)
     output = write(n, Pairs(n))
-    graph = helper.make_graph(
-        n.nodes, "net", n.inputs, [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], n.weights
-    )
-    opsets = [helper.make_opsetid(domain, version) for domain, version in n.domains.items()]
-    model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    proto = onnx_model(n.nodes, n.inputs, {output: None}, n.weights, domains=n.domains, ir_version=10)
+    model = onnx.shape_inference.infer_shapes(proto)
     return check(parse_model(model.SerializeToString(), "net"))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact.graph import load, ops, save
@@ -43,12 +44,9 @@ def quantize_net(nodes: list[str]) -> onnx.ModelProto:
             result.append(helper.make_node("DequantizeLinear", [names[0], "s", "z"], [output], output))
         else:
             result.append(helper.make_node(op_type, names, [output], output))
-    graph = helper.make_graph(
-        result, "g", [helper.make_tensor_value_info("x", F32, [2, 4, 8])],
-        [helper.make_tensor_value_info(nodes[-1].partition(" = ")[0], F32, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return onnx_model(
+        result, {"x": (F32, [2, 4, 8])}, {nodes[-1].partition(" = ")[0]: (F32, None)}, constants, opset=18
+    )
 
 
 def count_steps(nodes: list[str]) -> dict[str, int]:
@@ -86,13 +84,15 @@ def test_whole_numbers_have_no_rounding() -> None:
         helper.make_node("ReduceSum", ["ids", "axes"], ["sums"], "sums"),
         helper.make_node("CumSum", ["ids", "axis"], ["places"], "places"),
     ]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, [2, 4])],
-        [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("sums", "places")],
-        [numpy_helper.from_array(np.array([1], np.int64), "axes"),
-         numpy_helper.from_array(np.array(1, np.int64), "axis")],
-    )  # fmt: skip
-    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    model = load(
+        onnx_model(
+            nodes,
+            {"ids": (TensorProto.INT64, [2, 4])},
+            [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("sums", "places")],
+            {"axes": np.array([1], np.int64), "axis": np.array(1, np.int64)},
+            opset=18,
+        )
+    )
     assert float_steps(model, read_placement(model)) == {}
 
 
@@ -100,16 +100,12 @@ def test_steps_in_branches_count() -> None:
     def branch(op_type: str) -> onnx.GraphProto:
         node = helper.make_node(op_type, ["x"], ["inner"], f"inner {op_type}")
         output = helper.make_tensor_value_info("inner", F32, None)
-        return helper.make_graph([node], op_type, [], [output])
+        return onnx_graph([node], (), [output], name=op_type)
 
     node = helper.make_node("If", ["c"], ["y"], "if", then_branch=branch("Tanh"), else_branch=branch("Relu"))
-    graph = helper.make_graph(
-        [node], "g",
-        [helper.make_tensor_value_info("x", F32, [2]),
-         helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
-        [helper.make_tensor_value_info("y", F32, None)],
-    )  # fmt: skip
-    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    model = load(
+        onnx_model([node], {"x": (F32, [2]), "c": (TensorProto.BOOL, [])}, {"y": (F32, None)}, opset=18)
+    )
     assert float_steps(model, read_placement(model)) == {"Tanh": 1}
 
 
@@ -143,12 +139,13 @@ def test_the_sentence_travels_in_the_file(tmp_path) -> None:
 def test_a_quantized_file_and_its_report_say_the_same() -> None:
     rng = np.random.default_rng(0)
     nodes = [helper.make_node("MatMul", ["x", "m"], ["y"], "y"), helper.make_node("Tanh", ["y"], ["t"], "t")]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", F32, [4, 16])],
-        [helper.make_tensor_value_info("t", F32, None)],
-        [numpy_helper.from_array(rng.standard_normal((16, 16)).astype(np.float32), "m")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = onnx_model(
+        nodes,
+        {"x": (F32, [4, 16])},
+        {"t": (F32, None)},
+        {"m": rng.standard_normal((16, 16)).astype(np.float32)},
+        opset=18,
+    )
     batches = [{"x": rng.standard_normal((4, 16)).astype(np.float32)} for _ in range(2)]
     result = intact.quantize(model, batches, progress=False)
     assert result.float_steps == {"Tanh": 1}

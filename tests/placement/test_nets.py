@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_graph
 
 from intact.graph import Mark, emit_qdq, load, mark
 from intact.placement import PROFILES, Placement, check, place, read_placement
@@ -171,8 +172,8 @@ def control_flow(n: Any) -> list[str]:
     flag = n.input("flag", [], TensorProto.BOOL)
     w = n.random("inner.w", 16, 16, 1, 1)
     out = [helper.make_tensor_value_info("branch", TensorProto.FLOAT, None)]
-    yes = helper.make_graph([helper.make_node("Conv", [x, w], ["branch"], "inner")], "yes", [], out)
-    no = helper.make_graph([helper.make_node("Identity", [x], ["branch"], "same")], "no", [], out)
+    yes = onnx_graph([helper.make_node("Conv", [x, w], ["branch"], "inner")], (), out, name="yes")
+    no = onnx_graph([helper.make_node("Identity", [x], ["branch"], "same")], (), out, name="no")
     y = n.node("If", flag, name="if", then_branch=yes, else_branch=no)
     n._channels[y] = 16
     return [n.conv(y, 16, name="c2")]
@@ -181,16 +182,15 @@ def control_flow(n: Any) -> list[str]:
 def loop(n: Any) -> list[str]:
     x = n.conv(n.input("x", [1, 16, 8, 8]), 16, name="c1")
     trips = n.weight("trips", np.array(3, np.int64))
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["go_on"], "keep"),
-         helper.make_node("Add", ["s", x], ["s_out"], "sum")],
-        "body",
-        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
-         helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-         helper.make_tensor_value_info("s", TensorProto.FLOAT, None)],
-        [helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
-         helper.make_tensor_value_info("s_out", TensorProto.FLOAT, None)],
-    )  # fmt: skip
+    body = onnx_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"], "keep"),
+            helper.make_node("Add", ["s", x], ["s_out"], "sum"),
+        ],
+        {"i": (TensorProto.INT64, []), "go": (TensorProto.BOOL, []), "s": None},
+        {"go_on": (TensorProto.BOOL, []), "s_out": None},
+        name="body",
+    )
     y = n.node("Loop", trips, "", x, name="loop", body=body)
     n._channels[y] = 16
     return [n.conv(y, 16, name="c2")]

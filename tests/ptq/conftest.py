@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 Build = Callable[..., onnx.ModelProto]
 
@@ -35,14 +36,14 @@ def _build(
         for op, ins, out, *rest in nodes
     ]
     kinds = types or {}
-    graph = helper.make_graph(
+    model = onnx_model(
         node_protos,
-        "g",
         [helper.make_tensor_value_info(n, kinds.get(n, dtype), shape) for n, shape in inputs.items()],
         [helper.make_tensor_value_info(n, kinds.get(n, dtype), shape) for n, shape in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+        weights,
+        opset=opset,
+        ir_version=8,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     onnx.checker.check_model(model)
     return model
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -49,9 +50,7 @@ def _detector(
         for n, shape in outputs.items()
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
-    inits = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    result = helper.make_graph(nodes, "g", [x], output_infos, inits)
-    return helper.make_model(result, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, [x], output_infos, arrays)
 
 
 def _node(op: str, ins: str, outs: str, attributes: dict[str, Any] | None = None) -> onnx.NodeProto:

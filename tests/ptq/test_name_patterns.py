@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.errors import QuantValueError
@@ -26,12 +27,12 @@ def model() -> onnx.ModelProto:
         helper.make_node("Flatten", ["p"], ["f"], name="flat"),
         helper.make_node("Einsum", ["f", "w3"], ["y"], name="head/mix", equation="ab,bc->ac"),
     ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 10, 10])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(
+        nodes,
+        {"x": ["n", 4, 10, 10]},
+        {"y": None},
+        {name: array.astype(np.float32) for name, array in weights.items()},
+    )
 
 
 @pytest.fixture
@@ -88,12 +89,12 @@ def test_a_pattern_for_what_was_folded_away_is_said(data):
         helper.make_node("BatchNormalization", ["c", "one", "none", "none", "one"], ["y"], name="bn"),
     ]  # fmt: skip
     arrays = {"w": rng.standard_normal((8, 4, 3, 3)), "one": np.ones(8), "none": np.zeros(8)}
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 10, 10])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(
+        nodes,
+        {"x": ["n", 4, 10, 10]},
+        {"y": None},
+        {name: array.astype(np.float32) for name, array in arrays.items()},
+    )
     result = intact.quantize(model, data, exclude=["bn"], progress=False)
     assert any("exclude: 'bn' changes nothing" in line for line in result.warnings)
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.errors import QuantValueError
@@ -22,14 +23,12 @@ def model() -> onnx.ModelProto:
         helper.make_node("MatMul", ["e", "w"], ["m"], name="fc"),
         helper.make_node("Softmax", ["m"], ["y"], name="soft"),
     ]
-    graph = helper.make_graph(
+    return onnx_model(
         nodes,
-        "g",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", "s"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "s", 32])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+        {"ids": (TensorProto.INT64, ["n", "s"])},
+        {"y": ["n", "s", 32]},
+        {name: array.astype(np.float32) for name, array in weights.items()},
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 @pytest.fixture

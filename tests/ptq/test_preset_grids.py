@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.calib import Calibration, Histogram, Range
@@ -45,13 +46,12 @@ def train(scale: float = 0.0234, zero: int = 117, dtype: str = "uint8") -> onnx.
         ("Transpose", "rd", "t", {"perm": [0, 2, 3, 1]}), ("MatMul", "t w2", "m", {}),
         ("Relu", "m", "mr", {}), ("MatMul", "mr w3", "y", {}),
     ]  # fmt: skip
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes], "g",
-        [info("x", FLOAT, ["n", 4, 10, 10])], [info("y", FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_model(
+        [helper.make_node(op, i.split(), [o], name=o, **a) for op, i, o, a in nodes],
+        {"x": ["n", 4, 10, 10]},
+        {"y": None},
+        constants,
+    )
 
 
 def floats() -> onnx.ModelProto:

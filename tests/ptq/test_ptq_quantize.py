@@ -10,6 +10,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto
+from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
@@ -465,8 +466,7 @@ def test_a_model_that_is_quantized_while_it_runs_is_told_from_one_without_layers
     codes = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
     reals = onnx.helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)
     infos = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, images.shape) for name in "xy"]
-    result = onnx.helper.make_graph([codes, reals], "g", infos[:1], infos[1:])
-    model = onnx.helper.make_model(result, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    model = onnx_model([codes, reals], infos[:1], infos[1:])
     with pytest.raises(QuantValueError, match=r"quantized already \(DynamicQuantizeLinear"):
         quiet(model, images)
 

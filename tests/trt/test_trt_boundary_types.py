@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 from intact.trt.base import itensor
@@ -23,8 +24,7 @@ def info(name: str, dtype: int, *shape: Any) -> onnx.ValueInfoProto:
 def parse(log, nodes: list, inputs: list, outputs: list, weights: tuple = (), opset: int = 18):
     """A network with the nodes; the parser, and whether it took them."""
     constants = [numpy_helper.from_array(array, name) for name, array in weights]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = onnx_model(nodes, inputs, outputs, constants, opset=opset, ir_version=8)
     network = trt.Builder(log).create_network()
     parser = trt.OnnxParser(network, log)
     return network, parser, parser.parse(model.SerializeToString())
@@ -101,7 +101,7 @@ def test_the_parser_answers_false_for_an_input_that_tensorrt_has_not(log, kind) 
     network, parser, took = parse(log, nodes, [FOREIGN[kind]], outputs)
     assert took is False and parser.num_errors == 1 and "input 'x'" in parser.get_error(0).desc()
     assert network.num_layers == network.num_inputs == 0
-    model = helper.make_model(helper.make_graph(nodes, "g", [FOREIGN[kind]], outputs), ir_version=8)
+    model = onnx_model(nodes, [FOREIGN[kind]], outputs)
     assert parser.supports_model(model.SerializeToString())[0] is False
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 
@@ -20,10 +21,7 @@ def model(weights: np.ndarray, name: str = "w") -> bytes:
     ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, [1, 4]) for port in "xy"]
     node = helper.make_node("Add", ["x", name], ["y"], name="add")
     constants = [numpy_helper.from_array(weights, name)]
-    graph = helper.make_graph([node], "g", ports[:1], ports[1:], constants)
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    ).SerializeToString()
+    return onnx_model([node], ports[:1], ports[1:], constants).SerializeToString()
 
 
 def engine_of(network: trt.INetworkDefinition, log, *flags: trt.BuilderFlag) -> trt.ICudaEngine:

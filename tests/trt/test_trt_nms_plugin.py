@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 from tests.trt.networks import outputs_of
 
 import intact.trt as trt
@@ -101,15 +102,20 @@ def file() -> bytes:
         "EfficientNMS_TRT", ["boxes", "scores"], ["n", "b", "s", "c"], name="nms", domain="TRT",
         plugin_version="1", max_output_boxes=3, score_threshold=0.3, iou_threshold=0.5,
     )  # fmt: skip
-    graph = helper.make_graph(
-        [node], "g",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-         for name, shape in (("boxes", BOXES.shape), ("scores", SCORES.shape))],
-        [helper.make_tensor_value_info(name, kind, None)
-         for name, kind in zip("nbsc", (6, 1, 1, 6), strict=True)],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("TRT", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return onnx_model(
+        [node],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("boxes", BOXES.shape), ("scores", SCORES.shape))
+        ],
+        [
+            helper.make_tensor_value_info(name, kind, None)
+            for name, kind in zip("nbsc", (6, 1, 1, 6), strict=True)
+        ],
+        opset=13,
+        domains={"TRT": 1},
+        ir_version=8,
+    ).SerializeToString()
 
 
 def test_a_node_of_its_name_is_the_plugin(network, log) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 from tests.trt.networks import constant, ints, outputs_of
 
 import intact.trt as trt
@@ -228,11 +229,13 @@ def flatten_model() -> bytes:
         helper.make_node("Concat", ["outer", "rest"], ["to"], axis=0),
         helper.make_node("Reshape", ["r", "to"], ["y"]),
     ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 2, 12))],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = onnx_model(
+        nodes,
+        {"x": (TensorProto.FLOAT, X.shape)},
+        {"y": (TensorProto.FLOAT, (1, 2, 12))},
+        opset=13,
+        ir_version=8,
+    )
     onnx.checker.check_model(model)
     return model.SerializeToString()
 

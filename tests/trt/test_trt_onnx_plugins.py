@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 
@@ -100,9 +101,7 @@ def register(creator: trt.IPluginCreator) -> Iterator[trt.IPluginCreator]:
 
 def model(*nodes: onnx.NodeProto, dtype: int = TensorProto.FLOAT) -> bytes:
     ends = [helper.make_tensor_value_info(n, dtype, ["batch", 3]) for n in ("x", "y")]
-    graph = helper.make_graph(list(nodes), "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    content: bytes = onnx_model(list(nodes), ends[:1], ends[1:]).SerializeToString()
     return content
 
 

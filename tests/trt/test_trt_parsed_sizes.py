@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 
@@ -14,13 +15,12 @@ X = np.float32([[0, 1, 0], [2, 0, 3]])
 
 def parse(network, nodes, outputs, inputs, weights=()):
     """`network` with an ONNX file in it."""
-    graph = helper.make_graph(
-        nodes, "g",
+    model = onnx_model(
+        nodes,
         [helper.make_tensor_value_info(n, kind, shape) for n, kind, shape in inputs],
         [helper.make_tensor_value_info(n, kind, shape) for n, kind, shape in outputs],
-        [numpy_helper.from_array(value, name) for name, value in weights],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        dict(weights),
+    )
     onnx.checker.check_model(model)
     assert trt.OnnxParser(network, network.logger).parse(model.SerializeToString())
 

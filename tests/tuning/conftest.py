@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 WIDTH, LAYERS = 32, 4
 
@@ -28,8 +29,7 @@ def net() -> onnx.ModelProto:
             nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
         value = f"r{layer}"
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", WIDTH]) for name in "xy")
-    graph = helper.make_graph(nodes, "net", [x], [y], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx_model(nodes, [x], [y], weights)
 
 
 @pytest.fixture(scope="session")

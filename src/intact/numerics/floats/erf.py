@@ -55,7 +55,7 @@ def erf(x: Reals) -> Reals:
 
 
 def normal_tail(a: Reals) -> Reals:
-    """Compute Phi(-a) for a >= 0, within 7e-8, by one polynomial of `TAIL` per piece; constant beyond 5.96."""
+    """Compute Phi(-a) for a >= 0, within 7e-8, by one polynomial of `TAIL` per piece; flat beyond 5.96."""
     u = at_most(a, TAIL_END) * PIECES
     shifted = u + ROUNDER
     piece = integer_of_bits(shifted) & 7
