@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, alone or several together. Why so:
+"""Writes files that appear whole or not at all, alone or several together. Why so:
 docs/decisions/0017-atomic-saving.md.
 
     with replacing(path) as file:         # a binary file, seekable, in the folder of `path`

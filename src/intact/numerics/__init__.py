@@ -1,4 +1,4 @@
-"""The truth: what every number in INTact means, in plain NumPy. NORMATIVE (docs/numerics.md).
+"""The integer reference: what every number in INTact means, in plain NumPy. NORMATIVE (docs/numerics.md).
 
 Module, file, engine and every native kernel equal these functions; none of them is fast.
 """

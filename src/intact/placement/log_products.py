@@ -1,4 +1,4 @@
-"""Products whose logarithm is taken, as in spectrograms: what codes do to them.
+"""Finds products whose logarithm is taken, as in spectrograms, because codes lose their small results.
 
 Codes stand at even distances: what lies below half a step becomes 0. A logarithm makes large numbers of such
 small ones, and of 0 the least that it can tell: a spectrogram, whose bins are 60 dB apart and more, is noise.

@@ -1,4 +1,4 @@
-"""``tensorrt`` as a name for this package, with host-memory stand-ins for CUDA's Python packages."""
+"""Registers this package as ``tensorrt``, with host-memory stand-ins for CUDA's Python packages."""
 
 from __future__ import annotations
 

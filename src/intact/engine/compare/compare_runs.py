@@ -1,4 +1,4 @@
-"""One Q/DQ model run in every way that we have: which codes and which answers differ, and where it begins.
+"""Runs one Q/DQ model in every way, and finds where codes and answers begin to differ.
 
 The integer reference is what engine and module must equal, on every code (numerics N32). The file in ONNX
 Runtime, without optimizations, has norms and functions of its own, and sums in an order of its own (N33). A

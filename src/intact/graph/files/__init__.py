@@ -1,1 +1,1 @@
-"""Model files, maybe from strangers: read, checked, taken apart and written."""
+"""Reading, checking, splitting and writing of model files, which may come from strangers."""

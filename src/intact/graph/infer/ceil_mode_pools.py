@@ -1,4 +1,4 @@
-"""Pools with `ceil_mode` before opset 22, of which ONNX's shape inference counts a window too many.
+"""Infers pools with `ceil_mode` before opset 22, of which ONNX's shape inference counts a window too many.
 
 A last window that would begin in the padding behind the image is not there: so say the operator's text since
 opset 22, ONNX's reference evaluator, PyTorch and ONNX Runtime, for every opset. ONNX's inference says so for

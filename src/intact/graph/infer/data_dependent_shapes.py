@@ -1,4 +1,4 @@
-"""Sizes that values of the inputs decide: of a Reshape to numbers that are an input, of what NonZero finds.
+"""Finds sizes that values of the inputs decide: of a Reshape to input numbers, of NonZero's results.
 
 What a file declares of them holds for the run that its exporter saw, where it holds at all.
 """

@@ -1,4 +1,4 @@
-"""Operators whose result has the type and shape of their first input, which ONNX's inference does not tell.
+"""Infers operators whose result has the type and shape of their first input, which ONNX's inference lacks.
 
 Their definitions are functions that depend on attributes and types, which the inference does not look into.
 """

@@ -1,4 +1,4 @@
-"""Functions of one tensor of floats of which no table of codes is formed: kernels compute them in floats.
+"""Records of functions of one tensor that kernels compute in floats, without a table of codes.
 
 None of them counts as exact, not even the roundings: quantized files name all as float steps.
 """

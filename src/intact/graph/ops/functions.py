@@ -1,4 +1,4 @@
-"""Element by element, of one tensor: what each is in float64.
+"""Records of element-wise functions of one tensor, each with its definition in float64.
 
 Tables are formed of these, and activations that exporters write as several nodes are known by them.
 """

@@ -1,4 +1,4 @@
-"""Truth values: of numbers that are compared, and of each other."""
+"""Records of comparisons and logical operators."""
 
 from __future__ import annotations
 

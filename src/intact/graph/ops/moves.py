@@ -1,4 +1,4 @@
-"""Operators whose elements come in and go out at other places: codes pass through them as floats do.
+"""Records of operators that only move elements, so that codes pass through them as floats do.
 
 Guards, `computes`, say under which attributes and constants one of them does more than that.
 """

@@ -1,4 +1,4 @@
-"""Operators on codes, ONNX's and ONNX Runtime's own: each is a float operator between DQ and Q.
+"""Records of operators on codes, ONNX's and ONNX Runtime's: each is a float operator between DQ and Q.
 
 Scale and zero point follow each input that holds codes, the output's stand at `written`.
 """

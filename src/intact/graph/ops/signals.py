@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: sums of an axis times waves."""
+"""Records of discrete Fourier transforms."""
 
 from __future__ import annotations
 

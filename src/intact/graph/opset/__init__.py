@@ -1,1 +1,1 @@
-"""Versions of the ONNX domain: nodes against their schema, and graphs moved from one opset to another."""
+"""Versions of the ONNX domain: checks of nodes against their schema, upgrades and downgrades of graphs."""

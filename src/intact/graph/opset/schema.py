@@ -1,4 +1,4 @@
-"""A node against what its operator says: types of attributes, their presence and windows, inputs and outputs.
+"""Checks a node against its operator's schema: attributes and their types, windows, inputs and outputs.
 
 ONNX's inference believes that a node fits its operator, and reads outside its arrays where one does not. What
 is refused here, ONNX's checker and ONNX Runtime refuse, too.

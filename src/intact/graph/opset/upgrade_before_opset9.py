@@ -1,4 +1,4 @@
-"""Forms of operators before opset 9, and operators that ONNX dropped with opset 10, as newer ones.
+"""Upgrades operators of opsets below 9, and operators that ONNX dropped with opset 10.
 
 The first opsets told operators which inputs they may overwrite, laid operands along axes by an attribute, and
 had sizes as attributes that became inputs. ONNX Runtime still runs the operators that were dropped: Windows'

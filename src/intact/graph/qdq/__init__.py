@@ -1,1 +1,1 @@
-"""Quantization as ONNX says it: Q/DQ pairs, QOperators and markers, read, written and taken away."""
+"""Quantization in ONNX: reading, writing and removing Q/DQ pairs, QOperators and markers."""

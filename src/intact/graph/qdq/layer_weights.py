@@ -1,4 +1,4 @@
-"""Weights of layers as exporters leave them, and as engines want them.
+"""Moves markers of layer weights from where exporters leave them to where engines expect them.
 
 Frameworks keep gates in other orders than ONNX, and exporters write the way between: Slice and Concat of each
 weight; what an Einsum is opened into lays its weight out. Behind a quantized weight that way would run at

@@ -1,4 +1,4 @@
-"""Rewrites of a graph that leave what it computes: compound operators written out, loops as layers."""
+"""Rewrites that keep a graph's meaning: compound operators decomposed, loops as layers."""
 
 from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 

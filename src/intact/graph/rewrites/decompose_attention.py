@@ -1,4 +1,4 @@
-"""Attention in one node as the two products and the Softmax that it stands for: rules and kernels know those.
+"""Decompose Attention into two products and a Softmax, for which there are rules and kernels.
 
 torch's exporter writes such a node from opset 23 on, for scaled_dot_product_attention.
 """

@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime's optimizers write, in its own domain, as ONNX's own.
+"""Decompose operators that ONNX Runtime's optimizers write, in its own domain, into ONNX's own.
 
 What they mean is said in ONNX Runtime's docs/ContribOperators.md.
 """

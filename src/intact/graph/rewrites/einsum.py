@@ -1,4 +1,4 @@
-"""Einsum of two tensors as the MatMul or Mul that it is, of more as several, of one as a Transpose.
+"""Rewrite Einsum: of one tensor as Transpose, of two as MatMul or Mul, of more as several.
 
 Rules and kernels know those.
 """

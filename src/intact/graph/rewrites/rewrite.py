@@ -1,4 +1,4 @@
-"""`Rewrite`: what is done with the nodes of a kind; one record for each, and one driver for all.
+"""`Rewrite`, the record of one rewrite of nodes of a kind, and the driver that applies all of them.
 
 A rewrite says which nodes it is for, what it needs of the graph, what is done with one node, and what holds
 behind it. Everything else is the driver's: finding nodes, giving out names, opsets, shapes of what is new,

@@ -1,4 +1,4 @@
-"""Operators that only move data: Q moves up through them, DQ moves down."""
+"""Rule for operators that only move data: Q moves up through them, DQ moves down."""
 
 from __future__ import annotations
 

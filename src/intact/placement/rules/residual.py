@@ -1,4 +1,4 @@
-"""Residual Adds: the pair stands on the identity branch only, the other branch's layer takes the Add in."""
+"""Rule for residual Adds: only the identity branch gets a pair, as the other branch's layer fuses the Add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same network with weights of 2 bits: where rounding to the nearest fails, and learning recovers."""
+"""Quantizes weights to 2 bits: where rounding to the nearest fails, and learning recovers."""
 
 from __future__ import annotations
 

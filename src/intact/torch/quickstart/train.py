@@ -1,4 +1,4 @@
-"""Training a float network in seconds, and asking a network what it answers."""
+"""Trains a float network in seconds, and evaluates networks."""
 
 from __future__ import annotations
 

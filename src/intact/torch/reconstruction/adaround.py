@@ -1,4 +1,4 @@
-"""AdaRound: which of its two neighbours on the grid each weight is rounded to, as something to learn.
+"""AdaRound: learns to which of its two neighbours on the grid each weight is rounded.
 
 A weight w with scale s is between the codes ``floor(w / s)`` and one more. With a variable V per weight,
 

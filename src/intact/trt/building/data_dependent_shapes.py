@@ -1,4 +1,4 @@
-"""Networks whose shapes depend on values, not only on shapes: which tensors do, and an engine for them.
+"""Finds shapes of a network that depend on values, and makes an engine for them.
 
 INTact's engine knows every shape before it runs. A network with NonZero, or with a slice whose bounds come
 from an input, runs in ONNX Runtime as a whole.

@@ -1,4 +1,4 @@
-"""A model that is handed over in parts: its bytes, and weights that lie in memory of the script."""
+"""Collects a model that a script hands over in parts: its bytes, and weights in its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of an ONNX file that are plugins: operators that ONNX does not know, and a creator does."""
+"""Creates plugins for nodes of an ONNX file that ONNX does not know."""
 
 from __future__ import annotations
 

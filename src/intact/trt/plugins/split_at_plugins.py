@@ -1,4 +1,4 @@
-"""The part of a network that ONNX Runtime can run: what stands in front of plugins."""
+"""Extracts the part of a network in front of plugins, which ONNX Runtime can run."""
 
 from __future__ import annotations
 

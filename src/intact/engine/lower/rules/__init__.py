@@ -1,1 +1,1 @@
-"""Rules for groups of nodes: which steps do what they compute."""
+"""Lowering rules: for each operator or group of nodes, the steps that compute it."""

@@ -1,4 +1,4 @@
-"""From the rewritten graph to steps: a rule for every group of nodes, a reason for every node without one."""
+"""Chooses the rule for every group of nodes, and records a reason for every node without one."""
 
 from __future__ import annotations
 

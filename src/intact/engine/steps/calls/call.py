@@ -1,4 +1,4 @@
-"""Operators of the user's own."""
+"""The step that calls a user's operator."""
 
 from __future__ import annotations
 

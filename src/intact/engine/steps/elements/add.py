@@ -1,4 +1,4 @@
-"""Sum of two tensors of codes."""
+"""The step that adds two tensors of codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of two floats."""
+"""The step for functions of two floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of floats."""
+"""The step that clips floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From codes to floats."""
+"""The step that turns codes into floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons, logic, choices, casts and arithmetic of integers."""
+"""The step for comparisons, logic, choices, casts and arithmetic of integers."""
 
 from __future__ import annotations
 

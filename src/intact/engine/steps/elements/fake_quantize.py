@@ -1,4 +1,4 @@
-"""Floats brought to a grid, and left floats."""
+"""The step that rounds floats to a grid and leaves them floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one float."""
+"""The step for functions of one float."""
 
 from __future__ import annotations
 

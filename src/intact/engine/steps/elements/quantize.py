@@ -1,4 +1,4 @@
-"""From floats to codes."""
+"""The step that turns floats into codes."""
 
 from __future__ import annotations
 

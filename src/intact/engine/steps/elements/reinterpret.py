@@ -1,4 +1,4 @@
-"""The same codes under another grid."""
+"""The step that gives the same codes another grid."""
 
 from __future__ import annotations
 

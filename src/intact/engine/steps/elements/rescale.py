@@ -1,4 +1,4 @@
-"""From one grid to another."""
+"""The step that moves codes from one grid to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From floats to codes of 16 bits, as the bytes that kernels multiply."""
+"""The step that turns floats into codes of 16 bits, as the bytes that kernels multiply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of one code, looked up."""
+"""The step that looks up a function of one code in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concatenation."""
+"""The step that concatenates tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same elements again and again along axes of size 1."""
+"""The step that repeats elements along axes of size 1."""
 
 from __future__ import annotations
 

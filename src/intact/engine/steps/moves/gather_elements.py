@@ -1,4 +1,4 @@
-"""Elements that indices along an axis choose, one index for each."""
+"""The step that gathers elements, with one index along an axis for each."""
 
 from __future__ import annotations
 

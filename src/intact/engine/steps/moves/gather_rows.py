@@ -1,4 +1,4 @@
-"""Rows that tuples of indices choose."""
+"""The step that gathers rows by tuples of indices."""
 
 from __future__ import annotations
 

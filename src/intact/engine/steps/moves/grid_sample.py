@@ -1,4 +1,4 @@
-"""Images at places that a grid gives."""
+"""The step that samples images at the places of a grid."""
 
 from __future__ import annotations
 

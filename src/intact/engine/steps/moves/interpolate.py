@@ -1,4 +1,4 @@
-"""Values between elements, along an axis."""
+"""The step that interpolates between elements along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constant padding."""
+"""The step that pads with a constant."""
 
 from __future__ import annotations
 

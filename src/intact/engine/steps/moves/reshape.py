@@ -1,4 +1,4 @@
-"""The same elements under another shape."""
+"""The step that gives the same elements another shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours, and other choices of whole rows and columns."""
+"""The step that reads whole rows and columns, such as nearest neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements written where indices along an axis say."""
+"""The step that scatters elements to indices along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows written where tuples of indices say."""
+"""The step that scatters rows to tuples of indices."""
 
 from __future__ import annotations
 

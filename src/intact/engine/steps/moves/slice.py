@@ -1,4 +1,4 @@
-"""Every so many elements along each axis."""
+"""The step that reads every so many elements along each axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planes of volumes with their neighbours in depth beside them: what makes three axes of a window two."""
+"""The step that stacks planes of volumes with their neighbours in depth, so that windows have two axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same elements with their axes in another order."""
+"""The step that permutes axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution with constant weights."""
+"""The step for a convolution of codes with constant weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposed convolution with constant weights."""
+"""The step for a transposed convolution of codes with constant weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution with constant weights, in float."""
+"""The step for a convolution of floats with constant weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposed convolution with constant weights, in float."""
+"""The step for a transposed convolution of floats with constant weights."""
 
 from __future__ import annotations
 

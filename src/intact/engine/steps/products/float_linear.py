@@ -1,4 +1,4 @@
-"""Product with a constant matrix, in float."""
+"""The step for a product of floats with a constant matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product of two tensors of floats."""
+"""The step for a product of two tensors of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product with a constant matrix."""
+"""The step for a product of codes with a constant matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product of two activations."""
+"""The step for a product of two tensors of codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks with a state."""
+"""The step for recurrent layers: LSTM, GRU and RNN."""
 
 from __future__ import annotations
 

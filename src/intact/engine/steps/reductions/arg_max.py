@@ -1,4 +1,4 @@
-"""The place of the largest element along an axis."""
+"""The step for the index of the largest element along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums along an axis."""
+"""The step for running sums along an axis."""
 
 from __future__ import annotations
 

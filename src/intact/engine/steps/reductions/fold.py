@@ -1,4 +1,4 @@
-"""One number for the elements along an axis, of any type."""
+"""The step that reduces the elements along one axis, of any type."""
 
 from __future__ import annotations
 

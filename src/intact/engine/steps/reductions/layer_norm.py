@@ -1,4 +1,4 @@
-"""LayerNorm."""
+"""The step for layer normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maximum or mean over windows."""
+"""The steps for the maximum or mean over windows."""
 
 from __future__ import annotations
 

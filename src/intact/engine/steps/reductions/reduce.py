@@ -1,4 +1,4 @@
-"""One number for the elements along some axes."""
+"""The step that reduces floats along some axes."""
 
 from __future__ import annotations
 

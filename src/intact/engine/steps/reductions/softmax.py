@@ -1,4 +1,4 @@
-"""Softmax."""
+"""The step for softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest elements along an axis."""
+"""The step for the largest elements along an axis."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Loops and Scans over the cell of a recurrent layer, found and written as that layer."""
+"""Rewrites of Loop and Scan over a recurrent cell as LSTM, GRU or RNN."""

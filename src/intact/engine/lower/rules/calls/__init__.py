@@ -1,1 +1,1 @@
-"""Operators that code outside the kernels runs."""
+"""Lowering rules for operators that code outside the kernels runs."""

@@ -1,4 +1,4 @@
-"""Nodes of registered operators: calls, in codes where the operator's body is."""
+"""Lowers nodes of registered operators to calls, in codes where the operator's body takes codes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules for operators that work element by element, and for the borders between codes and floats."""
+"""Lowering rules for operators that work element by element, and for the borders between codes and floats."""

@@ -1,4 +1,4 @@
-"""Additions of codes."""
+"""Lowers Add of codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of two floats."""
+"""Lowers functions of two floats."""
 
 from __future__ import annotations
 

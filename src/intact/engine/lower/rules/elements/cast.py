@@ -1,4 +1,4 @@
-"""Casts."""
+"""Lowers Cast."""
 
 from __future__ import annotations
 

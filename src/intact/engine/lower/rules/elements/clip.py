@@ -1,4 +1,4 @@
-"""Clip of integers, and of floats."""
+"""Lowers Clip of integers, and of floats."""
 
 from __future__ import annotations
 

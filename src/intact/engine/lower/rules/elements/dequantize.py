@@ -1,4 +1,4 @@
-"""DequantizeLinear."""
+"""Lowers DequantizeLinear."""
 
 from __future__ import annotations
 

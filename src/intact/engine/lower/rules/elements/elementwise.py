@@ -1,4 +1,4 @@
-"""Comparisons, logic, choices and arithmetic of integers."""
+"""Lowers comparisons, logic, choices and arithmetic of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of a Q and a DQ whose codes no kernel knows."""
+"""Lowers pairs of a Q and a DQ whose codes no kernel knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one tensor: tables of codes, or in floats."""
+"""Lowers functions of one tensor: to tables of codes, or to steps in floats."""
 
 from __future__ import annotations
 

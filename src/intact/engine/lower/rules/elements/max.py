@@ -1,4 +1,4 @@
-"""Max and Min of integers, and of floats."""
+"""Lowers Max and Min of integers, and of floats."""
 
 from __future__ import annotations
 

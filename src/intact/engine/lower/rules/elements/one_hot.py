@@ -1,4 +1,4 @@
-"""OneHot, as comparisons with the places along the new axis."""
+"""Lowers OneHot to comparisons with the places along the new axis."""
 
 from __future__ import annotations
 

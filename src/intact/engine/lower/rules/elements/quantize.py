@@ -1,4 +1,4 @@
-"""QuantizeLinear."""
+"""Lowers QuantizeLinear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that leave codes as they are: a factor that the scales share."""
+"""Lowers functions that leave codes as they are, because the scales share their factor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QuantizeLinear of codes: from their grid to another."""
+"""Lowers QuantizeLinear of codes, which moves them from one grid to another."""
 
 from __future__ import annotations
 

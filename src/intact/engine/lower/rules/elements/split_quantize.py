@@ -1,4 +1,4 @@
-"""Codes that a layer reads: of 8 bits, or of 16 as two tensors of bytes."""
+"""Reads the codes of a layer's input: of 8 bits, or of 16 as two tensors of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one code as tables: what stands between a DQ and a Q and maps every element by itself."""
+"""Lowers nodes between a DQ and a Q that map every element by itself, to a table of codes."""
 
 from __future__ import annotations
 

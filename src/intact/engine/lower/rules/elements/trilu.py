@@ -1,4 +1,4 @@
-"""Trilu, as a choice by a constant mask."""
+"""Lowers Trilu to a choice by a constant mask."""
 
 from __future__ import annotations
 

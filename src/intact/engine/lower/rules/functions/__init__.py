@@ -1,1 +1,1 @@
-"""Functions of floats as several steps, each named by its operator."""
+"""Lowering rules for functions of floats that become several steps."""

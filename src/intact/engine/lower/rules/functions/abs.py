@@ -1,4 +1,4 @@
-"""Abs of floats."""
+"""Lowers Abs of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elu, Selu and Celu of any alpha."""
+"""Lowers Elu, Selu and Celu of any alpha."""
 
 from __future__ import annotations
 

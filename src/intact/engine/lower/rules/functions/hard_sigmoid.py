@@ -1,4 +1,4 @@
-"""HardSigmoid of any slope."""
+"""Lowers HardSigmoid of any slope."""
 
 from __future__ import annotations
 

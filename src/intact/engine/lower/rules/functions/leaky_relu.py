@@ -1,4 +1,4 @@
-"""LeakyRelu and PRelu of floats."""
+"""Lowers LeakyRelu and PRelu of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pow by a constant: what is rounded once, and, behind it, what is several steps."""
+"""Lowers Pow by a constant: to one step where it rounds once, else to several."""
 
 from __future__ import annotations
 

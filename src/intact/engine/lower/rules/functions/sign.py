@@ -1,4 +1,4 @@
-"""Sign."""
+"""Lowers Sign."""
 
 from __future__ import annotations
 

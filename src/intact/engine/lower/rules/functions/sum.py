@@ -1,4 +1,4 @@
-"""Sum and Mean of several tensors of floats."""
+"""Lowers Sum and Mean of several tensors of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tan, a sine by a cosine."""
+"""Lowers Tan to a sine divided by a cosine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ThresholdedRelu."""
+"""Lowers ThresholdedRelu."""
 
 from __future__ import annotations
 

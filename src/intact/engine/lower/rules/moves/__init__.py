@@ -1,1 +1,1 @@
-"""Rules for operators that only move elements."""
+"""Lowering rules for operators that only move elements."""

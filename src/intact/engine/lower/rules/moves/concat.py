@@ -1,4 +1,4 @@
-"""Concat: of constants around one tensor of floats, and of any tensors."""
+"""Lowers Concat: of constants around one tensor of floats, and of any tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DepthToSpace and SpaceToDepth."""
+"""Lowers DepthToSpace and SpaceToDepth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expand: constant places to read where sizes are known, a step of its own where they are free."""
+"""Lowers Expand: to constant indices where sizes are known, to a step of its own where they are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gather: of one constant index, and of any."""
+"""Lowers Gather: of one constant index, and of any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GatherElements."""
+"""Lowers GatherElements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GatherND: by constants, and by computed tuples."""
+"""Lowers GatherND: by constants, and by computed tuples."""
 
 from __future__ import annotations
 

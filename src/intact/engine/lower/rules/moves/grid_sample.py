@@ -1,4 +1,4 @@
-"""GridSample."""
+"""Lowers GridSample."""
 
 from __future__ import annotations
 

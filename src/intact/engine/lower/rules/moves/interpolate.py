@@ -1,4 +1,4 @@
-"""Resize by values between elements, along one axis after the other."""
+"""Lowers Resize by values between elements, along one axis after the other."""
 
 from __future__ import annotations
 

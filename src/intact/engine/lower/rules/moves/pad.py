@@ -1,4 +1,4 @@
-"""Pad: with a constant, or with elements of what it pads."""
+"""Lowers Pad: with a constant, or with elements of its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that give the same elements another shape."""
+"""Lowers operators that only change the shape."""
 
 from __future__ import annotations
 

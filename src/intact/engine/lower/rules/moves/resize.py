@@ -1,4 +1,4 @@
-"""Resize, and other operators whose output reads constant places of axes."""
+"""Lowers Resize, and other operators whose output reads constant places of axes."""
 
 from __future__ import annotations
 

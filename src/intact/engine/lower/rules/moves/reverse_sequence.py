@@ -1,4 +1,4 @@
-"""ReverseSequence by constant lengths."""
+"""Lowers ReverseSequence with constant lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ScatterElements."""
+"""Lowers ScatterElements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ScatterND."""
+"""Lowers ScatterND."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slice, and Split as several of them."""
+"""Lowers Slice, and Split to several Slices."""
 
 from __future__ import annotations
 

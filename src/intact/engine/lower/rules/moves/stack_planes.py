@@ -1,4 +1,4 @@
-"""Windows over three axes as windows over planes: volumes [n, c, d, h, w] as images [n * d, c, h, w].
+"""Lowers windows over three axes to windows over planes: volumes [n, c, d, h, w] as images [n * d, c, h, w].
 
 The planes that a window has under it become one image, so that kernels of images do the rest.
 """

@@ -1,4 +1,4 @@
-"""Tile."""
+"""Lowers Tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transpose."""
+"""Lowers Transpose."""
 
 from __future__ import annotations
 

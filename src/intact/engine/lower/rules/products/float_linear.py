@@ -1,4 +1,4 @@
-"""Products of floats with a constant matrix."""
+"""Lowers products of floats with a constant matrix."""
 
 from __future__ import annotations
 

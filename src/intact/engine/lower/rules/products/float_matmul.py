@@ -1,4 +1,4 @@
-"""Products of two tensors of floats."""
+"""Lowers products of two tensors of floats."""
 
 from __future__ import annotations
 

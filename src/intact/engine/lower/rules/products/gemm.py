@@ -1,4 +1,4 @@
-"""Gemm, in codes and in floats."""
+"""Lowers Gemm, in codes and in floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of codes with a constant matrix."""
+"""Lowers products of codes with a constant matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MatMul, in codes and in floats."""
+"""Lowers MatMul, in codes and in floats."""
 
 from __future__ import annotations
 

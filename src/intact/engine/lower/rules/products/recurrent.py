@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: a product of all inputs with their weights, and one step that walks over the states.
+"""Lowers LSTM, GRU and RNN: a product of all inputs with their weights, and one step over the states.
 
 With pairs on the inputs and their weights that product is one of integers, as any other layer's. Inputs may
 have 16 bits (N62).

@@ -1,4 +1,4 @@
-"""STFT, as a convolution with waves."""
+"""Lowers STFT to a convolution with waves."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules for operators that read along axes or over windows."""
+"""Lowering rules for operators that read along axes or over windows."""

@@ -1,4 +1,4 @@
-"""ArgMax and ArgMin."""
+"""Lowers ArgMax and ArgMin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BatchNormalization that no layer took in."""
+"""Lowers BatchNormalization that no layer took in."""
 
 from __future__ import annotations
 

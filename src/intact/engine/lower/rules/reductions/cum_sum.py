@@ -1,4 +1,4 @@
-"""CumSum."""
+"""Lowers CumSum."""
 
 from __future__ import annotations
 

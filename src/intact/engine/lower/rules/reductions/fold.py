@@ -1,4 +1,4 @@
-"""Reductions of integers."""
+"""Lowers reductions of integers."""
 
 from __future__ import annotations
 

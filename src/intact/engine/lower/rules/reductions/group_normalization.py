@@ -1,4 +1,4 @@
-"""GroupNormalization and InstanceNormalization."""
+"""Lowers GroupNormalization and InstanceNormalization."""
 
 from __future__ import annotations
 

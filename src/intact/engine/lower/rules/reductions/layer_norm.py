@@ -1,4 +1,4 @@
-"""LayerNormalization."""
+"""Lowers LayerNormalization."""
 
 from __future__ import annotations
 

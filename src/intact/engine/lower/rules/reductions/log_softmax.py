@@ -1,4 +1,4 @@
-"""LogSoftmax."""
+"""Lowers LogSoftmax."""
 
 from __future__ import annotations
 

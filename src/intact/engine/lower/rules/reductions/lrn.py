@@ -1,4 +1,4 @@
-"""LRN."""
+"""Lowers LRN."""
 
 from __future__ import annotations
 

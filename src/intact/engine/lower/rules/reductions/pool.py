@@ -1,4 +1,4 @@
-"""Pools; those of sequences [n, c, l] are over images [n, c, 1, l], between two Reshapes."""
+"""Lowers pools; those of sequences [n, c, l] are over images [n, c, 1, l], between two Reshapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions of floats."""
+"""Lowers reductions of floats."""
 
 from __future__ import annotations
 

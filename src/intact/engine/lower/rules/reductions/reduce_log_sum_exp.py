@@ -1,4 +1,4 @@
-"""ReduceLogSumExp."""
+"""Lowers ReduceLogSumExp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RMSNormalization."""
+"""Lowers RMSNormalization."""
 
 from __future__ import annotations
 

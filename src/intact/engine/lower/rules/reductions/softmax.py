@@ -1,4 +1,4 @@
-"""Softmax of floats of 64 bits, and of 32."""
+"""Lowers Softmax of floats of 64 bits, and of 32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TopK."""
+"""Lowers TopK."""
 
 from __future__ import annotations
 
