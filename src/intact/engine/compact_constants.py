@@ -48,7 +48,7 @@ class Form:
         return -(-prod(self.shape) * _BITS[self.dtype] // 8)
 
     def check(self, where: str, shape: tuple[int, ...]) -> None:
-        """Refuse what stands for no constant of `shape`.
+        """Refuse a form that fits no constant of `shape`.
 
         Raises:
             FileFormatError: Names `where`.

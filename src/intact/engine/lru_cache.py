@@ -67,7 +67,10 @@ class Recent(Generic[Kept]):
         return value
 
     def put(self, key: Key, value: Kept) -> None:
-        """Keep this for `key`; what was used longest ago goes where all together take too much memory."""
+        """Store this for `key`.
+
+        Entries used longest ago are dropped where all together take too much memory.
+        """
         nbytes, most = _LEAST + self._nbytes(value), KEPT_BYTES.most
         with self._lock:
             _, before = self._kept.pop(key, (None, 0))

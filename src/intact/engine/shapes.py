@@ -77,7 +77,10 @@ def loose_outputs(plan: Plan) -> frozenset[str]:
 
 
 def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
-    """Bind what `step` makes; whether its sizes come from a run on zeros, which values may contradict."""
+    """Bind the outputs of `step`.
+
+    Return whether their sizes come from a run on zeros, which values may contradict.
+    """
     outputs = writes(step)
     if step.native:
         try:

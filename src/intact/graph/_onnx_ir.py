@@ -18,7 +18,7 @@ _FUNCTIONS = ("Max", "Min", "Mod", "floor", "sqrt")
 
 
 class _Later(ModuleType):
-    """Stands for a module in the names of those who imported it, and imports it when it is asked for more."""
+    """Proxy for a module, which it imports at the first use of an attribute."""
 
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(self.__name__) is not self:

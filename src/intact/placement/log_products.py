@@ -24,7 +24,7 @@ REASON = "the logarithm of its results is taken: even steps have no codes for th
 
 
 def before_logarithms(view: View) -> frozenset[Op]:
-    """Return the operators between whose results and a Log nothing stands that forgets how large they are."""
+    """Find operators whose results reach a Log with their magnitude preserved."""
     products: set[Op] = set()
     ahead: list[Value | None] = [op.inputs[0] for op in view.ops if op.op_type == "Log" and op.inputs]
     while ahead:

@@ -35,7 +35,7 @@ class Pairs:
         return mark
 
     def alone(self, reader: Reader) -> bool:
-        """Return whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
+        """Return whether an edge is the only reader of its codes, up to the pair that they come from."""
         while (value := reader[0].inputs[reader[1]]) is not None and len(self._view.readers(value)) == 1:
             producer = self._view.producer(value)
             if self.on(reader) is not None or producer is None or not may_move(producer.node):

@@ -64,7 +64,7 @@ def place(
 
 
 class _Walk:
-    """Asks the rules: first about what multiplies, then about the rest from the outputs to the inputs.
+    """Applies the rules: first to products, then to the rest from the outputs to the inputs.
 
     A node that computes between int8 layers, or only moves data, runs in int8 where its readers do: they are
     asked before it. A layer that multiplies pays in int8 whoever reads it.

@@ -51,7 +51,7 @@ class Op:
 
 @dataclass(frozen=True)
 class EdgeMark:
-    """The pair through which an edge comes: `q` is None for stored codes, `dq` for codes read as they are."""
+    """Pair on an edge: `q` is None for stored codes, `dq` for codes read as they are."""
 
     q: Node | None
     dq: Node | None
@@ -125,7 +125,7 @@ class View:
                 self.marks[op, i] = mark
 
     def trace(self, value: Value) -> tuple[Value, EdgeMark | None]:
-        """Return what `value` stands for without Q/DQ, and the pair nearest to its reader."""
+        """Return the value behind the Q/DQ pairs of `value`, and the pair nearest to its reader."""
         mark: EdgeMark | None = None
         while (node := value.producer()) is not None:
             above = node.inputs[0] if node.inputs else None

@@ -20,7 +20,7 @@ _MOST = 300
 
 
 def read_placement(model: Model, profile: str | Profile = "intact") -> Placement:
-    """Return what runs in int8 in a graph that has Q/DQ pairs, fused into what, and why not.
+    """Return the placement of a graph with Q/DQ pairs: layers in int8, their fusions, and reasons for others.
 
     A layer runs in int8 when all its quantizable inputs come through DequantizeLinear, none of them in 16
     bits: precision is what the file says. The reason of a layer ends with what is wrong with its pairs, for

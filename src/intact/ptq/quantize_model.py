@@ -161,7 +161,7 @@ def _quantize_with_branches(
 
 
 def _quantize_branches(result: QuantizedModel, state: State) -> None:
-    """Quantize what the data reach of the branches, each as a model on what reaches it, in place."""
+    """Quantize the branches that the data reach, each as a model of its own, in place."""
     branches = list(graph.branches_of(result.model))
     routing = BranchRouting(result.model, branches, state.data, state.settings)
     for branch in branches:

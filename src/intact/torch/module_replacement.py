@@ -271,7 +271,7 @@ def _modules(model: nn.Module) -> Iterator[tuple[list[str], nn.Module]]:
 
 
 def _filter(model: nn.Module, include: Patterns, exclude: Patterns) -> Callable[[list[str]], str]:
-    """Return a function that says why the module of these names stays float; "" where it does not."""
+    """Return a function that gives the reason why the module of a name stays float; "" where it does not."""
     every = [name for name, _ in model.named_modules(remove_duplicate=False)]
     included, excluded = (
         None if patterns is None else _patterns(f"replace_modules {argument}", patterns, every)

@@ -40,7 +40,7 @@ _DEFAULT_QUANT_MAP = [
 
 
 class QuantModuleReplacementHelper:
-    """Holds what is to be replaced, and what has been; one object serves the process.
+    """Registry of the classes to replace and of those replaced; one object serves the process.
 
     Attributes:
         default_quant_map: The entries of `initialize()` without arguments: what is appended to

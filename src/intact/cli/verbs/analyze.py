@@ -38,7 +38,7 @@ _ROWS, _FINDINGS = 12, 20
 
 
 class By(StrEnum):
-    """Says what changes in one trial."""
+    """Unit that one trial changes."""
 
     tensor = "tensor"
     layer = "layer"

@@ -223,7 +223,7 @@ def _check_plan(state: Lowering) -> None:
 
 
 def _check_holds(plan: Plan) -> None:
-    """Refuse what no plan file could hold, rather than write a file that nobody reads.
+    """Refuse a plan that no file could hold, rather than write an unreadable one.
 
     Raises:
         UnsupportedError: Names the tensor or step.

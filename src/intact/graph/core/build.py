@@ -120,7 +120,7 @@ class Inserter:
 
 
 class Writer:
-    """Writes what one node does as other nodes, which stand in front of it and are called after it.
+    """Writes one node as several others, which are inserted in front of it and named after it.
 
     Args:
         node: Of a graph.

@@ -55,7 +55,7 @@ def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
 
 
 def free_weights(model: ir.Model) -> None:
-    """Take weights out of the main graph's inputs, in place: nobody is to feed others, they are constants.
+    """Remove weights from the main graph's inputs, in place, so that they are constants.
 
     IR version 3 wanted them there, and exporters still put them there on request
     (``keep_initializers_as_inputs``). As inputs they would be defaults that a caller may override.

@@ -71,6 +71,6 @@ def say_onesided(node: onnx.NodeProto) -> None:
 
 
 def placeholder(value: ir.Value, tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:
-    """Return what stands for `tensor`, of the initializer `value`, while its data lie in `file`."""
+    """Return a placeholder for `tensor`, of the initializer `value`, while its data lie in `file`."""
     shape = ir.Shape(tensor.shape.numpy())
     return ir.ExternalTensor(file, offset, tensor.nbytes, tensor.dtype, shape=shape, name=value.name or "")

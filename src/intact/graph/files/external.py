@@ -54,7 +54,7 @@ class Home:
 
 
 def check_stored(tensor: onnx.TensorProto, where: str, home: Home | None) -> None:
-    """Refuse a tensor that does not hold what its shape and dtype want, here or in another file.
+    """Refuse a tensor whose stored data do not match its shape and dtype, here or in another file.
 
     Raises:
         FileFormatError: As for `check_tensor` and `check_external`.

@@ -17,8 +17,9 @@ from intact.graph.infer.inference import infer_proto_shapes
 
 
 def check_fallback(data: bytes, where: str, outputs: Mapping[str, str]) -> None:
-    """Refuse a model that reads other files, contradicts itself, asks for more than the limits, or makes
-    something else than its step says.
+    """Refuse a model for ONNX Runtime that a plan must not hold.
+
+    It reads other files, contradicts itself, exceeds the limits, or has other outputs than its step.
 
     Args:
         data: The bytes of a ModelProto.
@@ -58,7 +59,7 @@ def _check_output(name: str, elem_type: int | None, dtype: str) -> None:
 
 
 def _within(tensor: onnx.TensorProto, where: str) -> None:
-    """Refuse data in other files, whether the tensor says that they are there or only where."""
+    """Refuse data in other files, whether declared by location or by entries alone."""
     if tensor.external_data and tensor.data_location != onnx.TensorProto.EXTERNAL:
         raise FileFormatError(where, "a place in another file", "data in the model", "build the plan again")
     check_stored(tensor, where, None)

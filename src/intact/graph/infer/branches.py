@@ -105,7 +105,7 @@ def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
 
 
 def _steers_shapes(value: ir.Value) -> bool:
-    """Return whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
+    """Return whether a constant may steer shapes: integers, and factors for a few axes."""
     tensor = value.const_value
     return tensor is None or tensor.size <= _AXES or tensor.dtype in (ir.DataType.INT64, ir.DataType.INT32)
 

@@ -121,7 +121,8 @@ def _rewrite(node: onnx.NodeProto, x: Sequence[int | None] | None, y: Sequence[i
 
 
 def behind_pools(graph: onnx.GraphProto) -> set[str]:
-    """Return what is computed from such pools: what a file says of its sizes may rest on the wrong count."""
+    """Find values computed from such pools: sizes that a file declares for them may rest on the wrong
+    count."""
     names = set[str]()
     for node in graph.node:  # in an order in which it can run
         if _is_ceiled(node) or not names.isdisjoint(node.input):

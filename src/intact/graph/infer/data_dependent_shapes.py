@@ -90,8 +90,9 @@ def forget_sizes_of_outputs(model: ir.Model) -> list[Note]:
 
 
 def forget_sizes_of_read_outputs(model: ir.Model) -> list[Note]:
-    """Leave open, in place, sizes of outputs that nodes read, where operators do not tell them and those of
-    the inputs are open: what is behind them follows what they have, not what an exporter saw in one run.
+    """Forget, in place, declared sizes of outputs that nodes read, where operators do not determine them.
+
+    Sizes behind them follow the actual ones then, not those of the exporter's one run.
 
     Before: ``x [1, n] -> ... -> y -> MatMul``, ``y`` declared ``[1, 11]``.  After: ``y`` of two axes.
 
@@ -110,7 +111,7 @@ def forget_sizes_of_read_outputs(model: ir.Model) -> list[Note]:
 
 
 def _open(model: ir.Model, outputs: list[ir.Value]) -> list[str]:
-    """Open what operators do not tell of the sizes of `outputs`; their names."""
+    """Forget the sizes of `outputs` that operators do not determine; return their names."""
     inferred_sizes = dict[str, list[int | None]]()
     with contextlib.suppress(FileFormatError):
         inferred_sizes = {

@@ -31,7 +31,7 @@ MAX_VECTOR = 2**20
 
 
 def infer_shapes(model: ir.Model, skeleton: onnx.ModelProto | None = None) -> None:
-    """Give shape and type to the values that have none, in place; what cannot be told stays open.
+    """Infer the missing shapes and types of values, in place; unknown ones stay open.
 
     Where the declared shape of what a node makes contradicts the operators, these are right, as in ONNX
     Runtime: exporters write ranks of outputs that their networks do not have.

@@ -179,7 +179,7 @@ class _Walk:
     # -- shapes
 
     def _infer_outputs(self, node: ir.Node) -> dict[str, ir.Shape]:
-        """Return what ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
+        """Run ONNX's inference on one node, with all that is known of its inputs."""
         opset = self._opsets.get(node.domain, 1)
         if not node.domain and node.op_type in POOLS:
             opset = max(opset, RIGHT_OPSET)

@@ -118,7 +118,7 @@ class QLinearSoftmax(QOperator):
     axis: int | None = None
 
     def is_along_last(self, rank: int | None) -> bool:
-        """Return whether it is over the last axis alone; of an unknown rank only where it says so."""
+        """Return whether it is over the last axis alone; for an unknown rank only where the axis is -1."""
         axis = self.axis if self.axis is not None else 1 if self.opset < 13 else -1
         return axis == -1 or axis + 1 == rank
 

@@ -74,7 +74,7 @@ class Operator:
 
     @classmethod
     def of(cls, node: ir.Node) -> Self:
-        """Return what `node` says; defaults for what it leaves out.
+        """Read the attributes of `node` into a record, with defaults for missing ones.
 
         Raises:
             FileFormatError: An attribute is of another type; names the node.

@@ -12,7 +12,7 @@ from intact.graph.ops.record import Kind, Look, Operator
 
 @dataclass(frozen=True)
 class Reduction(Operator, shared=True):
-    """Inputs: data, axes. `axes` is where they stand in older opsets."""
+    """Base of reductions. Inputs: data, axes. Older opsets have `axes` as an attribute."""
 
     kind: ClassVar[Kind] = "reduction"
     axes: tuple[int, ...] | None = None
@@ -109,7 +109,7 @@ class CumSum(Order):
 
 @dataclass(frozen=True)
 class TopK(Order):
-    """Inputs: data, how many. Outputs: the elements, where they stand."""
+    """The TopK record. Inputs: data, k. Outputs: the elements, their indices."""
 
     axis: int = -1
     largest: int = 1

@@ -128,7 +128,7 @@ class _Lowering:
         )
 
     def drop(self, node: ir.Node, **defaults: Any) -> None:
-        """Remove attributes that the older form has not, where they say what it does anyway."""
+        """Remove attributes that the older form lacks, where their values are its behaviour anyway."""
         for name, default in defaults.items():
             attribute = attributes.take(node, name)
             value = None if attribute is None else attribute.value

@@ -63,7 +63,7 @@ def _fold_parameters(layer: ir.Node, norm: ir.Node, constants: Constants) -> tup
 
 
 def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> ir.Value:
-    """Let `layer` read `array`, which takes the name of what it replaces where nobody else reads that.
+    """Store `array` as an input of `layer`; it takes the old name where nobody else reads that.
 
     Returns:
         What holds the array.

@@ -42,7 +42,7 @@ class _Obstacle(Exception):
 
 
 def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
-    """Replace what is quantized while it runs, and what has quantized weights alone, by floats.
+    """Replace dynamically quantized nodes, and nodes with quantized weights alone, by float ones.
 
     Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
     After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
@@ -91,7 +91,7 @@ class _Floats:
         )
 
     def _above(self, codes: ir.Value) -> ir.Value:
-        """Return what codes are, or would be, where what moved them moved floats."""
+        """Return codes, or what they would be if the operators above them had moved floats."""
         mover = codes.producer()
         assert mover is not None and mover.inputs[0] is not None
         if is_op(mover, "DynamicQuantizeLinear"):

@@ -164,7 +164,7 @@ class _Settler:
         return marker_output
 
     def _drop(self, value: ir.Value) -> None:
-        """Remove what made `value`, as far as nobody else reads it."""
+        """Remove the nodes that make `value`, as far as nobody else reads them."""
         node = value.producer()
         if node is None or any(map(is_read, node.outputs)):
             return

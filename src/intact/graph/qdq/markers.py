@@ -86,7 +86,7 @@ def is_marker(node: ir.Node) -> bool:
 
 
 def read_marker(node: ir.Node, constants: Constants) -> Marker:
-    """Return what a marker says; raises as `find_markers`."""
+    """Read the attributes and inputs of a marker; raises as `find_markers`."""
     quantizer = _quantizer_name(node)
     try:
         return _parse(node, quantizer, constants)

@@ -25,7 +25,7 @@ def _is_quantized_operator(node: ir.Node) -> bool:
 
 
 def _form(node: ir.Node) -> QOperator | None:
-    """Return what a node says, where it is an operator on codes that the book has."""
+    """Return the record of a node, where it is an operator on codes that the book has."""
     if is_op(node, "QLinearConv", domain=MICROSOFT):  # ONNX's, and it may have its channels last
         return ops.QLinearConv.of(node)
     record = ops.read(node)

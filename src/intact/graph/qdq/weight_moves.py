@@ -81,13 +81,13 @@ class _Mover:
         self._nodes: list[ir.Node] = []
 
     def visit(self, node: ir.Node) -> list[Note]:
-        """Remember what a node does to stored codes; write anew what others read of that."""
+        """Record a node's move of stored codes; rewrite the readers of moved codes."""
         if is_op(node, *_MOVES) and node.outputs[0] in self._constants and self._moves(node):
             return [note for value in node.outputs if (note := self._store(node, value)) is not None]
         return []
 
     def clear(self) -> None:
-        """Drop what nobody reads any more."""
+        """Drop nodes and constants without readers."""
         for node in reversed(self._nodes):
             if not any(value.uses() or value.is_graph_output() for value in node.outputs):
                 inputs = list(node.inputs)
@@ -95,7 +95,7 @@ class _Mover:
                 drop_unused(self._graph, *inputs)
 
     def _moves(self, node: ir.Node) -> bool:
-        """Return whether `node` moves stored codes; remembers what comes out."""
+        """Return whether `node` moves stored codes; remembers its output."""
         if not foldable(node):
             return False
         places = [index for index in ops.data_inputs(node) if index < len(node.inputs)]

@@ -87,7 +87,7 @@ def require_portable(model: ir.Model) -> None:
 
 
 def _tell_ranks(model: ir.Model) -> None:
-    """Say of what attentions make how many axes it has: ONNX's inference ends at what it does not know."""
+    """Declare ranks of the outputs of attentions: ONNX's inference ends at unknown operators."""
     stored_dtypes = {value.dtype for value in model.graph.initializers.values()}
     for node in model.graph:
         rule = _RULES.get(node.op_type) if any(rewrite.is_for(node) for rewrite in FUSED) else None

@@ -60,7 +60,7 @@ def _decompose_einsum(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
-    """Write an Einsum of one operand as what sums and turns its axes; None where it is something else."""
+    """Write an Einsum of one operand as sums and a Transpose; None where it is something else."""
     graph, (x,), old, name = node.graph, node.inputs, node.outputs[0], node.name or "einsum"
     term, _, answer = equation.partition("->")
     if any(len(set(axes)) < len(axes) for axes in (term, answer)) or not set(answer) <= set(term):
@@ -165,7 +165,7 @@ class _Product:
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
-    """Return what `equation` says, if it is one product."""
+    """Parse `equation` into a product; None if it is none."""
     left, arrow, answer = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != 2 or any(len(set(t)) < len(t) for t in (*terms, answer)):
@@ -240,7 +240,7 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
 
 
 def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
-    """Return what Einsum makes, of what the product makes."""
+    """Turn the output of the product into that of the Einsum."""
     if product.columns:
         size = np.array(
             [0] * (len(product.output_axes) - len(product.columns)) + [*product.columns], np.int64

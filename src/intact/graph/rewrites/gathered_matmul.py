@@ -88,7 +88,7 @@ def _match(node: ir.Node, side: int) -> _GatheredMatMul | None:
 
 
 def _gather_above(value: ir.Value | None) -> tuple[ir.Node | None, bool]:
-    """Return what chooses matrices for `value`, and whether they are transposed behind it."""
+    """Return the Gather that chooses matrices for `value`, and whether they are transposed behind it."""
     turned = False
     while value is not None and (node := value.producer()) is not None:
         if is_op(node, "Gather") and ops.Gather.of(node).axis == 0:
@@ -182,7 +182,7 @@ def _open(node: ir.Node, chosen: _GatheredMatMul, names: Namer) -> None:
 
 
 def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
-    """Remove what made `values`, as far as nobody reads it."""
+    """Remove the nodes that make `values`, as far as nobody reads them."""
     for value in values:
         node = value.producer() if value is not None else None
         if node is None or any(map(is_read, node.outputs)):

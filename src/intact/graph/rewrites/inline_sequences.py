@@ -13,7 +13,7 @@ from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene
 
 
 def _inline_sequence(node: ir.Node, scene: Scene) -> Outcome:
-    """Write what reads tensors of a sequence as what reads the sequence's own inputs.
+    """Replace nodes that read tensors of a sequence by nodes that read the sequence's own inputs.
 
     Before: ``SequenceAt(SplitToSequence(x, axis=1, keepdims=0), i)``.  After: ``Gather(x, i, axis=1)``.
     Before: ``ConcatFromSequence(SequenceConstruct(a, b), axis=0)``.    After: ``Concat(a, b, axis=0)``.

@@ -98,7 +98,7 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
 
 
 def _cast_type(node: ir.Node) -> int:
-    """Return what a Cast makes; 0 of the oldest ones, which say it in words."""
+    """Return the target type of a Cast; 0 for the oldest ones, which name it in words."""
     to = attributes.values(node).get("to")
     return to if isinstance(to, int) else 0
 
@@ -126,7 +126,7 @@ def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
 
 
 def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
-    """Let what attributes say, or hold, be float32; whether one was of the type `narrow`."""
+    """Widen types and tensors in attributes to float32; return whether one was of the type `narrow`."""
     is_any = False
     for name, tensor in attributes.tensors(node).items():
         if tensor.dtype == narrow:

@@ -23,7 +23,7 @@ _FP8 = "FLOAT8E4M3FN"
 
 @dataclass(frozen=True)
 class Checked:
-    """A model as the checks ask about it; `carries` says whether codes come over an edge."""
+    """Model under check; `carries` returns whether an edge carries codes."""
 
     model: Model
     view: View

@@ -178,7 +178,7 @@ class Settings:
         ]  # fmt: skip
 
     def require_no_data(self) -> None:
-        """Check that nothing was asked for that only data tell.
+        """Refuse settings that need data.
 
         Raises:
             QuantValueError: Something was.

@@ -288,7 +288,10 @@ def _without(site: Site, readers: set[Reader]) -> Site:
 def _behind(
     node: onnx_graph.Node, edges: Mapping[Reader, Edge], parts: int = 1
 ) -> list[tuple[str, Reader]] | None:
-    """Return who reads what `node` only moves, with the tensor's name; None where a reader reads no edge."""
+    """Find the readers of a node's output through nodes that only move data, with the tensor's name.
+
+    None where a reader reads no edge.
+    """
     if not ops.may_move(node) or len(ops.data_inputs(node)) != parts or len(node.outputs) != 1:
         return None
     output, readers = node.outputs[0], list[tuple[str, Reader]]()

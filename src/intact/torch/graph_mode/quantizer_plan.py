@@ -204,7 +204,7 @@ class _Planner:
             self.plan.reasons[name] = reason
 
     def _spots(self, source: Origin, edges: Sequence[Edge]) -> tuple[Spot, ...]:
-        """Place a quantizer in front of what reads a tensor, or behind what makes it, where its readers vary
+        """Place a quantizer in front of a tensor's readers, or behind its producer, where readers vary
         between runs.
         """
         steady = [edge for edge in edges if self._when_unsteady(edge.reader) is None]

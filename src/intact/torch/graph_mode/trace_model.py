@@ -264,7 +264,7 @@ def _restore_forward(module: nn.Module, forward: Any) -> None:
 
 @contextmanager
 def _return_at_stop(model: nn.Module, marker: _Marker) -> Iterator[None]:
-    """Let the model's own forward return its results so far, where it cannot go on.
+    """Stop the model's forward early and return its results so far, where it cannot go on.
 
     An error that the caller catches would not do, because torch.fx counts the modules that it is in.
     """

@@ -26,7 +26,7 @@ class Untraceable(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """Says where a tensor comes from.
+    """Source of a tensor: a parameter, or an output of a call.
 
     Attributes:
         parameter: Path of the parameter or buffer that it is.

@@ -175,7 +175,7 @@ def _parts_with_names(answer: Any) -> list[tuple[str, Any]]:
 def _describe_outputs(
     model_graph: graph.Model, model: nn.Module, outputs: _OutputNames, *, named: bool
 ) -> None:
-    """Name the outputs, unless they are `named` by the user, and warn about what is not among them."""
+    """Name the outputs, unless the user `named` them, and warn about missing ones."""
     if not named:
         _name_outputs(model_graph, outputs.names)
     if outputs.lost:

@@ -131,7 +131,7 @@ def hide_removed(kind: type) -> None:
 
 
 def check_setting(instance: Any, name: str) -> None:
-    """Refuse to set a removed member in code that catches AttributeError to find out what there is."""
+    """Refuse to set a removed member in code that catches AttributeError to probe for it."""
     member = getattr_static(type(instance), name, None)
     if not isinstance(member, _ByDialect):
         return

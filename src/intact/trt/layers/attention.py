@@ -53,7 +53,7 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
     TITLE = "AttentionOutput"
 
     def check(self) -> list[str]:
-        """Return what does not go together, in messages."""
+        """Return messages about settings that contradict each other."""
         a, tensors = self._attention, [self.get_input(i) for i in range(SCALE + 1)]
         if a.causal and a.mask is not None:
             return ["an attention is causal or has a mask, not both"]
@@ -151,7 +151,7 @@ class IAttention(Interface):
 
     @property
     def mask(self) -> ITensor | None:
-        """Booleans that say who is seen, or floats that are added to the scores."""
+        """Mask: booleans of the keys that are visible, or floats that are added to the scores."""
         return self._output.get_input(MASK)
 
     @mask.setter

@@ -54,7 +54,7 @@ class IConcatenationLayer(ILayer):
 
 
 class IShuffleLayer(ILayer):
-    """Transposes, reshapes and transposes again, each where it was asked for."""
+    """Transposes, reshapes and transposes again, each where it is set."""
 
     TYPE = LayerType.SHUFFLE
     VALUES = (1,)

@@ -33,7 +33,7 @@ class IOnnxLayer(ILayer):
 
     @property
     def VALUES(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Inputs whose values say what shape the output has."""
+        """Inputs whose values determine the shape of the output."""
         return SIZES[self.node.op_type] if self._is(SIZES) else ()
 
     @property

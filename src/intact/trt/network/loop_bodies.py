@@ -65,7 +65,7 @@ def _members(loop: ILoop, layers: Sequence[ILayer]) -> set[ILayer]:
 
 
 def _sort_units(units: list[_Unit]) -> list[_Unit]:
-    """Sort units depth first, so that what a unit reads comes before it."""
+    """Sort units depth first, so that each follows the units that it reads."""
     maker = {layer: unit for unit in units for layer in unit.layers}
     done: dict[int, bool] = {}
     order: list[_Unit] = []

@@ -131,7 +131,7 @@ class NetworkModel(Reporting):
         return c
 
     def value_of(self, tensor: ITensor) -> NDArray | None:
-        """Return what `tensor` holds where it depends on no input of the network; None elsewhere."""
+        """Return the constant value of `tensor`; None where it depends on an input of the network."""
         layers, stack, seen = [], [tensor], set[ITensor]()
         while stack:
             current = stack.pop()

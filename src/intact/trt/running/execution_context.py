@@ -145,7 +145,10 @@ class IExecutionContext(Reporting):
         return outputs
 
     def _size_values(self, name: str) -> NDArray | None:
-        """Return what an input that holds sizes has now; None for others, and where it was not given."""
+        """Return the present values of an input that holds sizes.
+
+        None for others, and where they are missing.
+        """
         if not self._engine.is_shape_inference_io(name):
             return None
         values = self._values.get(name)

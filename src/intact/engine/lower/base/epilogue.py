@@ -71,7 +71,7 @@ class Tail:
         return True
 
     def add(self, term: NDArray[np.float32]) -> bool:
-        """Add numbers; False where something stands in the way, or there is no place for them."""
+        """Add numbers to the tail; return False where it has no place for them."""
         if self.channels is None or self.shift is not None:
             return False
         if self.bias is None and self.gain is None:

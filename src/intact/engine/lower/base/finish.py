@@ -105,7 +105,7 @@ def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
 def _name_codes(
     builder: PlanBuilder, steps: list[Step], inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> list[Step]:
-    """Call tensors of codes as the graph calls the floats that they stand for, where that name is free."""
+    """Name tensors of codes as the graph names their floats, where that name is free."""
     used = {name for step in steps for name in (*reads(step), *writes(step))}
     outside = [step for step in steps if not step.native or isinstance(step, ShapeArithmetic)]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}

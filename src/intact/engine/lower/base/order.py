@@ -37,7 +37,7 @@ _FEWEST_TRIES, _TRIED_NODES = 16, 2_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes that run in ONNX Runtime together, and what others read of what they make."""
+    """Nodes that run in ONNX Runtime together, and their outputs that others read."""
 
     nodes: list[Node]
     ys: tuple[str, ...]
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SizesPart:
-    """Nodes that depend on sizes alone, and what others read of what they make."""
+    """Nodes that depend on sizes alone, and their outputs that others read."""
 
     nodes: list[Node]
     ys: tuple[str, ...]

@@ -52,7 +52,10 @@ def define_like(builder: PlanBuilder, value: Value, like: Tensor) -> str:
 
 
 def tell(value: Value, sizes: Sequence[Dim]) -> None:
-    """Say the sizes of what an operator keeps of its input, where the graph has names of its own for several:
+    """Declare the sizes of an output, where the graph has names of its own for several.
+
+    Behind sizes that data decide, nothing else declares them.
+
     behind sizes that data decide, nobody else tells these."""
     if len(new_sizes(dims_of(value), tuple(sizes))) > 1:
         set_shape(value, sizes)

@@ -31,7 +31,7 @@ def lower_weighted(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, packed: NDArray[np.int8],
     make: MakeSteps, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
-    """Prove the sums of a layer, take in what stands behind it, and write its steps.
+    """Lower a layer with constant weights: prove its sums, fuse the nodes behind it, and write its steps.
 
     Args:
         read: The codes that it multiplies.
@@ -78,7 +78,7 @@ def lower_weighted(
 
 
 def take_tail(builder: PlanBuilder, fused: Fused, tail: Tail) -> list[Node]:
-    """Take in as much of `fused` as the epilogue can say, in order; the others."""
+    """Take the nodes of `fused` that an epilogue can hold, in order; return the others."""
     for node in fused.affine:
         if not take_affine(builder, tail, node):
             return _rest(fused, tail)

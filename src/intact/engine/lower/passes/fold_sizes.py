@@ -77,7 +77,7 @@ class _Walk:
         self._free = {str(n) for value in model.graph.inputs for n in _sizes(value) or ()}
 
     def visit(self, node: Node) -> None:
-        """Tell what `node` makes, as far as that follows from what it reads."""
+        """Derive the sizes and values of a node's outputs from those of its inputs."""
         if node.domain or not node.outputs:
             return
         value = node.outputs[0]
@@ -303,7 +303,7 @@ def _transpose_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """Return the target; 0 takes the size that stands there, and -1 is what is left."""
+    """Return the target shape of a Reshape, in which 0 copies a size and -1 is inferred."""
     sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     if sizes is None or target is None:
         return None

@@ -100,7 +100,7 @@ class _PlacedNodes:
             self._parts |= {name: part for part in fusion.parts for name in part[1]}
 
     def layer(self, plan: Plan, run: _Run) -> Layer:
-        """Return what explain says of `run`: placement's own words where they are true."""
+        """Return the layer that explain shows for `run`: placement's own words where they are true."""
         nodes = sorted(run.nodes, key=self.position.__getitem__)
         main = next((s.name for s in run.steps if s.name in run.nodes and isinstance(s, _INTEGER)), "")
         main = main or next((s.name for s in run.steps if s.name in run.nodes), nodes[0])

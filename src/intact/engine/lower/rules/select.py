@@ -17,7 +17,7 @@ from intact.placement import Fusion
 
 
 def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
-    """Choose the steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
+    """Choose the steps of every node that a rule lowers; `PlanBuilder.reasons` has the reasons for others."""
     constants = Constants(model.graph)
     builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
@@ -82,7 +82,7 @@ def _lower(builder: PlanBuilder, group: Group) -> None:
 
 @contextmanager
 def _name_errors(node: Node) -> Iterator[None]:
-    """Say at which node a rule met what no valid file says."""
+    """Name the node in errors of a rule about an invalid file."""
     try:
         yield
     except (IntactError, NoMatch):

@@ -60,7 +60,7 @@ class Step:
     nodes: tuple[str, ...]
 
     def check(self, checker: Checker) -> None:
-        """Refuse what a file could say and no lowering would, beyond what the fields say.
+        """Refuse contents that no lowering writes, beyond what the types of the fields exclude.
 
         Raises:
             FileFormatError: Names the step.

@@ -15,7 +15,7 @@ from intact.numerics import ORDER_DTYPES, top_k
 
 @dataclass(frozen=True)
 class TopK(Step):
-    """The k largest elements along an axis, the first one first, and where they stand (N58).
+    """The k largest elements along an axis, the first one first, and their indices (N58).
 
     Attributes:
         y: They, in the dtype, or the codes, of x.

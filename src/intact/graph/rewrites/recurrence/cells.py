@@ -68,7 +68,7 @@ def find_cell(repeat: Repeat, constants: Constants) -> RecurrentCell | None:
 
 
 def match_mask(repeat: Repeat, constants: Constants, value: ir.Value) -> Masked:
-    """Return what a mask chooses where `value` is made; the value itself, where it is no choice."""
+    """Match a choice by a mask where `value` is made; return the value itself where it is none."""
     return _Finder(repeat, constants).choice(value)
 
 
@@ -113,7 +113,7 @@ class _Finder:
             yield both[::-1]
 
     def choice(self, value: ir.Value | None) -> Masked:
-        """Return what a mask chooses: a Where, or products with the mask and with what it leaves."""
+        """Match a choice by a mask: a Where, or products with the mask and with its complement."""
         value = self._repeat.source(value)
         assert value is not None
         node = self._at(value, "Where")
@@ -275,7 +275,7 @@ class _Finder:
         return self._cell("RNN", h, None, following, [node.inputs[0]], activations=[node.op_type])
 
     def _match_update(self, state: Carried) -> Masked | None:
-        """Return what becomes of a state, which stays where the mask says so."""
+        """Match the update of a state, which stays where the mask hides the step."""
         choice = self.choice(state.next)
         return choice if choice.old is None or choice.old is state.read else None
 

@@ -64,7 +64,7 @@ class Repeat:
         return ops.Control.body(self.node)
 
     def source(self, value: ir.Value | None) -> ir.Value | None:
-        """Return what `value` is, through Identity and what every step hands on as it is."""
+        """Return the source of `value`, through Identity and values that every step passes on unchanged."""
         while value is not None:
             node = value.producer()
             if value in self.fixed:
@@ -176,7 +176,7 @@ def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
 def _share_out(
     repeat: Repeat, each: Iterator[tuple[ir.Value, ir.Value, ir.Value, ir.Value]], count: int
 ) -> None:
-    """Tell what every step hands on as it is from what changes."""
+    """Split the values of a loop into those that every step passes on unchanged and the others."""
     for _, (read, written, first, last) in zip(range(count), each, strict=False):
         if repeat.source(written) is read:
             repeat.fixed[read] = first

@@ -103,7 +103,7 @@ def check_learnable(quantizer: TensorQuantizer, kind: str) -> None:
 
 
 def learn(quantizer: TensorQuantizer, kind: str) -> None:
-    """Make the range of `quantizer`, where it has one, parameters that are learned as `kind` says."""
+    """Turn the range of `quantizer`, where it has one, into parameters that are learned as `kind` says."""
     quantizer._learn_amax = kind
     for name in _RANGE:
         if hasattr(quantizer, name):
@@ -123,7 +123,7 @@ def fix(quantizer: TensorQuantizer) -> None:
 
 
 def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
-    """Give `quantizer` the range at which the paper of its kind starts for `inputs`, where it says one."""
+    """Set the range at which the paper of the quantizer's kind starts for `inputs`, where it gives one."""
     spec = QuantSpec(
         Format.parse(quantizer.format),
         axis=quantizer._axis,
@@ -165,7 +165,7 @@ def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
 
 
 def configure(quantizer: TensorQuantizer, config: dict[str, Any], stored: dict[str, torch.Tensor]) -> None:
-    """Make `quantizer` what `config_of` described, with the buffers that are in `stored` and no others."""
+    """Configure `quantizer` as `config_of` described, with the buffers that are in `stored` and no others."""
     switches = {key: bool(config[key]) for key in _SWITCHES}
     fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **_descriptor_arguments(config)))
     for key in (*_CONFIGURATION, "calibrator"):

@@ -10,7 +10,7 @@ from intact.graph import Node
 
 
 def lower_cast(builder: PlanBuilder, node: Node) -> None:
-    """Cast and CastLike: the graph says the type of what they make."""
+    """Lower Cast and CastLike to the type that the graph declares."""
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     if value.dtype is None:
         raise NoMatch("nobody says what it makes")
