@@ -88,7 +88,8 @@ def together() -> Iterator[None]:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse at once what `replacing` would refuse after the work: a missing folder, a folder, no permission.
+    """Refuse early the targets that `replacing` would refuse after the work: missing folders, folders, no
+    permission.
 
     Raises:
         FileAccessError: Names the path.
@@ -191,7 +192,7 @@ class _New:
             self.target.replace(self._old_name)
 
     def appear(self) -> None:
-        """Give the file its name, or write it to where it belongs."""
+        """Link the file to its name, or write it to its target."""
         assert self._raw is not None
         self._begun = True
         if self.direct:
@@ -212,7 +213,7 @@ class _New:
                     self._old_name.replace(self.target)
 
     def drop(self) -> None:
-        """Close everything, and leave nothing but what bears the name; twice is as once."""
+        """Close and remove everything but the named file; a second call does nothing."""
         try:
             if self._raw is not None:
                 with suppress(OSError):
@@ -255,7 +256,7 @@ def _surely(do: Callable[[], None]) -> None:
 
 
 def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None, bool]:
-    """Return the name behind all links; what is there; whether that is to be written to, not replaced."""
+    """Resolve all links of a target: return its name, its status, and whether it is written to in place."""
     try:
         before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
     except FileNotFoundError:
@@ -286,7 +287,7 @@ def _create(name: Path, mode: int) -> tuple[int, bool]:
 
 
 def _link(descriptor: int, name: Path) -> bool:
-    """Give a nameless file a name; False: there is a file of that name."""
+    """Link a nameless file to a name; return False where the name is taken."""
     try:
         # With a folder given, Python calls linkat, which alone follows the link in /proc.
         os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)

@@ -82,7 +82,7 @@ def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantVa
 
 
 def no_option(name: str, options: Sequence[str], meant: str = "") -> QuantValueError:
-    """Return the error of an option that nobody has.
+    """Return the error for an unknown option.
 
     Args:
         name: As the user wrote it.

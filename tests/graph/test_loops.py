@@ -123,23 +123,11 @@ def loop_model(
     body("Identity", y, to="y_t")
     outs = [body("Identity", v, to=f"{s}_next") for v, s in zip(chosen, (*states, "last_y"), strict=False)]
     read = [*states, *(["last_y"] if echo else []), "nothing"]
-    inner = onnx_graph(
-        body.nodes,
-        [
-            info("n", INT64),
-            info("asked", BOOL),
-            info("i", INT64),
-            *(info(s, FLOAT, None, HIDDEN) for s in read),
-        ],
-        [
-            info("goes_on", BOOL),
-            info("i_next", INT64),
-            *(info(s, FLOAT, None, HIDDEN) for s in outs),
-            info("nothing", FLOAT, None, HIDDEN),
-            info("y_t", FLOAT, None, HIDDEN),
-        ],
-        name="body",
-    )
+    inputs = [info("n", INT64), info("asked", BOOL), info("i", INT64)]
+    inputs += [info(s, FLOAT, None, HIDDEN) for s in read]
+    ends = [info("goes_on", BOOL), info("i_next", INT64)]
+    ends += [info(s, FLOAT, None, HIDDEN) for s in (*outs, "nothing", "y_t")]
+    inner = onnx_graph(body.nodes, inputs, ends, name="body")
     first = [*(f"{s}0" for s in states), *(["zeros"] if echo else []), "zeros"]
     lasts = [f"last_{s}" for s in (*states, *(["shown"] if echo else []), "nothing")]
     nodes = [

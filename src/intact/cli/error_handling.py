@@ -25,7 +25,7 @@ _UsageError: Any = typer.BadParameter.__base__  # click's; newer versions of typ
 
 
 def run_verb(arguments: Sequence[str] | None) -> int:
-    """Run one verb, print what went wrong, and return the exit status."""
+    """Run one verb, print its error, and return the exit status."""
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that this terminal cannot show is no error
@@ -78,7 +78,7 @@ def _report_error(error: object) -> int:
 
 
 def _report_usage(error: Any) -> int:
-    """Print what is wrong with an option or argument, and return the exit status."""
+    """Print an error of an option or argument, and return the exit status."""
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
         context = error.ctx
         complain(f"intact: {error.format_message()}")

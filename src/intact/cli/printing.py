@@ -38,7 +38,7 @@ def show_json(value: object) -> None:
 
 
 def _escape(line: str) -> str:
-    """Escape what does not print in a line of JSON, where only strings can hold it."""
+    """Escape unprintable characters in a line of JSON, where only strings can hold them."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)

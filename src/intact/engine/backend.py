@@ -59,7 +59,7 @@ class Backend(Protocol):
     def packed_weights(self) -> Packed: ...
 
     def check(self, plan: Plan) -> None:
-        """Refuse what is in the plan and could not be run safely, before anything runs.
+        """Refuse plans whose parts could not be run safely, before anything runs.
 
         Raises:
             FileFormatError: Names the step.
@@ -95,7 +95,7 @@ class Tunable(Protocol):
     timings: Timings
 
     def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> Executable:
-        """Measure what is not known yet, add it to `timings`, and make the plan executable by it."""
+        """Measure the missing times, add them to `timings`, and make the plan executable by them."""
 
     def used(self) -> Timings:
         """Return the entries of `timings` on which a choice rests."""

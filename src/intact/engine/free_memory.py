@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def tidying() -> Iterator[None]:
-    """Free what was made within and holds itself, and give freed memory back to the system.
+    """Collect garbage that the block made, and return freed memory to the system.
 
     What was there before is not looked at: it may be much, and takes the time that it takes.
     """

@@ -37,7 +37,7 @@ class FormChoice:
 
 
 class FormChooser:
-    """Decides by what is known.
+    """Chooses a kernel form by the stored times of a layer.
 
     Args:
         known: Seconds by `name_of` layer and form, on this machine.

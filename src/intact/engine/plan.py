@@ -96,7 +96,7 @@ class Plan:
                 raise FileFormatError(f"tensor '{tensor.name}'", tensor.dtype, "codes with a grid", _FIX)
 
     def _check_names(self, step: Step, defined: set[str]) -> None:
-        """Refuse names of a step that nothing gave; what it makes is defined then."""
+        """Refuse undefined names that a step reads; define the names of its outputs."""
         where, outputs = f"step '{step.name}'", list[str]()
         for name, role in names_with_roles(step):
             if isinstance(role, Writes):

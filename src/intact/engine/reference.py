@@ -48,7 +48,7 @@ def evaluate(
 
 
 def sizes_of_parts(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
-    """Return the sizes of what parts in ONNX Runtime put out, by evaluating the plan, which is slow."""
+    """Return the output sizes of parts in ONNX Runtime, by evaluating the plan, which is slow."""
     return _of_parts(plan, evaluate(plan, inputs))
 
 

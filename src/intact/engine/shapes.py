@@ -104,7 +104,7 @@ def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
 
 
 class SizesDiffer(QuantValueError):
-    """A part in ONNX Runtime made other sizes than it was bound for: they depend on values of the inputs.
+    """Raised where a part in ONNX Runtime makes other sizes than bound: they depend on values of the inputs.
 
     Attributes:
         part_shapes: The shapes that the part gave, by tensor.

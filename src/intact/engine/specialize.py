@@ -71,7 +71,7 @@ class Plans:
 
     @contextmanager
     def explain_size_errors(self) -> Iterator[None]:
-        """Report what does not fit in a plan for certain sizes as an error of the inputs, not of the file.
+        """Report misfits of a plan for certain sizes as an error of the inputs, not of the file.
 
         Raises:
             QuantValueError: In place of a FileFormatError.

@@ -18,7 +18,7 @@ MOST_NODES = 9
 
 @dataclass(frozen=True)
 class Activation:
-    """Ops that together are a function of one tensor, its name, and the value that they make."""
+    """Ops that together are a function of one tensor, its name, and their output."""
 
     ops: tuple[Op, ...]
     label: str

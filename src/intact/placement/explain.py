@@ -8,7 +8,7 @@ from intact.layer import Layer
 
 
 class Layered(Protocol):
-    """A placement, or a plan: what knows its layers."""
+    """A placement or a plan: anything with layers."""
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -62,7 +62,7 @@ def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) ->
 
 
 def in_other_runtimes(steps: Mapping[str, int]) -> str:
-    """Return what another runtime does with the steps that `float_steps` found, as a clause."""
+    """Describe, as a clause, how another runtime treats the steps that `float_steps` found."""
     if not steps:
         return "other runtimes give the same codes where their float32 sums are exact"
     count = sum(steps.values())
@@ -71,7 +71,7 @@ def in_other_runtimes(steps: Mapping[str, int]) -> str:
 
 
 def record_agreement(model: Model, placement: Placement) -> None:
-    """Write into a model's metadata, in place, what another runtime does with its float steps."""
+    """Record in a model's metadata, in place, how another runtime treats its float steps."""
     steps = float_steps(model, placement)
     model.metadata_props[AGREEMENT_KEY] = f"INTact: {agreement(steps, 'engine = integer reference')}."
 

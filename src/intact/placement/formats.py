@@ -18,7 +18,7 @@ _OPSET = 25  # it has a type for every format; nothing but pairs is read of the 
 
 
 def with_layers_of(placement: Placement, formats: set[str], written: Model) -> Placement:
-    """Return the placement whose layers are what the pairs of `written` make of them.
+    """Return the placement with the layers that the pairs of `written` give.
 
     A layer that `placement` has in float keeps its reason.
 

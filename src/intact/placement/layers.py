@@ -128,7 +128,7 @@ class Fuser:
         return None
 
     def _comes(self, reader: Reader) -> str:
-        """Return how an edge comes that brings no codes for integer kernels."""
+        """Describe an edge that brings no codes for integer kernels."""
         source = self._source(reader)
         if wide := self._wide(source):
             return f"comes in {wide}, and integer kernels take {'int8' if 'float' in wide else '8 bits'}"
@@ -167,7 +167,7 @@ class Fuser:
         return weighted and self.carries((op, 1))
 
     def _chain_of(self, op: Op) -> Value:
-        """Return what `op` and its activation make."""
+        """Return the output of `op` and its activation."""
         if op.op_type in _ACTIVATED:
             chain = Chain(op)
             return with_activation(self._view, self._profile, chain, self._barred, self._quantized).output

@@ -49,7 +49,7 @@ class Read:
     stems: dict[Value, Op]
 
     def stem(self, add: Op, index: int) -> Op | None:
-        """Return the weighted layer that ends in an input of `add` and is read by nobody else."""
+        """Return the weighted layer that ends in an input of `add` and has no other reader."""
         value = add.inputs[index]
         if value is None or self.view.only_reader(value) != (add, index):
             return None

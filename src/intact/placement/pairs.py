@@ -62,5 +62,5 @@ def same_scale(first: QuantizedValue, other: QuantizedValue) -> bool:
 
 
 def scale_key(view: QuantizedValue) -> tuple[object, ...]:
-    """Return what two pairs have in common when their codes mean the same."""
+    """Return a key that is equal for two pairs whose codes mean the same."""
     return view.spec, view.scale.tobytes(), view.zero_point.tobytes()

@@ -76,7 +76,7 @@ class _Walk:
         self._decisions: Decisions = {}
 
     def run(self) -> Decisions:
-        """Return what was decided about each op that no other layer takes in."""
+        """Run the rules, and return the decision about each op that no other layer fuses."""
         for op in self.ctx.view.ops:
             self._ask_root(op)
         self._claim_activations()

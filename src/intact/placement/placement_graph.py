@@ -165,7 +165,7 @@ class View:
         return value in self.output_marks
 
     def only_reader(self, value: Value) -> Reader | None:
-        """Return the reader of a value that nobody else sees."""
+        """Return the reader of a value that has only one."""
         readers = self.readers(value)
         alone = len(readers) == 1 and not self.is_output(value) and value not in self.read_by_subgraphs
         return readers[0] if alone else None

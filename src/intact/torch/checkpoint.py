@@ -61,7 +61,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def document_of(model: nn.Module) -> dict[str, Any]:
-    """Return what a quantized model is besides its tensors, as JSON values; `add_quantizers` reads it."""
+    """Describe a quantized model without its tensors, as JSON values; `add_quantizers` reads them."""
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
     if (record := record_of(model)) is not None:

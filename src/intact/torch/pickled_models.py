@@ -37,8 +37,7 @@ _REFUSALS = (
 
 
 def load_pickled(path: str | os.PathLike[str], *, allow: Iterable[type | Callable[..., Any]] = ()) -> Any:
-    """Return what ``torch.save(model, path)`` wrote, also with `pytorch_quantization`, whose modules become
-    ours.
+    """Load a file of ``torch.save(model, path)``; modules of `pytorch_quantization` become ours.
 
     Keep it with `save_checkpoint`, which stores no code.
 

@@ -53,7 +53,7 @@ def compare(
     threads: int = 1,
     module: Module | None = None,
 ) -> Comparison:
-    """Run `model` in ONNX Runtime, in the integer reference and in `engine`, and count what differs.
+    """Run `model` in ONNX Runtime, in the integer reference and in `engine`, and count the differences.
 
     Args:
         model: The Q/DQ model, as in its file.

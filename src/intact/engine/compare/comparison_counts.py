@@ -57,7 +57,7 @@ class Distance(Counts):
     noise: float = 0.0
 
     def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
-        """Count two arrays, and sum the squares of what is finite in both."""
+        """Count two arrays, and sum the squares of values that are finite in both."""
         super().add(a, b, indices=indices)
         if not indices and a.dtype.kind != "O":
             a, b = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)

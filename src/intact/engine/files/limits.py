@@ -21,7 +21,7 @@ DTYPES = (
 
 
 def check_limits(plan: Plan, arrays: Arrays) -> None:
-    """Refuse a plan, whose names are known to be right, for what its numbers and arrays are.
+    """Refuse a plan whose numbers or arrays are out of limits; its names are checked before.
 
     Args:
         plan: The plan.

@@ -137,7 +137,7 @@ def _fixed_input_sizes(model: Model) -> dict[str, Sequence[int]]:
 
 
 def _note_quantization(state: Lowering) -> None:
-    """Say where nothing is quantized, or something quantizes while it runs."""
+    """Note where nothing is quantized, or something quantizes at run time."""
     nodes = list(state.model.graph.all_nodes())
     stored = {node for node in nodes if has_stored_codes(node)}
     if not stored and not any(node.op_type in _QUANTIZING for node in nodes):
@@ -177,7 +177,7 @@ def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
 
 
 def _require_known(model: Model, left: Iterable[Node]) -> None:
-    """Refuse nodes that neither a kernel, nor ONNX Runtime, nor anybody who registered them can run.
+    """Refuse nodes that no kernel, no ONNX Runtime operator and no registered operator can run.
 
     Raises:
         UnsupportedError: Names the first, and says how to register it.

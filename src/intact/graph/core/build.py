@@ -208,7 +208,7 @@ def is_read(value: ir.Value) -> bool:
 
 
 def take_place(node: ir.Node, replacements: Sequence[ir.Value | None], names: Namer) -> None:
-    """Put new values in the place of what `node` makes, under the names of that, and remove `node`.
+    """Replace the outputs of `node` by new values under the same names, and remove it.
 
     Args:
         node: Of a graph.

@@ -161,7 +161,7 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 
 
 def foldable(node: ir.Node) -> bool:
-    """Return whether what `node` makes of constants is a constant that we compute."""
+    """Return whether the outputs of `node` are computed where its inputs are constant."""
     is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not subgraphs(node)
     return is_evaluable and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
@@ -171,7 +171,7 @@ def _is_large(shape: ir.Shape | None) -> bool:
 
 
 def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """Return what one node makes.
+    """Evaluate one node.
 
     Raises:
         FileFormatError: More than the limit, or the node cannot make anything of its inputs.
@@ -209,7 +209,7 @@ def evaluate_call(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
 
 
 def _constant_tensor(node: ir.Node) -> NDArray | None:
-    """Return what a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
+    """Return the tensor of a Constant, of a dtype that NumPy has; None for everything else."""
     tensor = stored_tensor(node)
     return tensor.numpy() if tensor is not None and tensor.dtype in _PLAIN else None
 
@@ -282,7 +282,7 @@ def _alone(node: ir.Node, inputs: list[NDArray | None]) -> tuple[onnx.ModelProto
 
 
 def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str) -> None:
-    """Refuse a node whose results, as ONNX's inference tells from its inputs, are above the limit."""
+    """Refuse a node whose results, as ONNX's inference predicts, are above the limit."""
     input_elements = sum(array.size for array in feeds.values())
     (node,) = model.graph.node
     if node.op_type not in _GROWING and input_elements <= _SAFE:

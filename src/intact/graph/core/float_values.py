@@ -23,7 +23,7 @@ _MOST_POWER = 64
 
 
 def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -> Reals | None:
-    """Compute what an operator makes of float32 arrays.
+    """Compute an operator on float32 arrays.
 
     Args:
         op_type: Of ONNX's own operators.

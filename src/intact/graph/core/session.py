@@ -125,7 +125,7 @@ class Session:
         return dict(self.stream(feeds))
 
     def bind_inputs(self, feeds: Mapping[str, NDArray]) -> BoundInputs:
-        """Return the session with some of its inputs given: for what many runs have in common."""
+        """Bind some of the inputs, for values that many runs share."""
         return BoundInputs(self._session, self._outputs, self.to_ort_values(feeds), self._run)
 
     def to_ort_values(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Session:
 
     @staticmethod
     def _run(run: Callable[..., list[Any]], wanted: list[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Return what `run` of ONNX Runtime's session gives."""
+        """Run ONNX Runtime's session."""
         try:
             return run(wanted, feeds)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base

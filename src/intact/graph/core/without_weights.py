@@ -65,7 +65,7 @@ def move_large_tensors_to_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def say_onesided(node: onnx.NodeProto) -> None:
-    """Say of an STFT that it is one-sided, as it is by default: ONNX's inference takes it for two-sided."""
+    """Write out that an STFT is one-sided, its default: ONNX's inference takes it for two-sided."""
     if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
         node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 

@@ -127,7 +127,7 @@ class Composer:
         self._domains.update({domain: version for domain, version in domains.items() if domain})
 
     def types_of(self, names: Collection[str]) -> dict[str, Known]:
-        """Type and shape of the values called `names`, as far as the operators tell them.
+        """Return type and shape of the values called `names`, as far as the operators determine them.
 
         Raises:
             FileFormatError: The operators contradict each other; names the node.
@@ -204,5 +204,5 @@ def _read_type(info: onnx.ValueInfoProto) -> Known:
 
 
 def sizes_of(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...]:
-    """Return the sizes that a type says: numbers, names, None for those that it leaves open."""
+    """Return the sizes of a type: numbers, names, None for open ones."""
     return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)

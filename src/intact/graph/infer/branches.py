@@ -134,7 +134,7 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """Return what the nodes of `graph`, and of graphs within, read of the graphs around it."""
+    """Return the values of outer graphs that `graph`, and graphs within, read."""
     inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))

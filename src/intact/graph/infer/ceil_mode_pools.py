@@ -66,7 +66,7 @@ def _is_ceiled(node: onnx.NodeProto) -> bool:
 
 
 def _behind(graph: onnx.GraphProto, node: onnx.NodeProto, producers: dict[str, onnx.NodeProto]) -> bool:
-    """Return whether one of `producers` is among what `node` is computed from."""
+    """Return whether `node` is computed from one of `producers`."""
     makers = {name: producer for producer in graph.node for name in producer.output}
     seen, todo = set[str](), list(node.input)
     while todo:
@@ -131,7 +131,7 @@ def behind_pools(graph: onnx.GraphProto) -> set[str]:
 
 
 def _forget(graph: onnx.GraphProto) -> None:
-    """Leave out the sizes of what is behind pools: inference takes them to be true."""
+    """Remove the sizes of values behind pools, because inference takes them to be true."""
     behind = behind_pools(graph)
     value_infos = [info for info in graph.value_info if info.name not in behind]
     del graph.value_info[:]

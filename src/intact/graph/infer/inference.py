@@ -86,7 +86,7 @@ def _forget(model: ir.Model) -> None:
 
 
 def _forget_told(graph: ir.Graph, inferred: onnx.GraphProto, names: Collection[str] | None = None) -> None:
-    """Forget shapes that `infer_proto_shapes` tells; `names`: of these alone, not in subgraphs."""
+    """Forget shapes that `infer_proto_shapes` infers anew; `names`: of these alone, not in subgraphs."""
     infos = (*inferred.value_info, *inferred.output)
     inferred_names = {info.name for info in infos if info.type.tensor_type.HasField("shape")}
     for value in (value for node in graph for value in node.outputs):

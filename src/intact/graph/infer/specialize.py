@@ -35,7 +35,7 @@ def specialize(
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:
-    """Fix the sizes of the inputs in place, and compute what follows from them.
+    """Fix the sizes of the inputs in place, and compute values that follow from them.
 
     Before: ``Reshape(x, Concat(Shape(x)[0], -1, Shape(x)[2] / 4))``, sizes by name.
     After: ``Reshape(x, [1, -1, 8])``, every shape in numbers as far as the operators tell it. What the file
@@ -138,7 +138,7 @@ class _Walk:
     # -- numbers
 
     def _number(self, value: ir.Value | None) -> NDArray[Any] | None:
-        """Return what a small value always is; None where a run decides, and for weights."""
+        """Return the constant of a small value; None where a run decides, and for weights."""
         if value is None or value in self._numbers:
             return None if value is None else self._numbers[value]
         sizes = static_sizes(value.shape)
@@ -150,7 +150,7 @@ class _Walk:
             return None
 
     def _compute(self, node: ir.Node) -> NDArray[Any] | None:
-        """Return what follows from sizes, of a node that makes one value; None for everything else."""
+        """Compute a node with one output from sizes; None where they do not suffice."""
         if len(node.outputs) != 1 or is_op(node, "QuantizeLinear", "DequantizeLinear"):
             return None  # a pair says what is quantized: the weights of a branch, too
         if is_op(node, "Shape") or is_op(node, "Size"):
@@ -167,7 +167,7 @@ class _Walk:
             return None  # ONNX's reference does not know this case: it is computed in every run
 
     def _settle(self, node: ir.Node, array: NDArray[Any]) -> None:
-        """Let every reader of what `node` makes read a constant."""
+        """Let every reader of a node's output read a constant."""
         value = node.outputs[0]
         self._numbers[value] = array
         set_shape(value, array.shape)
@@ -241,7 +241,7 @@ class _Walk:
 
 
 def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
-    """Return what a Shape or Size makes, where its input's sizes are known."""
+    """Compute a Shape or Size, where its input's sizes are known."""
     value = node.inputs[0]
     sizes = static_sizes(value.shape) if value is not None else None
     if sizes is None:

@@ -74,12 +74,12 @@ class Mod(Arithmetic):
 
 @dataclass(frozen=True)
 class Where(Arithmetic):
-    """Inputs: condition, where it holds, where not."""
+    """Selects elements. Inputs: condition, values where it holds, values elsewhere."""
 
 
 @dataclass(frozen=True)
 class Sums(Arithmetic, shared=True):
-    """Of any number of tensors, in no order that ONNX says."""
+    """Sums any number of tensors, in no order that ONNX fixes."""
 
     exact: ClassVar[bool] = False
 

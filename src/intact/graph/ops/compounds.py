@@ -14,7 +14,7 @@ ML = "ai.onnx.ml"
 
 @dataclass(frozen=True)
 class Compound(Operator, shared=True):
-    """An operator of which rules know nothing; any of its inputs may hold what it works on."""
+    """Base of operators without rules; any of its inputs may hold the data."""
 
     kind: ClassVar[Kind] = "compound"
     data: ClassVar[tuple[int, ...] | None] = None

@@ -20,7 +20,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 @dataclass(frozen=True)
 class Function(Operator, shared=True):
-    """Of the first input; the others, if any, are its parameters."""
+    """Function of the first input; the others, if any, are its parameters."""
 
     kind: ClassVar[Kind] = "function"
 

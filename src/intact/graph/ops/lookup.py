@@ -89,7 +89,7 @@ def weight_axis(node: ir.Node) -> int | None:
 
 
 def display_name(node: ir.Node) -> str:
-    """Return how reports call what a node computes: mostly its operator."""
+    """Return the name of a node's computation in reports: mostly its operator."""
     record = read(node)
     return node.op_type if record is None else record.display_name
 
@@ -101,7 +101,7 @@ def is_exact(node: ir.Node) -> bool:
 
 
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
-    """Return what a node makes of arrays and numbers, element by element, in float64.
+    """Compute a node on arrays and numbers, element by element, in float64.
 
     None where no record says, or where the node has not the operands that its operator needs.
     """

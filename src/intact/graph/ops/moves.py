@@ -20,7 +20,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True)
 class Move(Operator, shared=True):
-    """The first input goes out; some of it once, not at all, or often."""
+    """Passes elements of its first input on: all or some, once or often."""
 
     kind: ClassVar[Kind] = "move"
     exact: ClassVar[bool] = True
@@ -28,7 +28,7 @@ class Move(Operator, shared=True):
 
 @dataclass(frozen=True)
 class Rearrangement(Move, shared=True):
-    """Each element goes out once."""
+    """Passes each element on exactly once."""
 
     keeps_all: ClassVar[bool] = True
 
@@ -94,7 +94,7 @@ class SpaceToDepth(Rearrangement):
 
 @dataclass(frozen=True)
 class Concat(Move):
-    """All inputs, side by side: they share one scale where codes pass."""
+    """Joins all inputs side by side: they share one scale where codes pass."""
 
     data: ClassVar[tuple[int, ...] | None] = None
     axis: int = 0
@@ -261,7 +261,7 @@ class Resize(Move):
 
 @dataclass(frozen=True)
 class Upsample(Move):
-    """Inputs: data, scales: what Resize was before opset 10."""
+    """The form of Resize before opset 10. Inputs: data, scales."""
 
     mode: str = "nearest"
 

@@ -41,7 +41,7 @@ Look = Callable[[ir.Value | None], NDArray[Any] | None]
 
 @dataclass(frozen=True)
 class Operator:
-    """One node's attributes, and what is known of its operator.
+    """Attributes of one node, and the properties of its operator.
 
     Attributes:
         kind: What it does.
@@ -99,7 +99,7 @@ class Operator:
         return self.exact
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
-        """Return the inputs of `node` that hold what it works on."""
+        """Return the inputs of `node` that hold its data."""
         return tuple(range(len(node.inputs))) if self.data is None else self.data
 
     def computes(self, node: ir.Node, constants: Look) -> str:

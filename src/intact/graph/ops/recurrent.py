@@ -52,7 +52,7 @@ class Recurrent(Operator, shared=True):
         return both[self.direction]
 
     def unusual(self, node: ir.Node) -> str:
-        """Return what of `node` hardly any model has, and no kernel of ours does; "" for nothing."""
+        """Return an unusual setting of `node` that no kernel supports; "" where there is none."""
         if self.clip is not None:
             return f"it clips what goes into its gates to {self.clip:g}"
         return self._unusual_functions()

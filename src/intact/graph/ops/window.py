@@ -30,7 +30,7 @@ class Windowed(Operator, shared=True):
         return self.dilations or (1,) * rank
 
     def pads_of(self, kernel: Sequence[int], sizes: Sequence[Dim]) -> tuple[int, ...] | None:
-        """Return what is added in front of each axis, then behind each, for images of `sizes`.
+        """Return the pads in front of each axis, then behind each, for images of `sizes`.
 
         Returns:
             None where that follows from a size that is not known.

@@ -27,8 +27,9 @@ _FAR = 2**31  # of a number that says where pixels lie: above what any tensor ha
 
 
 def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: str) -> None:
-    """Refuse attributes of other types than the node's operator wants, windows that are none, and inputs and
-    outputs that no operator of its name has, or that it has to have and the node leaves out.
+    """Refuse a node that contradicts its operator's schema.
+
+    Attributes have the wrong type, windows are none, or inputs and outputs are unknown or missing.
 
     Args:
         node: Of any domain; of operators that ONNX does not know nothing is known.

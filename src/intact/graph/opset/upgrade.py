@@ -248,7 +248,7 @@ def _group_norm(up: UpgradeContext, node: ir.Node) -> None:
 def _for_each_channel(
     up: UpgradeContext, node: ir.Node, value: ir.Value | None, name: str, groups: int
 ) -> ir.Value:  # fmt: skip
-    """Return the number of each group as often as it has channels, which a run tells."""
+    """Repeat the number of each group as often as it has channels, which a run determines."""
     insert, base = up.inserter(node), f"{node.name or 'group_norm'}.{name}"
     dtype, int64 = None if value is None else value.dtype, ir.DataType.INT64
     sizes = insert.node("Shape", [node.inputs[0]], f"{base}.sizes", dtype=int64, shape=None, start=1, end=2)

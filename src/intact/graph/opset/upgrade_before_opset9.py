@@ -223,7 +223,7 @@ def _insert_like(
 
 
 def _first(node: ir.Node) -> ir.Value:
-    """Return the input of an operator that ONNX knows no more, so that nobody has counted its inputs."""
+    """Return the first input of an operator that ONNX dropped, whose inputs nobody has counted."""
     if not node.inputs or node.inputs[0] is None or len(node.outputs) != 1:
         got = f"{len(node.inputs)} inputs and {len(node.outputs)} outputs"
         raise FileFormatError(f"node '{node.name}' ({node.op_type})", got, "one of each", FIX)

@@ -92,7 +92,7 @@ def _insert_clip(
 
 
 def _bounds(node: ir.Node, constants: Constants) -> tuple[ir.Value | None, tuple[int, int] | None]:
-    """Return what `node` bounds, and its bounds; None for a bound that is not one constant number."""
+    """Match a bound on `node`'s input: return it and its ends, None for a computed end."""
     limits = np.iinfo(np.int32)
     ends = [int(limits.min), int(limits.max)]
     inputs = list(node.inputs)

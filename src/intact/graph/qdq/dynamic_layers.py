@@ -165,7 +165,7 @@ class _Floats:
 
 
 def _name_before_quantization(name: str) -> str:
-    """Return what a weight or node was called before ONNX Runtime quantized it."""
+    """Return the name of a weight or node before ONNX Runtime quantized it."""
     return name.removesuffix("_quantized").removesuffix("_quant")
 
 

@@ -69,7 +69,7 @@ class Pair:
     order: NDArray[np.int64] | None = None
 
     def as_in_module(self, real: NDArray, shape: tuple[int, ...]) -> NDArray:
-        """Return what the file has under the name `real`, as the module's tensor of `shape` lies."""
+        """Transpose the file's array `real` to the layout of the module's tensor of `shape`."""
         if self.perm is not None:
             return real.transpose(np.argsort(self.perm))
         if self.order is None:

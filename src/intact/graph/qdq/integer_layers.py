@@ -21,7 +21,7 @@ _MIDDLE = 128  # what uint8 codes are above the int8 codes of the same floats
 
 
 def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
-    """Write a static MatMulInteger or ConvInteger as the MatMul or Conv that it stands for.
+    """Write a static MatMulInteger or ConvInteger as MatMul or Conv.
 
     Before: ``y = Mul(Cast(MatMulInteger(Q(x, s, z), w, z, w_z)), c)``.
     After:  ``y = MatMul(DQ(Q(x, s, z), s, z), DQ(w, c / s, w_z))``.

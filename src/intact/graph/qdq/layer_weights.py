@@ -96,7 +96,7 @@ class _Settler:
         return False
 
     def _store(self, node: ir.Node, index: int, value: ir.Value, *, only_marked: bool = False) -> None:
-        """Let `node` read what the way to `value` makes of a constant, stored, or marked anew."""
+        """Store a constant with its moves applied as an input of `node`, marked anew where needed."""
         if value not in self._stored:
             insert = self._scene.inserter(node)
             constant = None if only_marked else self._constants(value)
@@ -124,7 +124,7 @@ class _Settler:
         return self._remark(marker, x, order, insert)
 
     def _order(self, value: ir.Value, way: list[ir.Node], shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Return what `way` makes of the places of a tensor's elements."""
+        """Apply `way` to the indices of a tensor's elements."""
         places = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
         places_of: dict[ir.Value, NDArray] = {way[0].outputs[0]: places}
         for node in way[1:]:
@@ -188,7 +188,7 @@ def _moves_one(node: ir.Node, constants: Constants) -> bool:
 
 
 def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
-    """Return the one marker that `value` depends on, and what moves its elements, in the graph's order."""
+    """Return the one marker that `value` depends on, and the moves between, in the graph's order."""
     way: dict[ir.Node, None] = {}
     waiting = [value]
     while waiting:

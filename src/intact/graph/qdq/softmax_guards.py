@@ -38,7 +38,7 @@ def find_guarded_softmax(node: ir.Node, constants: Constants) -> ir.Value | None
 
 
 def _asks_for_masked_rows(test: ir.Value | None, bias: ir.Value | None, constants: Constants) -> bool:
-    """Return whether `test` says which rows of `bias` are -inf alone, computed or as a constant."""
+    """Return whether `test` selects the rows of `bias` that are -inf alone, computed or as a constant."""
     test_array, bias_array = constants(test), constants(bias)
     if test_array is not None and bias_array is not None:
         is_masked = (

@@ -131,7 +131,7 @@ class _Stripper:
         return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
     def _bypass(self, node: ir.Node, source: ir.Value) -> ir.Value:
-        """Let the readers of a pair read what the pair read."""
+        """Connect the readers of a pair to its input."""
         origin, output = _origin(source), node.outputs[0]
         if origin.dtype == output.dtype or origin.dtype is None or output.dtype is None:
             self._scene.replace(node, origin)

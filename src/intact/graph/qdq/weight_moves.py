@@ -151,7 +151,7 @@ class _Mover:
         return moved
 
     def _store(self, node: ir.Node, value: ir.Value) -> Note | None:
-        """Let those who compute with `value` read a DequantizeLinear of its moved codes."""
+        """Connect the readers of `value` that compute to a DequantizeLinear of its moved codes."""
         readers = [use.node for use in value.uses()]
         if value.is_graph_output() or all(is_op(reader, *_MOVES) for reader in readers):
             return None

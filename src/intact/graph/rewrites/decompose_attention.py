@@ -197,7 +197,7 @@ def _bias(
     past: ir.Value | None,
     lengths: ir.Value | None,
 ) -> ir.Value | None:
-    """Return what is added to the scores of queries and all keys; None for nothing."""
+    """Return the bias of the scores of queries and all keys; None for nothing."""
     addends = []
     if mask is not None and mask.dtype == _T.BOOL:
         addends.append(zero_where(write, mask))

@@ -49,7 +49,7 @@ class _Rule:
 
 
 def _decompose_fused(node: ir.Node, scene: Scene) -> Outcome:
-    """Write an operator that ONNX Runtime fused as those that it stands for.
+    """Decompose an operator that ONNX Runtime fused.
 
     Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
     in front of them and with the embeddings of BERT; attentions, and how they turn queries and keys, where
@@ -72,7 +72,7 @@ def _decompose_fused(node: ir.Node, scene: Scene) -> Outcome:
 
 
 def require_portable(model: ir.Model) -> None:
-    """Refuse a model whose layers ONNX Runtime laid out for one machine: nobody else can read their weights.
+    """Refuse a model whose weights ONNX Runtime laid out for one machine.
 
     Raises:
         UnsupportedError: Names the first such node.

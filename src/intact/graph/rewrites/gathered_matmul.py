@@ -20,7 +20,7 @@ _OURS = "intact"
 
 
 def _multiply_by_all(node: ir.Node, scene: Scene) -> Outcome:
-    """Multiply rows by all matrices, and choose of what that makes, where indices choose a matrix for each.
+    """Multiply rows by all matrices and select from the results, where indices choose a matrix for each row.
 
     Before: ``MatMul(Unsqueeze(x, [1]), Gather(w, index))``, w a marked constant [4, 32, 64].
     After:  ``GatherND(Reshape(MatMul(x, w'), [0, 4, 64]), index)``, w' [32, 256] of the four side by side.

@@ -18,7 +18,7 @@ _WITH_CONSTANT = ("Add", "Div", "Mul", "Sub")
 
 
 def _hoist_epilogue(node: ir.Node, scene: Scene) -> Outcome:
-    """Take what works on single elements in front of a change of shape behind a layer.
+    """Move element-wise nodes in front of a change of shape behind a layer.
 
     Before: ``Relu(Add(Squeeze(Conv(x, w)), b))``, as tf2onnx writes Keras' Conv1D; its Dense on sequences is
     ``Add(Reshape(MatMul(x, w)), b)``. After: ``Squeeze(Relu(Add(Conv(x, w), b')))``: one step does all but

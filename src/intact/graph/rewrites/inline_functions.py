@@ -78,7 +78,7 @@ def _stays(model: ir.Model, identifier: tuple[str, str, str]) -> str:
 
 
 class _Inline(InlinePass):
-    """onnx-ir's pass, with nodes called as the call that they came from."""
+    """onnx-ir's pass, which names inlined nodes after their call."""
 
     def _instantiate_call(self, node: ir.Node, call_site_id: str) -> Any:
         nodes, values = super()._instantiate_call(node, call_site_id)

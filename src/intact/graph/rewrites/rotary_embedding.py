@@ -54,7 +54,7 @@ def rotate(
     sin: ir.Value | None,
     places: ir.Value | None,
 ) -> ir.Value | None:
-    """Return what a RotaryEmbedding makes of x; None, and no node, where sizes are missing.
+    """Decompose a RotaryEmbedding of x; None, and no node, where sizes are missing.
 
     Args:
         write: Puts the nodes into a graph.

@@ -50,7 +50,7 @@ def widen_float16(model: ir.Model) -> list[Note]:
 
 
 def widen_bfloat16(model: ir.Model) -> bool:
-    """Let everything be float32 where it is bfloat16, inputs and outputs too, in place.
+    """Convert bfloat16 values to float32, inputs and outputs too, in place.
 
     NumPy has no bfloat16, ONNX Runtime takes none from Python, and before opset 22 few operators do. Casts of
     float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`.
@@ -155,7 +155,7 @@ def _read(scene: Scene, value: ir.Value) -> None:
 
 
 def _write(scene: Scene, value: ir.Value) -> None:
-    """Let an output be the float16 of what is made, under its own name."""
+    """Cast an output to float16, under its own name."""
     node = value.producer()
     if node is None:  # an input, or a constant: it is handed on as it is
         value.type = ir.TensorType(_HALF)

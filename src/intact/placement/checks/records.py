@@ -18,7 +18,7 @@ SCALE, ZERO_POINT = 1, 2
 
 @dataclass(frozen=True)
 class Half:
-    """A QuantizeLinear or DequantizeLinear, wherever it stands: subgraphs and functions included.
+    """A QuantizeLinear or DequantizeLinear of any graph: subgraphs and functions included.
 
     Attributes:
         node: The node.

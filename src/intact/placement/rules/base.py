@@ -19,7 +19,7 @@ Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 
 @dataclass(frozen=True)
 class Int8:
-    """A rule applies: these inputs are to come quantized, for this reason."""
+    """Result of a rule that applies: inputs to quantize, and the reason."""
 
     inputs: tuple[int, ...]
     reason: str

@@ -10,7 +10,7 @@ _WRITES_INT8 = frozenset({"Add", "Mul", "Concat", "AveragePool", "GlobalAverageP
 
 
 def float_source(ctx: Context, value: Value | None) -> str | None:
-    """Return who makes `value` in float; None where its maker can write int8.
+    """Return the operator that makes `value` in float; None where it can write int8.
 
     Looks up through the operators that only move data. The makers are not decided yet, for the graph is
     walked upwards: this asks what they could do.

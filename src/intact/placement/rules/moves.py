@@ -9,7 +9,7 @@ from intact.placement.rules.base import Context, Int8, Rule
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """Return the data; of a Concat all inputs. `make_sites` says which of them share its scale.
+    """Return the data inputs, of a Concat all inputs. `make_sites` decides which share its scale.
 
     Before: ``x -> MaxPool -> Q/DQ -> Conv``.  After: ``x -> Q/DQ -> MaxPool -> Conv``.
     Before: ``a, b -> Concat -> Q/DQ -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Concat -> Conv``, one scale;

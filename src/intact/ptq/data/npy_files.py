@@ -168,7 +168,7 @@ def _entries(text: str) -> dict[str, str]:
 
 
 def _values(file: IO[bytes], header: _Header, where: str) -> NDArray:
-    """Return the elements behind a header, read piece by piece; memory is touched as they come."""
+    """Read the elements behind a header piece by piece, so that memory is touched gradually."""
     array = np.empty(header.nbytes, np.uint8)
     view, at = array.data, 0
     while piece := file.read(_PIECE):

@@ -90,7 +90,7 @@ class NameResolver:
         return tuple(escape(node.name or "") for node in nodes)
 
     def _origin(self, name: str) -> str:
-        """Return the node of the file that `name` was made of; "" where nothing tells."""
+        """Return the node of the file that `name` was derived from; "" where it is not known."""
         parts = name.split(".")
         starts = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
         return next((start for start in starts if start in self.before), "")
@@ -112,7 +112,7 @@ class ResolvedNames:
 
 
 def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> ResolvedNames:
-    """Return `settings` with patterns for what `model` consists of now.
+    """Return `settings` with patterns for the present nodes of `model`.
 
     Raises:
         QuantValueError: A pattern fits nothing.

@@ -199,7 +199,7 @@ class _Biases:
         return self._own_or_copy(node, index, value, array)
 
     def _own_or_copy(self, node: Node, index: int, value: Value, array: NDArray) -> tuple[str, bool]:
-        """Return a bias that a node has already, or a copy of its own where others read that."""
+        """Return a bias that a node has already, or a copy of its own where the bias is shared."""
         if value.is_initializer() and len(value.uses()) == 1 and not value.is_graph_output() and value.name:
             return value.name, False
         return self._put(node, index, array), False

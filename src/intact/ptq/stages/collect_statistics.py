@@ -79,7 +79,7 @@ def with_statistics(state: State) -> State | None:
 
 
 def _weight_readers(state: State) -> list[tuple[str, int]]:
-    """Return (node name, input index) of those who read weights that are quantized."""
+    """Return (node name, input index) of the readers of quantized weights."""
     return [r for target in state.targets if target.site.role == "weight" for r in target.readers]
 
 
@@ -96,7 +96,7 @@ def _layers_to_correct(state: State) -> dict[str, tuple[int, ...]]:
 
 
 def _mean_size(node: Node, weight: tuple[int, ...]) -> int:
-    """Return the elements of the mean of what a layer reads, by the shape of its weight."""
+    """Return the elements of a layer's mean input, by the shape of its weight."""
     if is_op(node, *ops.RECURRENT):
         return weight[-1]
     return prod(weight) // max(1, weight[channel_axis(node) or 0])

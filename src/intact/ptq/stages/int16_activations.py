@@ -68,7 +68,7 @@ def readers_of(targets: Iterable[Target]) -> list[str]:
 
 
 def readers_behind(nodes: Mapping[str, Node], readers: Iterable[str], pairs: Container[str]) -> Iterator[str]:
-    """Yield the nodes that read what `readers` read, through moving operators, up to the next pair.
+    """Yield the readers of the inputs of `readers`, through moving operators, up to the next pair.
 
     Args:
         nodes: Of the graph, by name.

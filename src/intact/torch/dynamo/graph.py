@@ -19,7 +19,7 @@ _OPERATOR = torch.ops.intact.fake_quantize.default
 
 
 def holds_quantizers(gm: fx.GraphModule) -> bool:
-    """Return whether anything is fake-quantized in a graph, or in what it calls."""
+    """Return whether anything is fake-quantized in a graph or its subgraphs."""
     return any(
         isinstance(module, TensorQuantizer)
         or (isinstance(module, fx.GraphModule) and any(n.target is _OPERATOR for n in module.graph.nodes))

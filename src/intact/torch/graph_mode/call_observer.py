@@ -96,7 +96,7 @@ class Observer(CallMode):
         return next((frame.path for frame in reversed(self._frames) if frame is not None), "")
 
     def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
-        """Return what `call` gets in place of x, its `operand`-th tensor."""
+        """Return the tensor that `call` gets in place of x, its `operand`-th tensor."""
         raise NotImplementedError
 
     def note_result(self, call: ModelCall, output: Any) -> None:

@@ -177,8 +177,9 @@ def reads_floats(value: Any) -> bool:
 
 
 def promoted_type(function: str, args: tuple[Any, ...]) -> torch.dtype | None:
-    """Return the type to which `function` converts masks and integers among its operands; None where it
-    converts none.
+    """Return the type to which `function` converts masks and integers among its operands.
+
+    None for no conversion.
     """
     if function not in _PROMOTING or not all(isinstance(x, Tensor) and x.dim() for x in args[:2]):
         return None

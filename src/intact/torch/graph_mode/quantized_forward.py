@@ -203,7 +203,7 @@ def _version(x: Tensor) -> int:
 
 @contextmanager
 def running_part() -> Iterator[None]:
-    """Let a part of a model that is called by itself quantize what it quantizes inside of the model.
+    """Quantize a submodule that is called by itself as inside of the model.
 
     It works for calls that a run of the model makes nowhere else, because names hold the number of a call.
     """
@@ -329,7 +329,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
 
 @dataclass
 class _Enter:
-    """Runs in front of a module that is one call, and quantizes what it reads, by number of visit."""
+    """Hook in front of a module that is one call: quantizes its inputs, by number of visit."""
 
     path: str
     around: dict[int, _Around]
@@ -347,7 +347,7 @@ class _Enter:
 
 @dataclass
 class _Leave:
-    """Runs behind such a module, and quantizes what it returns."""
+    """Hook behind such a module: quantizes its outputs."""
 
     path: str
     around: dict[int, _Around]
@@ -368,7 +368,7 @@ class _Leave:
 
 
 def record_of(model: nn.Module) -> GraphModeRecord | None:
-    """Return what was installed in `model`; None for another model."""
+    """Return the record installed in `model`; None for another model."""
     return model._graph_record if isinstance(model, RunsQuantized) else None
 
 

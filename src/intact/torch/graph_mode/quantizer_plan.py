@@ -220,7 +220,7 @@ class _Planner:
         return tuple(Spot(edge.reader, edge.operand) for edge in steady)
 
     def _when_unsteady(self, call: ModelCall) -> str | None:
-        """Return when a run makes more or fewer calls of this kind; None where it never does."""
+        """Describe when a run makes more or fewer calls of this kind; None where it never does."""
         return self._traced.unsteady.get(call.kind)
 
     def _own(self, edge: Edge) -> str | None:

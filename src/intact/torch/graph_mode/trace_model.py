@@ -124,7 +124,7 @@ class _Marker(Observer):
         self._alive: list[Tensor] = []
 
     def source(self, x: Tensor) -> Origin:
-        """Return where x comes from."""
+        """Return the source of x."""
         self._alive.append(x)  # its id is its own for as long
         return self._sources.setdefault(id(x), Origin(output=len(self._sources)))
 
@@ -156,7 +156,7 @@ def _is_plain(x: Tensor) -> bool:
 
 
 def _symbolic_output(read: list[Tensor], like: TensorLike) -> Tensor:
-    """Return the output of a module that is one operator on what it reads."""
+    """Return the output of a module that is one operator on its input."""
     return torch.onnx.ops.symbolic(f"{DOMAIN}::Module", read, dtype=like.dtype, shape=like.shape)
 
 

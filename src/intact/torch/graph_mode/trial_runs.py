@@ -62,7 +62,7 @@ class TrialRun(Observer):
 
 
 def run_trial(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> TrialRun:
-    """Return a run in which copies of what calls read change nothing.
+    """Run a model and prove that copies of the calls' operands change nothing.
 
     Raises:
         Untraceable: They change the outputs.

@@ -98,7 +98,7 @@ def states_of(model: nn.Module, optimizer: Optimizer) -> tuple[dict[str, Any], d
 def put_states(
     model: nn.Module, optimizer: Optimizer, model_state: dict[str, Any], optimizer_state: dict[str, Any]
 ) -> None:
-    """Load what `states_of` returned."""
+    """Load states that `states_of` returned."""
     if not is_sharded(model):
         model.load_state_dict(model_state)
         optimizer.load_state_dict(optimizer_state)

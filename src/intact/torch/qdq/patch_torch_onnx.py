@@ -92,7 +92,7 @@ def export_pairs(
 
 
 def _write_traced(model: Any, opset: int, f: Any) -> None:
-    """Write what the TorchScript exporter made, with pairs, into `f`."""
+    """Write the TorchScript exporter's model, with pairs, into `f`."""
     _write(_to_bytes(model, _raise_opset(opset, graph.opset_of_markers(model))), f)
 
 
@@ -136,7 +136,7 @@ def _trace_torchscript_instead(
     error: UnsupportedError, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None,
     opset: int, options: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Return what the TorchScript exporter makes of a model that the dynamo exporter refused with `error`."""
+    """Export by TorchScript a model that the dynamo exporter refused with `error`."""
     try:
         traced = trace_torchscript(model, args, kwargs, min(opset, MAX_TORCHSCRIPT_OPSET), dict(options))
     except Exception:  # whatever the old exporter says, the new one's reason is what users can act on

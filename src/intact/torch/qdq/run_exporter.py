@@ -330,7 +330,7 @@ def _allow_keyword_names() -> Iterator[None]:
 
 
 def _attribute_code(base: str, target: str) -> str:
-    """Return code for the attribute `target`, a path, of what the code `base` evaluates to."""
+    """Return code for the attribute `target`, a path, of the value of the code `base`."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"

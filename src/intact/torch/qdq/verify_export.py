@@ -109,7 +109,7 @@ _FIX = "export with verify=False, or choose another opset or format"
 
 
 def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> EndToEnd:
-    """Run module and file on every batch, and count what differs."""
+    """Run module and file on every batch, and count the differences."""
     session, result = Session(data, fix=_FIX), EndToEnd()
     for args, kwargs in batches:
         with torch.no_grad(), whole_layers():  # as in the file, where packed sequences have all steps

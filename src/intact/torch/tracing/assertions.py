@@ -126,7 +126,7 @@ def _asserted_values(test: ast.expr, *, passes: bool) -> dict[tuple[int | None, 
 
 @contextmanager
 def remove_assertion_nodes() -> Iterator[None]:
-    """Make torch's exporter drop assertions together with what is computed for them alone.
+    """Make torch's exporter drop assertions, and values computed for them alone.
 
     Otherwise it drops only the assertions, and then finds no ONNX form of `aten._is_all_true`, which only
     they read.
@@ -152,7 +152,7 @@ def _remove_assertions(graph: fx.Graph) -> None:
 
 
 def remove_dead_calls(nodes: Iterable[fx.Node]) -> None:
-    """Remove calls that nothing reads, and what is computed for them alone."""
+    """Remove calls without readers, and values computed for them alone."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()

@@ -182,7 +182,7 @@ class _ValuesMode(TorchFunctionMode):
             self._compute_beside(func, call, result)
 
     def _compute_beside(self, func: Any, call: tuple[Any, Any], result: Any) -> None:
-        """Compute the value of what `func` returned, and store it."""
+        """Compute and store the value of the result of `func`."""
         tensors = [result] if isinstance(result, Tensor) else result
         if tensors is not None and not (isinstance(tensors, (tuple, list)) and all(map(_is_small, tensors))):
             return

@@ -189,7 +189,7 @@ def _is_decomposed(operator: OpOverload) -> bool:
 
 
 def _describe_operand(value: Any) -> Any:
-    """Return what of an operand decides which calls a decomposition makes."""
+    """Describe the properties of an operand that decide which calls a decomposition makes."""
     if isinstance(value, Tensor):
         return value.dtype, value.device, str(value.shape), str(value.stride()), str(value.storage_offset())
     return type(value), str(value)

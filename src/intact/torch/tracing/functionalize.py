@@ -78,7 +78,7 @@ _MAY_RETURN_OPERAND = {
 
 
 def _functional(node: fx.Node) -> OpOverload:
-    """Return the operator that returns what the one of `node` writes."""
+    """Return the functional form of an operator that writes into a tensor."""
     schema = schema_of(node.target)
     namespace, _, name = schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)

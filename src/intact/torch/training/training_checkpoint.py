@@ -52,7 +52,7 @@ def write_state(
 
 
 def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what `write_state` wrote; nothing in the file is executed.
+    """Read a file of `write_state`; nothing in it is executed.
 
     Raises:
         FileAccessError: The file cannot be read.

@@ -45,7 +45,7 @@ def set_dialect(name: Dialect) -> None:
 
 
 def explicit_dialect() -> Dialect | None:
-    """Return what `set_dialect` or the environment variable chose; None where neither did."""
+    """Return the dialect chosen by `set_dialect` or the environment variable; None where neither did."""
     if _chosen:
         return _chosen[-1]
     name = os.environ.get("INTACT_TRT_DIALECT")

@@ -88,7 +88,7 @@ def nptype(dtype: DataType) -> type:
 
 
 def dtype_of(name: str | None) -> DataType:
-    """Return the type that NumPy calls `name`; float32 where it is unknown."""
+    """Return the type for NumPy's `name`; float32 where it is unknown."""
     return next((t for t, n in _NUMPY.items() if np.dtype(n).name == name), DataType.FLOAT)
 
 

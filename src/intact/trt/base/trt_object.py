@@ -145,7 +145,7 @@ class Reporting(Interface):
     error_recorder: _Errors | None = None
 
     def _report(self, message: str, code: ErrorCodeTRT = ErrorCodeTRT.INVALID_ARGUMENT) -> None:
-        """Log an error, and tell it to the recorder."""
+        """Log an error, and pass it to the recorder."""
         if self._logger is not None:
             self._logger.log(LogSeverity.ERROR, message)
         if self.error_recorder is not None:

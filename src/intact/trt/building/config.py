@@ -135,7 +135,7 @@ class ITimingCache:
         return True
 
     def combine(self, other: ITimingCache, ignore_mismatch: bool = False) -> bool:
-        """Take over what `other` has and this one has not."""
+        """Add the entries of `other` that this cache lacks."""
         self.timings.add(other.timings)
         return True
 

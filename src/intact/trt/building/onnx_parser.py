@@ -82,7 +82,7 @@ class ParserError:
 
 
 class KeepsErrors:
-    """The errors of a parser: what TensorRT's parser and its refitter have alike."""
+    """Collects the errors of a parser: base of TensorRT's parser and its refitter."""
 
     _errors: list[ParserError]
 

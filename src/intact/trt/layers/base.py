@@ -191,9 +191,7 @@ class ILayer(Interface):
         self._types = {i: t for i, t in self._types.items() if i != index}
 
     def check(self) -> list[str]:
-        """Return what TensorRT would refuse about the layer at a build: its own words, without the layer's
-        name.
-        """
+        """Return TensorRT's refusals of the layer at a build: its own words, without the layer's name."""
         return []
 
     def _vector(self, n: Nodes, index: int) -> str:
@@ -239,9 +237,7 @@ class ILayer(Interface):
         c.node("Cast", [codes], [tensor.name], name=n.prefix, to=DTYPES["int8"])
 
     def _output_sizes(self, index: int) -> Sizes | None:
-        """Return what the layer knows of output `index`'s sizes beyond its operators, with -1 for unknown
-        ones.
-        """
+        """Return extra knowledge of output `index`'s sizes beyond the operators, with -1 for unknown ones."""
         return None
 
     def _numbers(self) -> Sizes | None:

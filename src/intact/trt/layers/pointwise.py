@@ -230,7 +230,7 @@ class IParametricReLULayer(ILayer):
 
 
 class IAssertionLayer(ILayer):
-    """Something that must hold: where it is constant, for a build, else for a run to succeed."""
+    """Asserts a condition: a constant one at build time, else in each run."""
 
     TYPE = LayerType.ASSERTION
     message: str = ""

@@ -180,7 +180,7 @@ class INetworkDefinition(NetworkModel):
         return name in self._refittable
 
     def remove_tensor(self, tensor: ITensor) -> None:
-        """Take an input that nobody reads out of the network."""
+        """Remove an input without readers from the network."""
         self._inputs = [t for t in self._inputs if t is not tensor]
         self.touch()
 

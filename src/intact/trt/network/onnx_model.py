@@ -81,7 +81,7 @@ class NetworkModel(Reporting):
     # What it means.
 
     def touch(self) -> None:
-        """Forget what was derived, after a change."""
+        """Forget derived values, after a change."""
         self._types_and_shapes = None
 
     def fix(self, values: dict[str, Sizes]) -> None:
@@ -90,7 +90,7 @@ class NetworkModel(Reporting):
         self.touch()
 
     def constant_sizes(self, tensor: ITensor) -> Sizes | None:
-        """Return what `fix` set for an input."""
+        """Return the sizes that `fix` set for an input."""
         return self._constant_sizes.get(tensor.name)
 
     def shape_of(self, tensor: ITensor) -> Sizes:
@@ -191,7 +191,7 @@ class NetworkModel(Reporting):
         return self._layers[: makers[0] + 1] if makers else []
 
     def errors(self) -> list[str]:
-        """Return what TensorRT would refuse to build, one message for each fault."""
+        """Return TensorRT's refusals at a build, one message for each fault."""
         messages = [f"{layer.name}: {message}" for layer in self._layers for message in layer.check()]
         if not self._outputs:
             messages.append("Network must have at least one output")

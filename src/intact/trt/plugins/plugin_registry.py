@@ -299,7 +299,7 @@ class IPluginRegistry:
         return self._resources[key]
 
     def release_plugin_resource(self, key: str) -> bool:
-        """Forget what is shared."""
+        """Forget a shared resource."""
         resource = self._resources.pop(key, None)
         return resource is not None
 

@@ -419,7 +419,8 @@ class IExecutionContext(Reporting):
         return results
 
     def _hand_out(self, name: str, memory: Any, array: NDArray) -> None:
-        """Write an output to its memory, where the run told its sizes or an allocator gives the memory."""
+        """Copy an output to its memory, where the run determined its sizes or an allocator gives the
+        memory."""
         allocator = self._allocators.get(name)
         if allocator is not None:
             address = int(memory) if isinstance(memory, (int, np.integer)) else 0

@@ -127,7 +127,7 @@ class Refitter(Reporting):
         return self._locations.get(name, TensorLocation.HOST)
 
     def unset_named_weights(self, name: str) -> bool:
-        """Forget what was given."""
+        """Forget the weights set under a name."""
         return self._given.pop(name, None) is not None
 
     def get_missing(self) -> tuple[list[str], list[WeightsRole]]:
@@ -147,7 +147,7 @@ class Refitter(Reporting):
         return [row[2] for row in self._rows]
 
     def refit_cuda_engine(self) -> bool:
-        """Put the weights in; False, with an error in the log, where they do not fit.
+        """Refit the engine; return False, with an error in the log, where weights do not fit.
 
         Contexts of the engine run with the new weights from then on.
         """

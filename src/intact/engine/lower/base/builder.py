@@ -40,7 +40,7 @@ def in_range() -> Iterator[None]:
 
 
 def check_ratio(read: Grid, written: Grid) -> None:
-    """Refuse to bring codes from one grid to another where no multiplier says it.
+    """Refuse to rescale codes between grids whose ratio of scales is no float32.
 
     Raises:
         NoMatch: As `in_range` says.
@@ -214,7 +214,7 @@ class PlanBuilder:
         return node if here and self.grids.of(node) is not None else None
 
     def write(self, output: Output, value: Value, low: int | None = None, high: int | None = None) -> str:
-        """Define the tensor of `output`; of codes, no others than [low, high] occur."""
+        """Define the tensor of `output`; its codes, if any, stay within [low, high]."""
         if output.grid is None:
             self._define(Tensor(output.name, "float32", dims_of(value)))
         else:
@@ -309,7 +309,7 @@ class PlanBuilder:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Undo what was written when a rule gives up."""
+        """Undo the changes of a rule that gives up."""
         steps, tensors, done = len(self.steps), len(self.tensors), len(self.done)
         try:
             yield

@@ -55,7 +55,7 @@ class Tail:
         self.output = output
 
     def multiply(self, factor: NDArray[np.float32]) -> bool:
-        """Multiply by numbers; False where something stands in the way."""
+        """Multiply the tail by numbers; return False where it has no place for them."""
         if self.gain is not None or self.quotient != 1:
             return False
         self.gain = factor

@@ -60,7 +60,7 @@ def operand_or_constant(builder: PlanBuilder, value: Value | None) -> str:
 
 
 def write_floats(builder: PlanBuilder, value: Value) -> str:
-    """Define what a layer in floats makes.
+    """Define the output tensor of a layer in floats.
 
     Raises:
         NoMatch: It is no float32.

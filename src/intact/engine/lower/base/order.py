@@ -157,7 +157,7 @@ def _order(builder: PlanBuilder) -> list[Ordered]:
 
 
 class _Order:
-    """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
+    """Runs native steps while some are ready, then all other ready nodes as one subgraph."""
 
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder, self.ordered = builder, list[Ordered]()

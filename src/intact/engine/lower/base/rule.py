@@ -45,7 +45,7 @@ def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
 
 
 def define_like(builder: PlanBuilder, value: Value, like: Tensor) -> str:
-    """Define what such an operator makes of a tensor."""
+    """Define the output of an operator that keeps the dtype and codes of its input."""
     if like.codes is not None:
         return builder.write_codes(value, like.codes)
     return builder.write_plain(value, like.dtype)
@@ -55,14 +55,13 @@ def tell(value: Value, sizes: Sequence[Dim]) -> None:
     """Declare the sizes of an output, where the graph has names of its own for several.
 
     Behind sizes that data decide, nothing else declares them.
-
-    behind sizes that data decide, nobody else tells these."""
+    """
     if len(new_sizes(dims_of(value), tuple(sizes))) > 1:
         set_shape(value, sizes)
 
 
 def between(builder: PlanBuilder, name: str, like: Tensor, shape: tuple[Dim, ...]) -> str:
-    """Define what one of several steps makes of a tensor, and the graph does not have."""
+    """Define the tensor between two steps of one node, which the graph does not have."""
     return builder.scratch(name, like.dtype, shape, like.codes)
 
 

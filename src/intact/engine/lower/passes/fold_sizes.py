@@ -100,7 +100,7 @@ class _Walk:
             set_shape(value, merged)
 
     def _measure_constant(self, value: Value) -> None:
-        """Tell the sizes of a constant that nodes make, where ONNX's inference could not."""
+        """Infer the sizes of a constant from its nodes, where ONNX's inference could not."""
         declared = self._sizes_in_graph(value)
         if declared is not None and None not in declared:
             return
@@ -127,7 +127,7 @@ class _Walk:
         self.folded += 1
 
     def content(self, value: Value | None) -> Sizes | None:
-        """Return what an integer vector holds; None where nothing is known."""
+        """Return the elements of an integer vector; None where they are not known."""
         if value is None or value in self.numbers:
             return None if value is None else self.numbers[value]
         if value not in self.constants or value.dtype is None or value.dtype.name not in _INTEGERS:
@@ -315,7 +315,7 @@ def _reshape_shape(walk: _Walk, node: Node) -> Sizes | None:
 
 
 def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
-    """Return what one size must be, so that `sizes` and it with `targets` have one product."""
+    """Return the size that makes the product of `sizes` equal that of `targets`."""
     names = [n for n in sizes if not isinstance(n, int)]
     for name in (n for n in targets if not isinstance(n, int)):
         if name is None or name not in names:

@@ -134,7 +134,7 @@ def _fuse_reshape(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> 
 
 
 def _fuse_bounds(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
-    """Return the grid whose ends are what bounds become on it: rounding keeps the order."""
+    """Merge bounds into the grid behind them: rounding keeps the order."""
     ends = (above.low, above.high) if isinstance(above, Clip) else (0.0, None)
     if isinstance(above, Function) and above.function != "relu":
         return None

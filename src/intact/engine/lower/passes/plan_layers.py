@@ -69,7 +69,7 @@ class _Run:
 def layers_of(
     plan: Plan, placement: Placement, model: Model, reasons: Mapping[str, str]
 ) -> tuple[Layer, ...]:
-    """Return what runs, in the graph's order; every node that some step does is in exactly one layer.
+    """Return the layers of a plan, in the graph's order; every node with a step is in exactly one layer.
 
     Args:
         plan: Its steps, in their last form.

@@ -103,7 +103,7 @@ def _raise_quantizers(node: Node, scene: Scene) -> Outcome:
 
 
 def _quantizers(walk: Propagation, node: Node) -> list[Node]:
-    """Return the Q behind each used output, where they are all that reads them and have one grid."""
+    """Return the Q behind each used output, where only Qs of one grid read it."""
     quantizers: list[Node] = []
     for output in node.outputs:
         if output.is_graph_output():
@@ -251,7 +251,7 @@ def drop_repeats(model: Model) -> list[Note]:
 
 
 def _source(walk: Propagation, node: Node) -> Value | None:
-    """Return what the Q in front of a DQ brings to its grid, which is the DQ's."""
+    """Return the input of the Q in front of a DQ of the same grid."""
     codes = node.inputs[0]
     above = codes.producer() if codes is not None else None
     if above is None or not is_op(above, _PAIR[0]) or walk.any_grid(above) != walk.any_grid(node):

@@ -182,7 +182,7 @@ def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, floa
 
 
 def _mean_of(value: Value | None, constants: Constants) -> Value | None:
-    """Return what `value` is the mean of, over the last axis, which stays with size 1."""
+    """Match a mean over the last axis, which stays with size 1; return its input."""
     node = _above(value, "ReduceMean")
     if node is None or node.inputs[0] is None or not ops.ReduceMean.of(node).keepdims:
         return None

@@ -97,7 +97,7 @@ def _name_errors(node: Node) -> Iterator[None]:
 
 
 def _give_up(builder: PlanBuilder, node: Node, why: str) -> None:
-    """Leave a node to ONNX Runtime; what it makes can be read."""
+    """Leave a node to ONNX Runtime; its outputs can be read."""
     builder.reasons.setdefault(node, why)
     _define_outputs(builder, node)
 

@@ -92,7 +92,7 @@ class Epilogue:
         self.write(run, y, self.apply(run, y, acc, axis))
 
     def write(self, run: Run, y: str, values: NDArray[Any]) -> None:
-        """Write what `apply` returned, or a part of it."""
+        """Write the result of `apply`, or a part of it."""
         if run.grid(y) is not None and not self.activation:
             run.write_codes(y, values)
         else:

@@ -25,7 +25,7 @@ def check_rows(index: NDArray[Any], size: int, where: str) -> None:
 
 
 def check_index_sizes(name: str, index: Shape, x: Shape, axis: int) -> None:
-    """Refuse more indices than x has elements along any other axis than the one that they count.
+    """Refuse more indices than x has elements, along any axis but the indexed one.
 
     Raises:
         QuantValueError: There are more; names the tensor of indices.

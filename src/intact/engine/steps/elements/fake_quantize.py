@@ -67,7 +67,7 @@ class FakeQuantize(Step):
 def within_format(
     checker: Checker, formats: tuple[str, ...], format: str, scale: float, zero_point: int
 ) -> None:
-    """Refuse what is no grid of one of these formats."""
+    """Refuse grids that none of these formats has."""
     checker.that(format in formats, format, f"one of {', '.join(formats)}")
     spec = QuantSpec(Format.parse(format))
     within = int(spec.qmin) <= zero_point <= int(spec.qmax)

@@ -51,7 +51,7 @@ class Gather(Step):
         run.bind(self.y, np.take(x, index, axis=self.axis))
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """Refuse indices of what x, of a shape, does not have.
+        """Refuse indices beyond x, of a shape.
 
         Raises:
             QuantValueError: One is out of range; names `where`.

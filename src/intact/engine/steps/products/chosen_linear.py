@@ -23,7 +23,7 @@ from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 
 @dataclass(frozen=True)
 class ChosenLinear(Step):
-    """Rows of x [..., in] times the matrices that they choose: y [n, out / groups].
+    """Multiplies rows of x [..., in] by the matrices that indices choose: y [n, out / groups].
 
     What `Linear` with all matrices side by side makes, of which a row keeps the columns of those that it
     chooses: the experts of a transformer.

@@ -22,7 +22,7 @@ _Sum = dict["ir.Value | None", Reals]
 
 @dataclass(frozen=True)
 class Masked:
-    """``new`` where a mask says so, else ``old``.
+    """Choice by a mask: ``new`` where it holds, else ``old``.
 
     Attributes:
         mask: A row of the mask, bool; None where nothing is chosen, and `old` is None.
@@ -63,7 +63,7 @@ class RecurrentCell:
 
 
 def find_cell(repeat: Repeat, constants: Constants) -> RecurrentCell | None:
-    """Return the cell that a body is; None where it is none, or more than one."""
+    """Return the cell of a body; None where there is none, or more than one."""
     return _Finder(repeat, constants).find()
 
 

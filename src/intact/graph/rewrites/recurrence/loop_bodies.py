@@ -89,7 +89,7 @@ def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
 
 
 def constant_array(value: ir.Value | None, constants: Constants) -> NDArray | None:
-    """Return what a value of the main graph, or one that a body holds, always is."""
+    """Return the constant of a value of the main graph, or of one in a body."""
     if value is None:
         return None
     node = value.producer()
@@ -267,6 +267,6 @@ class _Tests:
 
 
 def numbers_of(values: Sequence[ir.Value | None], constants: Constants) -> list[NDArray[np.int64] | None]:
-    """Return what each of `values` always is, as integers."""
+    """Return the constants of `values`, as integers."""
     arrays = [constant_array(value, constants) for value in values]
     return [None if array is None else np.asarray(array, np.int64) for array in arrays]

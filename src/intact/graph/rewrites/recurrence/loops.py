@@ -54,7 +54,7 @@ class _Opener:
     # -- what is asked for
 
     def fits(self) -> bool:
-        """Return whether everything that is read of the node is what the cell makes."""
+        """Return whether the cell makes everything that is read of the node."""
         repeat, cell = self._repeat, self._cell
         carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
         uncarried = [state.last for state in repeat.states if state.last not in carried]

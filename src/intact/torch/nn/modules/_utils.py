@@ -167,7 +167,7 @@ def _float_parameters(cls: type, mixin: type) -> Mapping[str, inspect.Parameter]
 
 
 def _copy_function(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a function object of its own that does what `init` does."""
+    """Copy the function `init`."""
 
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
@@ -218,7 +218,7 @@ class QuantizedLayer(_FloatSignature, QuantMixin):
 
 
 def _pop_float_kwargs(cls: type, mixin: type, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Take out of `kwargs` what the float class behind `mixin` in the bases of `cls` accepts."""
+    """Pop from `kwargs` the arguments of the float class behind `mixin` in the bases of `cls`."""
     accepted = _float_parameters(cls, mixin)
     return {key: kwargs.pop(key) for key in list(kwargs) if key in accepted}
 

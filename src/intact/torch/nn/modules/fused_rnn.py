@@ -53,7 +53,7 @@ class _Fused(RecurrentLayers):
         return tuple(quantizer(torch.stack(weights)).unbind(0))
 
     def _parameters_of(self: Any, layer: int) -> list[Tensor]:
-        """Return what the fused function takes: for each direction the weights, and the biases."""
+        """Return the arguments of the fused function: for each direction the weights, and the biases."""
         parameters = []
         for suffix, weight in zip(self._layer(layer), self._input_weights(layer), strict=True):
             parameters += [weight, getattr(self, f"weight_hh{suffix}")]

@@ -11,7 +11,7 @@ _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 
 
 def lower_binary(builder: PlanBuilder, node: Node) -> None:
-    """Add, Sub, Mul or Div of floats, or of what is dequantized."""
+    """Lower Add, Sub, Mul or Div of floats, or of dequantized codes."""
     a, b = (builder.either(value) for value in node.inputs)
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
     builder.add(Binary(node.name or "", (node.name or "",), _BINARY[node.op_type], a, b, y), node)

@@ -9,7 +9,7 @@ from intact.graph import Node, ops
 
 
 def lower_elu(builder: PlanBuilder, node: Node) -> None:
-    """Lower Elu of any alpha: what is below 0 is below it in Elu with alpha 1, times alpha."""
+    """Lower Elu of any alpha: negative results of Elu with alpha 1, times alpha."""
     x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape, alpha = dims_of(chain.value), chain.number("alpha", ops.Elu.of(node).alpha)
     chain.binary("slope", chain.function("elu", x, shape), alpha, shape, chain.y)

@@ -9,7 +9,7 @@ from intact.graph import Node, is_op
 
 
 def lower_reshape(builder: PlanBuilder, node: Node) -> None:
-    """Flatten, Identity, Reshape, Squeeze and Unsqueeze: the graph says the shape."""
+    """Lower Flatten, Identity, Reshape, Squeeze and Unsqueeze to the shape that the graph declares."""
     x = data(builder, node.inputs[0])
     if is_op(node, "Squeeze", "Unsqueeze") and has(node, 1):
         target, rank = numbers(builder, node, 1), len(dims_of(node.outputs[0]))
