@@ -1,4 +1,5 @@
-"""How evenly the steps of models divide among 1 to 64 threads: from how they are cut, without any core.
+"""Measures how evenly the steps of models divide among 1 to 64 threads, by their work items, without any
+core.
 
     python benchmarks/balance.py model.int8.onnx [--threads 2 8 64] [--batch 8] [--shapes x:1x3x640x480]
 

@@ -1,4 +1,4 @@
-"""How long the methods take: entropy + mse + percentile for 100 histograms of 2048 bins, on one thread.
+"""Times the methods: entropy + mse + percentile for 100 histograms of 2048 bins, on one thread.
 
     OMP_NUM_THREADS=1 python benchmarks/calib_methods.py
 

@@ -1,4 +1,4 @@
-"""How many products of bytes one core can form at most, and how near to that models run.
+"""Measures the most products of bytes that one core can form, and how near models come.
 
     python benchmarks/ceilings.py [model.plan ...] [--isa avx2 avx512]
 
@@ -24,7 +24,7 @@ from intact.cli.verbs.bench import Case, measure
 CHAINS = 11
 """Independent sums: more than any of these instructions takes cycles. Registers from 11 on are operands."""
 ESCAPES = str.maketrans({"%": "%%", "{": "%{", "}": "%}"})
-"""What GCC reads as more than text."""
+"""Escapes that GCC reads as more than text."""
 PROGRAM = r"""
 #include <stdio.h>
 #include <time.h>

@@ -90,7 +90,7 @@ STAGES = (
     (".ort-qop.onnx", by_onnxruntime, False),
     (".nncf.xml", by_nncf, True),
 )
-"""What is made in which order, and whether it is the peers' interpreter that can."""
+"""Stages in order, and whether they need the peers' interpreter."""
 
 
 def prepare(net: str, folder: Path, peer_python: str, expected: tuple[str, ...] | None = None) -> None:
@@ -107,7 +107,7 @@ def prepare(net: str, folder: Path, peer_python: str, expected: tuple[str, ...] 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every benchmark of the engine asks."""
+    """Add the options of every engine benchmark."""
     parser.add_argument("--peer-python", default=sys.executable, help="an interpreter with openvino and nncf")
     parser.add_argument("--folder", type=Path, help="keep the networks there, and take them from there")
     parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)

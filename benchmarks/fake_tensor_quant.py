@@ -1,4 +1,4 @@
-"""What a PyTorch user pays: fake quantization, its gradient and calibration as multiples of `Tensor.copy_`.
+"""Times fake quantization, its gradient and calibration in PyTorch, as multiples of `Tensor.copy_`.
 
     python benchmarks/fake_tensor_quant.py [--megabytes 25] [--repeats 15] [--threads 1]
 

@@ -1,4 +1,4 @@
-"""What a BERT-base encoder of 128 tokens spends on softmax, LayerNorm, GELU and products of activations.
+"""Times softmax, LayerNorm, GELU and products of activations in a BERT-base encoder of 128 tokens.
 
     python benchmarks/float_steps.py [--tokens 128] [--repeats 200] [--threads 1]
 

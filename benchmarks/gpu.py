@@ -1,4 +1,4 @@
-"""What the PyTorch face costs on a CUDA GPU, as multiples of a copy; and whether its bits are the CPU's.
+"""Times the PyTorch face on a CUDA GPU, as multiples of a copy, and compares its bits with the CPU's.
 
     python benchmarks/gpu.py [--megabytes 256] [--repeats 30] [--no-checks] [--no-times]
 

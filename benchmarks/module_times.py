@@ -1,4 +1,4 @@
-"""How long `quantize` and `compile` of a module take, beside torch.export alone.
+"""Times `quantize` and `compile` of a module, beside torch.export alone.
 
     python -m pip install torchvision transformers      # beside intact and torch
     python benchmarks/module_times.py [--only resnet18,BERT] [--batches 1] [--repeat 3]

@@ -259,7 +259,7 @@ def show(name: str, path: Path, options: argparse.Namespace) -> None:
 
 
 def layers(rows: list[dict], most: int) -> str:
-    """How many layers run in what, and the commonest reasons for float."""
+    """Count the layers by precision, and list the commonest reasons for float."""
     int8 = Counter(row["fused"] for row in rows if row["precision"] == "int8")
     remaining = Counter((row["op_type"], row["reason"]) for row in rows if row["precision"] == "float")
     kinds = ", ".join(f"{count} {kind}" for kind, count in int8.most_common())

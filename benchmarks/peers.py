@@ -26,7 +26,7 @@ def in_turns(engine: Any, session: Any, feeds: Feeds, rounds: int) -> tuple[floa
 
 
 def reader(feeds: Iterable[Feeds]) -> Any:
-    """What `quantize_static` reads calibration inputs from."""
+    """Return the reader of calibration inputs for `quantize_static`."""
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):

@@ -136,7 +136,7 @@ def decibels(value: float) -> str:
 
 
 def is_equal(row: Row) -> bool:
-    """Whether every code and every bit of the outputs is the same in module and engine."""
+    """Return whether every code and every bit of the outputs is the same in module and engine."""
     same = "error" not in row and not row["outputs"]["module"]["differing"]
     return same and not row["codes"]["module"]["differing"] and row["exact"]
 

@@ -152,7 +152,7 @@ def export(path: Path) -> None:
 
 
 def in_own_process(python: str, tool: str, folder: Path, *words: object) -> dict[str, float] | None:
-    """What is measured in a process of its own; None where the tool is not installed or fails."""
+    """Measure in a process of its own; return None where the tool is not installed or fails."""
     code = [python, __file__, "--tool", tool, "--folder", str(folder), *map(str, words)]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""How many public TensorRT scripts run as they are: each by itself, on host-memory stand-ins.
+"""Counts the public TensorRT scripts that run as they are: each by itself, on host-memory stand-ins.
 
     python benchmarks/public_scripts.py FOLDER [--match 02-API/Layer] [--dialect 8.x] [--recorded]
 
@@ -35,7 +35,7 @@ REPLAY = Path(__file__).with_name("stand_ins") / "recorded_inputs.py"
 
 @dataclass
 class Outcome:
-    """What became of one script.
+    """Result of one script.
 
     Attributes:
         script: Its path below the folder.
@@ -104,7 +104,7 @@ def cases_of(text: str) -> dict[str, list[str]]:
 
 
 def agree(expected: list[str], got: list[str]) -> bool:
-    """Whether the words are the same, and the numbers close."""
+    """Return whether the words are the same, and the numbers close."""
     a, b = " ".join(expected), " ".join(got)
     words = [re.sub(r"[\[\]\s,.]+", " ", NUMBER.sub("#", text)).strip() for text in (a, b)]
     numbers = [[float(n) for n in NUMBER.findall(text)] for text in (a, b)]
@@ -112,7 +112,7 @@ def agree(expected: list[str], got: list[str]) -> bool:
 
 
 def close(expected: list[float], got: list[float]) -> bool:
-    """Whether there are as many numbers, each within the tolerance."""
+    """Return whether there are as many numbers, each within the tolerance."""
     return len(expected) == len(got) and all(
         x == y or (x != x and y != y) or abs(x - y) <= TOLERANCE * max(1.0, abs(x))
         for x, y in zip(expected, got, strict=True)
@@ -120,7 +120,7 @@ def close(expected: list[float], got: list[float]) -> bool:
 
 
 def on_page(script: Path, output: str) -> bool | None:
-    """Whether a printed array is on the page beside a script; None where the page shows none."""
+    """Return whether a printed array is on the page beside a script; None where the page shows none."""
     matrices = arrays_on_pages(sorted(script.parent.glob("*.md")))
     if not matrices:
         return None
@@ -128,7 +128,7 @@ def on_page(script: Path, output: str) -> bool | None:
 
 
 def log_of(script: Path) -> Path:
-    """Where the recorded output of a script is."""
+    """Return the path of the recorded output of a script."""
     return script.with_name(f"log-{script.name}.log")
 
 

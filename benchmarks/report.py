@@ -59,7 +59,7 @@ README_TABLE = (
     ("Fake quantization in PyTorch on a CPU, in copies of the tensor",
      "{fake_tensor_quant[intact]}; PyTorch's own {fake_tensor_quant[torch]}", "fake_tensor_quant"),
 )  # fmt: skip
-"""What README shows: a question, figures of results by name, and the script that prints them."""
+"""Rows of README's table: a question, figures of results by name, and the script that prints them."""
 
 HEAD = """# Benchmarks
 

@@ -1,4 +1,4 @@
-"""How many public sources that import `pytorch_quantization` run as they are, on `intact.torch`.
+"""Counts the public sources that import `pytorch_quantization` and run as they are, on `intact.torch`.
 
     python benchmarks/toolkit_sources.py FOLDER [--only NAME] [--path EXTRA]
 
@@ -24,7 +24,7 @@ SECONDS = 900
 
 
 def run(name: str, folder: Path, paths: list[str]) -> tuple[bool, str]:
-    """Whether a source ran, and what its driver said (or its last line)."""
+    """Run a source; return whether it ran, and its driver's output (or the last line)."""
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(
             filter(None, [*paths, str(HERE), str(HERE / "stand_ins"), os.environ.get("PYTHONPATH", "")])

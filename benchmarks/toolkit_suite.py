@@ -25,7 +25,7 @@ COUNTED = ("passed", "failed", "error", "skipped")
 
 
 def run(folder: Path, tests: Path, original: bool) -> tuple[Counter[str], list[str]]:
-    """How many tests of a file did what, and which failed."""
+    """Run the tests of a file; count the results, and list the failures."""
     paths = [str(HERE / "stand_ins"), str(folder), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     env |= {"INTACT_ORIGINAL": "1"} if original else {}

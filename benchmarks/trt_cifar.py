@@ -31,7 +31,7 @@ BATCH = 64
 def calibrator(
     kind: type[trt.IInt8Calibrator], images: np.ndarray, cache: bytes | None
 ) -> trt.IInt8Calibrator:
-    """What a script writes: batches out of an array, the cache kept in memory."""
+    """Make the calibrator of a script: batches out of an array, the cache kept in memory."""
 
     class Calibrator(kind):  # type: ignore[misc,valid-type]
         written = cache

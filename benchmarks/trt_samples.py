@@ -1,4 +1,4 @@
-"""How many of NVIDIA's TensorRT samples run as they are: each by itself, on host memory, on a small model.
+"""Counts NVIDIA's TensorRT samples that run as they are: each by itself, on host memory, on a small model.
 
     git clone https://github.com/NVIDIA/TensorRT new
     git clone --branch v8.6.1 https://github.com/NVIDIA/TensorRT old
@@ -93,7 +93,7 @@ SAMPLES = (
 
 
 def run(sample: Sample, root: Path, data: Path, paths: list[str], seconds: float) -> tuple[str, str]:
-    """What became of a sample ("right", "wrong", "failed", "late"), and the last line that it printed."""
+    """Run a sample; return its result ("right", "wrong", "failed", "late"), and the last line printed."""
     script = root / "samples" / "python" / sample.script
     arguments = sample.arguments.format(data=data, name=script.parent.name).split()
     environment = os.environ | {"INTACT_TRT_DIALECT": sample.dialect, "TRT_DATA_DIR": str(data)}
@@ -118,7 +118,7 @@ def run(sample: Sample, root: Path, data: Path, paths: list[str], seconds: float
 
 
 def judge(model: Path, engine: Path) -> tuple[str, str]:
-    """Whether an engine's outputs are those of ONNX Runtime, and how near the worst of them is."""
+    """Compare an engine's outputs with ONNX Runtime's; return whether they agree, and the worst distance."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     built = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(engine.read_bytes())
     random, feeds = np.random.default_rng(0), {}

@@ -117,7 +117,7 @@ def case_of(net: str, options: argparse.Namespace, folder: Path) -> Case | None:
 
 
 def int8(case: Case, **options: Any) -> Any:
-    """What `intact.quantize` makes of the file, with nothing in float but what `options` say."""
+    """Quantize the file, with nothing in float but what `options` say."""
     return intact.quantize(case.file, case.data, float_budget=0, progress=False, **options).proto
 
 

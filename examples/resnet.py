@@ -48,12 +48,13 @@ def conv1x1(in_planes: int, out_planes: int, stride: int = 1, quantize: bool = F
 
 
 class _Block(nn.Module):
-    """What both blocks share: ``relu(branch(x) + identity)``, the identity quantized where asked."""
+    """Base of both blocks: ``relu(branch(x) + identity)``, the identity quantized where asked."""
 
     expansion = 1
 
     def _add_identity(self, downsample: nn.Module | None, quantize: bool) -> None:
-        """What follows the branch: last in `__init__`, so that modules are listed in the order they run."""
+        """Add the layers behind the branch, last in `__init__`, so that modules are listed in the order
+        they run."""
         self.relu = nn.ReLU(inplace=True)
         self.downsample = downsample
         self._quantize = quantize

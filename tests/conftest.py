@@ -1,4 +1,4 @@
-"""What every test shares: the data folder, seeds, hypothesis profiles, and one thread per xdist worker."""
+"""Fixtures of all tests: the data folder, seeds, hypothesis profiles, and one thread per xdist worker."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FRAGMENTS = sorted(path for path in (ROOT / "changes").glob("*.md") if path.name
 
 
 def fault(name: str, text: str) -> str | None:
-    """What is wrong with one fragment, or None."""
+    """Return the fault of one fragment, or None."""
     area = re.fullmatch(r"[a-z0-9-]+\.(\w+)\.md", name)
     if area is None or area[1] not in AREAS:
         return f"{name}: want NAME.AREA.md, AREA one of {', '.join(AREAS)}"

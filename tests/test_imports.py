@@ -26,7 +26,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imports_of(name: str, path: Path, expected: Mapping[str, Path]) -> Iterator[str]:
-    """What a module imports anywhere: at its top, in functions, and for type checkers alone."""
+    """Return the imports of a module: at its top, in functions, and for type checkers alone."""
     package = name if path.stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -140,7 +140,8 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def is_participle(function: str) -> bool:
-    """Whether a function's name begins with a past participle that is no adjective of the noun behind it."""
+    """Return whether a function's name begins with a past participle that is no adjective of the noun
+    behind it."""
     first, *rest = function.strip("_").split("_")
     ends = first.endswith("ed") and len(first) > 4 and first not in ENDS_IN_ED
     if not ends and first not in IRREGULAR:

@@ -1,4 +1,4 @@
-"""What builds and publishes INTact names files, targets and versions that exist."""
+"""Files that build and publish INTact name files, targets and versions that exist."""
 
 from __future__ import annotations
 

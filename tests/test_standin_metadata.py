@@ -13,7 +13,7 @@ ASK = "from importlib.metadata import version; print(*map(version, {names}))"
 
 
 def run(module: str, *names: str) -> str:
-    """What a script run by `module` is told, and then what a process is told that it starts."""
+    """Return the metadata that a script run by `module` sees, and then those of a process that it starts."""
     ask = ASK.format(names=list(names))
     script = f"import subprocess, sys; exec({ask!r}); sys.stdout.flush(); "
     script += f"subprocess.run([sys.executable, '-c', {ask!r}], check=True)"

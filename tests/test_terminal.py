@@ -1,4 +1,4 @@
-"""What is printed steers no terminal, wherever the text comes from."""
+"""Printed text steers no terminal, wherever it comes from."""
 
 from __future__ import annotations
 

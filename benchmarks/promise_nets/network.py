@@ -1,4 +1,4 @@
-"""What the benchmark knows of one network."""
+"""The record of one network of the benchmark."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from zoo_models import network
 from promise_nets.network import Call, Network
 
 FOLDER = Path(os.environ.get("INTACT_ZOO", "zoo"))
-"""Where wheels and models are kept."""
+"""Folder of wheels and models."""
 
 
 def convert(name: str) -> tuple[nn.Module, list[Call]]:

@@ -145,7 +145,7 @@ NETS = {"mobilenet": MobileNet, "vit": ViT, "detector": Detector}
 
 
 def has_weights(name: str) -> bool:
-    """Whether the network was trained here; a line says how to, where it was not."""
+    """Return whether the network was trained here; print how to, where it was not."""
     if (FOLDER / f"{name}.safetensors").is_file():
         return True
     print(f"no weights of the {name} here: python benchmarks/small_models/train.py {name} makes them")

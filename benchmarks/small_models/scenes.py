@@ -1,4 +1,4 @@
-"""What the detector sees: digits pasted on textures, and how well it finds them.
+"""Scenes for the detector: digits pasted on textures, and the score of its detections.
 
 The digits are scikit-learn's (1,797 of 8x8 pixels, from the UCI repository): the first 1,300 are
 for training and calibration, the others for tests. Everything drawn is a function of a seed.

@@ -15,8 +15,7 @@ from sources import SOURCES
 from sources.common import first
 
 LEAST_DB = 40.0
-"""What a file must keep of its module's output: floats are summed in another order, and codes at the boundary
-between two steps differ."""
+"""Least agreement of a file with its module: sums in another order differ, and codes at boundaries do."""
 
 
 def export(model: Any, example: Any, file: str | None) -> str:
@@ -32,7 +31,7 @@ def export(model: Any, example: Any, file: str | None) -> str:
 
 
 def decibels(expected: Any, got: Any) -> float:
-    """How far the signal is above the difference."""
+    """Return the ratio of the signal to the difference, in decibels."""
     noise = float(np.mean((expected - got) ** 2))
     return 10 * float(np.log10(max(float(np.mean(expected**2)), 1e-30) / max(noise, 1e-30)))
 

@@ -1,4 +1,4 @@
-"""What `toolkit_sources.py` runs: for each public source, its own functions in the order of its scripts.
+"""Runs public sources for `toolkit_sources.py`: each one's functions in the order of its scripts.
 
 Each driver gives its quantized network, an input, and the file that the source exported, if it exports one.
 """

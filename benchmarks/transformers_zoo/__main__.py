@@ -47,7 +47,7 @@ MATTER = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Mul", "Concat")
 
 @dataclass
 class Row:
-    """What was found about one architecture."""
+    """Result for one architecture."""
 
     name: str
     stopped: dict[str, str] = field(default_factory=dict)

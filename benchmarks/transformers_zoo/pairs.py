@@ -1,4 +1,4 @@
-"""Where two Q/DQ files of one network have their pairs, operator by operator.
+"""Compares the pairs of two Q/DQ files of one network, operator by operator.
 
 A pair on one side of what only moves data is one on the other side too. A BatchNormalization is passed over:
 the ONNX path folds it into weights before it quantizes them; behind a module's quantized weights it stays a
@@ -76,7 +76,7 @@ def _through_pair(value: Any) -> bool:
 
 
 def differences(ours: list[Placed], theirs: list[Placed]) -> list[str]:
-    """What is quantized in one file and not in the other, and operators that one of them lacks."""
+    """Return tensors quantized in one file alone, and operators that one of them lacks."""
     output = []
     matcher = SequenceMatcher(a=[p.op_type for p in ours], b=[p.op_type for p in theirs], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():

@@ -1,4 +1,4 @@
-"""What the benchmark knows of one network, and how its files come from PyPI."""
+"""The record of one network of the benchmark, and its files from PyPI."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def correlation(result: np.ndarray, expected: np.ndarray) -> float:
 
 
 def agreement(result: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """How often both have the same largest score, in percent."""
+    """Return how often both have the same largest score, in percent."""
     same = [np.argmax(a, -1) == np.argmax(b, -1) for a, b in zip(result, expected, strict=True)]
     return 100.0 * float(np.concatenate([item.ravel() for item in same]).mean())

@@ -46,7 +46,7 @@ def skew(rng, size=30_000):
 
 
 def error_on_bins(histogram, spec, low, high):
-    """What `expected_error` means, written as a sum over bins."""
+    """Compute `expected_error` as a sum over bins."""
     if spec.symmetric:
         scale, zero_point = numerics.scale_from_amax(high, spec), 0
     else:

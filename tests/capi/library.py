@@ -43,7 +43,7 @@ class Shape(c.Structure):
 
 
 class CError(Exception):
-    """What a call of the library reported.
+    """Error that a call of the library reported.
 
     Attributes:
         status: Of `intact_status`.

@@ -25,7 +25,7 @@ LATER: set[str] = set()
 """Kinds of steps that the C library does not run yet; it only ever gets shorter."""
 
 FUSED = {"attention", "norm_and_codes"}
-"""What binders see in place of steps of a plan."""
+"""Steps that binders see in place of a plan's own."""
 
 CORPUS = sorted((Path(__file__).parents[1] / "fuzz" / "corpus").glob("seed-*.onnx"))
 
@@ -44,7 +44,7 @@ def save_plan(plan, path, **options):
 
 
 def compare(case, seed, library, path, threads=1):
-    """How many runs agree bit for bit; the C library refuses what the engine refuses."""
+    """Count the runs that agree bit for bit; the C library refuses what the engine refuses."""
     plan = lower(case.proto)
     engine, rng, runs = save_plan(plan, path), np.random.default_rng([seed, 7]), 0
     opened = CPlan(library, path, threads)

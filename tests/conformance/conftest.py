@@ -1,4 +1,4 @@
-"""What the guide's listings need: the library's own name, and everything they change put back."""
+"""Fixtures for the guide's listings: the library's own name, and everything they change put back."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_10_refuses_what_8_let_pass(speaking, fill: Fill, message: str) -> None:
 
 
 def run(network: trt.INetworkDefinition, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the operator page's listings leave to the reader: build, run, with tensors by name."""
+    """Do what the operator page's listings leave to the reader: build, run, with tensors by name."""
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     engine = trt.Runtime(logger).deserialize_cuda_engine(

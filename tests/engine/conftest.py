@@ -220,7 +220,7 @@ def exactly(lowered: Lowered) -> Lowered:
 
 
 def reason_of_fallback(g: Qdq, output: str) -> str:
-    """Why the one node of a graph that no kernel covers is left to ONNX Runtime."""
+    """Return why the one node of a graph without a kernel is left to ONNX Runtime."""
     (step,) = (step for step in lower(g.proto(output)).steps if step.kind == "onnx")
     assert isinstance(step, FallbackSubgraph)
     return step.reason

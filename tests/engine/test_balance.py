@@ -1,4 +1,4 @@
-"""How work is cut for many threads, found without them."""
+"""Work is divided evenly among many threads; the tests need none of them."""
 
 from __future__ import annotations
 

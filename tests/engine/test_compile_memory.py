@@ -1,4 +1,4 @@
-"""What `intact.compile` takes beside the weights, and gives back."""
+"""`intact.compile` takes little memory beside the weights, and gives it back."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def reals(*shape: int) -> np.ndarray:
 
 
 def run_both(proto: onnx.ModelProto, samples: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """What the engine and ONNX Runtime make of zeros; the engine leaves nothing to ONNX Runtime."""
+    """Run zeros in the engine and in ONNX Runtime; the engine leaves nothing to ONNX Runtime."""
     shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim][1:]
     x = np.zeros((samples, *shape), np.float32)
     engine = intact.compile(proto)

@@ -65,7 +65,7 @@ def test_an_output_follows_the_values(name: str, backend: str, rng: np.random.Ge
 
 
 def test_sizes_that_are_read_within_stay_as_declared_or_are_refused(rng: np.random.Generator) -> None:
-    """What is behind them is made for the sizes that the file declares."""
+    """Nodes behind them are lowered for the sizes that the file declares."""
     proto = model(f"{X}, int64[2] n", "float[3,3] y", "z = Reshape(x, n) t = Transpose(z) y = MatMul(z, t)")
     declared = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [3, 8])
     proto.graph.value_info.append(declared)
@@ -106,7 +106,8 @@ def test_declared_sizes_of_an_output_bind_nobody(output: str, backend: str, rng:
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_declared_sizes_of_an_output_that_is_read_bind_nobody(backend: str, rng: np.random.Generator) -> None:
-    """What is behind it follows what it has: attention weights that a decoder shows, declared in one run."""
+    """Nodes behind it follow its actual sizes: attention weights that a decoder shows, declared in one
+    run."""
     body = """
         all = Shape(x) y = Softmax(x) t = Transpose<perm = [0, 2, 1]>(y)
         p = MatMul(y, t) sizes = Shape(y) n = ReduceProd<keepdims = 0>(sizes) f = Cast<to = 1>(n)

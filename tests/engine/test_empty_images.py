@@ -126,7 +126,7 @@ KINDS = {
 
 
 def outcome(run: Any) -> np.ndarray | None:
-    """What it gives; None where it refuses."""
+    """Return the outputs; None where it refuses."""
     try:
         return run()["y"]
     except IntactError as error:

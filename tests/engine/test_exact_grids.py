@@ -155,7 +155,7 @@ PADS = {"pads": (1, 1, 1, 1)}
 @pytest.mark.parametrize("channels", [8, 64], ids=["gemm", "winograd"])
 @pytest.mark.parametrize("order", [(NARROW, WIDE), (WIDE, NARROW)], ids=["narrow first", "wide first"])
 def test_layers_of_one_weight_do_not_share_a_proof(order, channels):
-    """What was packed for bytes up to 15 was used for bytes up to 255."""
+    """Weights packed for bytes up to 15 were used for bytes up to 255."""
     weight = np.full((channels, 3, 3, channels), 127, np.int8)
     check(two_layers(Conv, weight, order, (PADS, PADS), ((9, 9), (9, 9))))
 

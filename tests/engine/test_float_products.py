@@ -105,7 +105,7 @@ def test_convolution_of_a_sequence(qdq, lower_graph):
 
 
 def test_between_codes_it_has_no_subgraph(qdq, lower_graph):
-    """Where one layer among others was left in float, codes become floats and codes again around it."""
+    """A layer left in float among others reads dequantized codes, and its outputs are quantized again."""
     g = qdq()
     y = g.node("Relu", g.conv(g.pair(g.input("x", [1, 3, 6, 6])), 3, 8))
     y = g.node("Conv", g.pair(y), g.floats(8, 8, 3, 3), pads=[1, 1, 1, 1])

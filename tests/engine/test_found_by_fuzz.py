@@ -111,7 +111,7 @@ class TestFreeSizes:
         assert lowered.expected[next(iter(lowered.expected))].shape == (2, 2, left)
 
     def test_a_plan_is_saved_though_the_model_takes_no_size_of_1(self, qdq, tmp_path):
-        """What is free is taken as 1 for packing: here a window does not fit into that, and save failed."""
+        """Free sizes count as 1 for packing: here a window does not fit into that, and save failed."""
         g = qdq()
         x = g.pair(g.input("x", ["n", 3, "h", 6]))
         y = g.pair(g.node("Conv", x, g.weight(4, 3, 3, 3)))

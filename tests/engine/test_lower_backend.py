@@ -20,7 +20,7 @@ NATIVE = {
 }  # fmt: skip
 """Operators of which at least one test must run without ONNX Runtime."""
 DIFFERENT = ("dft", "stft", "training_dropout", "maxunpool_export", "resize_downsample_scales", "attention")
-"""Where ONNX Runtime itself is apart from ONNX's figures, by more than our bound."""
+"""Models on which ONNX Runtime itself differs from ONNX's figures by more than our bound."""
 
 
 def cases():

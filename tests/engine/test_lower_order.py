@@ -1,4 +1,4 @@
-"""What no kernel covers runs in as few stretches as possible."""
+"""Nodes without kernels run in as few parts as possible."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the passes say and keep, the names of a plan, and what `Plan.check` refuses."""
+"""Notes and guards of the passes, the names of a plan, and refusals of `Plan.check`."""
 
 from dataclasses import replace
 

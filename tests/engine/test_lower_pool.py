@@ -9,7 +9,7 @@ import pytest
 
 
 def test_places_of_the_largest_in_windows_are_left_to_onnx_runtime(qdq, lower_graph):
-    """Where they are an output of the model too."""
+    """MaxPool with its indices as an output, too."""
     g = qdq()
     largest, places = g.node("MaxPool", g.input("x", [1, 2, 4, 4]), kernel_shape=[2, 2], outputs=2)
     lowered = lower_graph(g, largest, places)

@@ -76,7 +76,7 @@ def test_threads_race_for_nothing():
 
 
 def test_memory_of_a_few_images(monkeypatch):
-    """What only repeated steps use has room for one image of each thread."""
+    """Tensors that only repeated steps use have room for one image of each thread."""
     g = Qdq()
     y = g.pair(g.input("x", ["n", 4, 32, 32]))
     for channels in (4, 16, 16):

@@ -150,7 +150,7 @@ PACKED = {("w", "vnni"): np.arange(200, dtype=np.uint8), ("wl", "avx2"): np.ones
 
 
 def same(a, b):
-    """Whether two plans say the same, arrays included."""
+    """Return whether two plans are equal, arrays included."""
     shallow = [replace(plan, constants={}) for plan in (a, b)]
     return shallow[0] == shallow[1] and same_arrays(a.constants, b.constants)
 

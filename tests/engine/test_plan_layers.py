@@ -1,4 +1,4 @@
-"""What `explain` says of a plan is what its steps do: every node, the parts of ONNX Runtime included."""
+"""`explain` of a plan shows what its steps do: every node, the parts of ONNX Runtime included."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def test_a_name_that_the_file_gives_to_another_size_is_not_believed(inner: bool)
 
 
 def test_tensors_may_be_called_as_anything() -> None:
-    """What binding keeps of a plan is never taken for a tensor's."""
+    """Names that binding reserves are never taken for a tensor's."""
     source = model(
         """g (float[b, 2, h, 3] images) => (float[b, 2, h, 3] epilogue) {
             layout = Conv <pads = [1, 1, 1, 1]> (images, w)  halos = Relu (layout)

@@ -1,4 +1,4 @@
-"""What files may not say of steps."""
+"""Contents of steps that plan files must not have."""
 
 import pytest
 

@@ -27,7 +27,7 @@ CHECKED = (
     "FOR_ITER",
     "SEND",
 )
-"""Where the interpreter looks for signals, and a few more: other instructions run to the end of theirs."""
+"""Instructions at which the interpreter looks for signals, and a few more: others run to their end."""
 FILES = {atomic.__file__, sys.modules["contextlib"].__file__}
 
 
@@ -45,7 +45,7 @@ def _two(folder: Path) -> None:
 
 @cache
 def offsets_of_checks(code: CodeType) -> frozenset[int]:
-    """Where in a function one of `CHECKED` stands."""
+    """Return the offsets in a function of the instructions in `CHECKED`."""
     return frozenset(i.offset for i in dis.get_instructions(code) if i.opname in CHECKED)
 
 

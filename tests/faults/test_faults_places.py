@@ -18,7 +18,7 @@ ALLOWED = {
 
 
 def direct_writes(tree: ast.AST) -> set[str]:
-    """What writes files past `intact.atomic`."""
+    """Find code that writes files past `intact.atomic`."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {node.func.attr for node in calls if isinstance(node.func, ast.Attribute)}
     names |= {node.func.id for node in calls if isinstance(node.func, ast.Name)}

@@ -26,7 +26,7 @@ _REALS = frozenset({"layer_norm", "softmax", "function", "binary", "recurrent", 
 def disagreement(
     proto: onnx.ModelProto, plan: Plan, file: Arrays, values: Arrays, outside: set[str]
 ) -> tuple[int, str]:
-    """How many tensors were compared, and what is wrong with the first that disagrees; "" for nothing.
+    """Count the compared tensors, and describe the first that disagrees; "" for none.
 
     From the same input codes, codes differ by 1 at most, and only where the file's real lies within
     `ROUNDING` of a boundary. Behind a tensor with a difference nothing is compared.
@@ -85,7 +85,8 @@ def disagreement(
 
 
 def _magnify(plan: Plan, step: LayerNorm, values: Arrays) -> float:
-    """What two last bits of a row's mean come to behind its norm: much, where all its numbers are equal."""
+    """Return how much two last bits of a row's mean are magnified behind its norm: much, where numbers are
+    equal."""
     x = sum(reals(plan, values, name) for name in (step.x, step.residual) if name)
     spread = np.sqrt(x.var(axis=-1) + step.epsilon)
     gain = np.abs(plan.constants[step.weight]).max(initial=0) if step.weight else 1.0
@@ -93,7 +94,8 @@ def _magnify(plan: Plan, step: LayerNorm, values: Arrays) -> float:
 
 
 def _modest(proto: onnx.ModelProto, name: str, array: NDArray[Any]) -> bool:
-    """Whether float evaluations can agree on what is computed from an input: it is quantized, or not huge."""
+    """Return whether float evaluations can agree on values computed from an input: it is quantized, or not
+    huge."""
     readers = {node.op_type for node in proto.graph.node if name in node.input}
     return array.dtype.kind != "f" or readers == {"QuantizeLinear"} or np.abs(array).max(initial=0) < 100
 
@@ -101,7 +103,7 @@ def _modest(proto: onnx.ModelProto, name: str, array: NDArray[Any]) -> bool:
 def _fake_quantized(
     node: onnx.NodeProto, step: FakeQuantize, file: Arrays, values: Arrays
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What the file brings to a grid, and what of it comes out."""
+    """Return the tensors that the file rounds to a grid, and the results."""
     real, codes = node.input[0], file[node.output[0]].astype(np.int32)
     steps = (codes - step.zero_point).astype(np.float32)
     return file[real] if real in file else values[real], steps * np.float32(step.scale)
@@ -131,7 +133,7 @@ def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tupl
 def _beyond(
     file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes, room: Any
 ) -> str:
-    """What is more than one code beyond the room, and not at a boundary."""
+    """Return values more than one code beyond the room, and not at a boundary."""
     if file.shape != values.shape or file.dtype != values.dtype:
         return f"{values.dtype} {values.shape}, in the file {file.dtype} {file.shape}"
     apart = np.abs(file.astype(np.int64) - values.astype(np.int64))

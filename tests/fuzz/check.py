@@ -1,4 +1,4 @@
-"""What must hold of a graph: the engine is the reference in every bit, and the file agrees with both.
+"""Checks of a random graph: the engine is the reference in every bit, and the file agrees with both.
 
 For every kernel that the machine has, one or two of 1 to 4 threads, several sets of inputs and several batch
 sizes.
@@ -54,7 +54,7 @@ class Fault(Exception):
 
 @dataclass
 class Outcome:
-    """What became of a case.
+    """Result of a case.
 
     Attributes:
         status: "ok"; "invalid": ONNX Runtime refuses the model; "refused": it does not, and we do; "fault".
@@ -295,7 +295,10 @@ def _call(run: Any, feeds: Arrays, where: str) -> Arrays:
 
 
 def _refuses(engine: Engine, feeds: Arrays) -> None:
-    """What the reference refuses the engine may run (a NaN), or refuse; it does nothing else."""
+    """Return whether the engine refuses what the reference refuses, or runs it (a NaN).
+
+    It does nothing else.
+    """
     try:
         engine.run(feeds)
     except IntactError:

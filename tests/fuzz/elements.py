@@ -114,7 +114,7 @@ def element(net: Net) -> None:
 
 
 def one_sided(net: Net) -> None:
-    """What lies on one side of 0, so that the grid's zero point may lie outside all codes."""
+    """Add values on one side of 0, so that the grid's zero point may lie outside all codes."""
     if "one_sided" in net.off:
         raise Impossible
     x = net.real()
@@ -214,7 +214,7 @@ def concat(net: Net) -> None:
 
 
 def move(net: Net, x: Real, y: str, sizes: list[int]) -> None:
-    """What moves elements leaves: the codes themselves half of the time."""
+    """Add an operator that moves elements; half of the time codes pass through it."""
     net.end(net.add_value(y, sizes, x.spread, x.grid), 0.5)
 
 
@@ -373,4 +373,4 @@ STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (0.6, reduce), (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad),
     (0.4, gather), (0.6, mask), (0.4, along),
 )  # fmt: skip
-"""How often, and what."""
+"""Steps with their frequencies."""

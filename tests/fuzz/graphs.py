@@ -20,7 +20,7 @@ from tests.fuzz import elements, layers, recurrent
 from tests.fuzz.net import Impossible, Net
 
 FEATURES = frozenset({"empty", "no_channels", "one_sided", "wild"})
-"""What may be left out with `off`."""
+"""Features that `off` may leave out."""
 
 _STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS)
 _WEIGHTS = np.array([weight for weight, _ in _STEPS])
@@ -138,7 +138,7 @@ def _input(net: Net, name: str, dims: list[int | str], sizes: list[int]) -> None
 
 
 def _outputs(net: Net) -> list[str]:
-    """What the graph puts out: the last value, now and then codes and values in between."""
+    """Choose the graph's outputs: the last value, now and then codes and values in between."""
     last = net.floats[-1].name
     outputs = [last]
     producer = {o: n for n in net.nodes for o in n.output}

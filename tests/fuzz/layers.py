@@ -14,7 +14,7 @@ MOST = 2500
 
 
 def finish(net: Net, y: Real, channel: int) -> None:
-    """What may stand behind a sum: norm, factors, offsets, a residual, an activation; then the pair."""
+    """Add nodes behind a sum: norm, factors, offsets, a residual, an activation; then the pair."""
     shape = [1] * y.rank
     shape[channel] = y.sizes[channel]
     if net.chance(0.15) and channel == 1:
@@ -387,4 +387,4 @@ STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (5.0, conv), (0.8, conv_transpose), (1.6, pool), (0.6, whole), (0.7, resize), (0.4, depth), (2.5, linear),
     (1.0, gemm), (1.6, product), (0.7, heads), (0.8, layer_norm), (0.4, norm_alone),
 )  # fmt: skip
-"""How often, and what."""
+"""Steps with their frequencies."""

@@ -1,4 +1,4 @@
-"""What the steps of a random graph share: values with their sizes, grids at their ends, odd weights."""
+"""Base of random graphs: values with their sizes, grids at their ends, odd weights."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Net(Qdq):
         return self.add_value(name, real.sizes, spread, grid)
 
     def end(self, real: Real, p: float = 0.85) -> Real:
-        """What a step leaves: codes mostly, floats sometimes, now and then both, or two kinds of codes."""
+        """End a step: codes mostly, floats sometimes, now and then both, or two kinds of codes."""
         if not self.chance(p):
             return self.keep(real)
         if self.chance(0.05):

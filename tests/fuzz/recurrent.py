@@ -46,4 +46,4 @@ def recurrent(net: Net) -> None:
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = ((0.8, recurrent),)
-"""How often, and what."""
+"""Steps with their frequencies."""

@@ -1,4 +1,4 @@
-"""How far two evaluations in floats may be apart, step by step: a running bound of rounding errors."""
+"""A running bound of rounding errors: the largest difference of two evaluations in floats, step by step."""
 
 from __future__ import annotations
 

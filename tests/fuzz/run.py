@@ -30,7 +30,7 @@ PIECE = 25
 
 @dataclass
 class Total:
-    """What a run found."""
+    """Results of a run."""
 
     graphs: int = 0
     runs: int = 0

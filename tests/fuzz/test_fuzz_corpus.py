@@ -59,7 +59,7 @@ def test_every_kernel_of_the_machine_is_chosen_by_some_variant(monkeypatch):
 
 
 class TestFaultsAreSeen:
-    """What a check cannot fail at it does not check."""
+    """Faults that a check must find, because a check that cannot fail checks nothing."""
 
     def test_other_codes(self, monkeypatch):
         run = Engine.run

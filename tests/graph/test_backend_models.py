@@ -16,7 +16,7 @@ from intact.graph import Session, load, to_bytes, to_proto, upgrade_opset
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 KINDS = {"light": 9, "simple": 23, "pytorch-converted": 82, "pytorch-operator": 35}
-"""How many models of each kind onnx 1.23 has; older packages have fewer."""
+"""Number of models of each kind in onnx 1.23; older packages have fewer."""
 
 
 def canonical(proto: onnx.ModelProto) -> bytes:

@@ -32,7 +32,7 @@ def codes(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
 def outputs_before_and_after(
     proto: onnx.ModelProto, feeds: dict[str, np.ndarray], ops: list[str]
 ) -> tuple[np.ndarray, ...]:
-    """What the model gives as it is and without its codes; `ops` are what is left."""
+    """Run the model as it is and without its codes; `ops` are the operators left."""
     loaded = load(proto)
     notes = strip_dynamic(loaded)
     assert all(note.changed for note in notes) and notes

@@ -31,7 +31,7 @@ def step(
     ids: Sequence[int] | None = None,
     bias: bool = False,
 ) -> Arrays:
-    """What one step reads.
+    """Return the inputs of one step.
 
     Args:
         new: Places that it adds to each row.
@@ -86,7 +86,8 @@ def model(feeds: Arrays, *, packed: bool = False, **attributes: object) -> tuple
 
 
 def values_to_compare(arrays: Arrays, lengths: np.ndarray, new: int) -> list[np.ndarray]:
-    """What is not open: new places that are no padding, and keys of places that a row has."""
+    """Return the values that are defined: new places that are no padding, and keys of places that a row
+    has."""
     y = [row[: min(new, length)] for row, length in zip(arrays["y"], lengths, strict=True)]
     cached_rows = [arrays[name][at, :, :length] for name in ("k1", "v1") for at, length in enumerate(lengths)]
     return [*y, *cached_rows]
@@ -224,14 +225,14 @@ def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:
 
 
 def prompt_feeds(proto: onnx.ModelProto, count: int) -> Arrays:
-    """What a prompt reads."""
+    """Return the inputs of a prompt."""
     ids = np.random.default_rng(count).integers(0, 50, (2, count))
     past = {past_input.name: np.zeros((2, K, 0, D), np.float32) for past_input in proto.graph.input[2:]}
     return past | {"ids": ids, "mask": np.ones((2, count), np.int64)}
 
 
 def following(feeds: Arrays, outputs: Arrays) -> Arrays:
-    """What the step behind one reads."""
+    """Return the inputs of the step behind one."""
     past = {name.replace("present", "past"): a for name, a in outputs.items() if name.endswith("present")}
     mask = np.concatenate([feeds["mask"], np.ones((2, 1), np.int64)], 1)
     return past | {"ids": outputs["logits"][:, -1:].argmax(-1), "mask": mask}

@@ -52,7 +52,7 @@ def answer(model: onnx.ModelProto) -> NDArray:
 
 
 def of_reals(reals: NDArray, directions: int) -> NDArray:
-    """What the layer makes of a weight of floats."""
+    """Apply the moves of the layer to a weight of floats."""
     model, _ = emit_lstm([], {"W": reals}, directions=directions)
     return answer(model)
 

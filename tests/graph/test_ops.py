@@ -32,7 +32,7 @@ READERS = {
     "arrays",
     "graph",
 }
-"""What reads an attribute by its name, or all of them."""
+"""Functions that read an attribute by its name, or all of them."""
 GENERIC = {
     "graph/core/constants.py", "graph/core/float_values.py",  # evaluate an operator of any kind
     "graph/infer/unknown_operators.py",  # shows attributes of operators that nobody knows
@@ -93,7 +93,7 @@ def test_the_same_size_keeps_its_name() -> None:
 
 
 def guard_reason(op_type: str, *constants: object, **attributes: object) -> str:
-    """What the book says about a node whose further inputs are these; None: computed."""
+    """Return the book's reason about a node whose further inputs are these; None: computed."""
     layer = node(op_type, 1 + len(constants), 2, **attributes)
     constant_values = {
         v: np.asarray(c) for v, c in zip(layer.inputs[1:], constants, strict=True) if c is not None

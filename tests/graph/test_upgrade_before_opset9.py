@@ -124,7 +124,7 @@ FORMS: dict[str, tuple[int, str, str]] = {
     "Upsample": (6, 'y = Upsample<mode = "nearest", height_scale = 2.0, width_scale = 1.5>(x)',
                  "s = Constant<value = float[4] {1.0, 1.0, 2.0, 1.5}>() y = Upsample(x, s)"),
 }  # fmt: skip
-"""What newer runtimes have forgotten: opset, graph in its form, the same graph in the form of opset 9."""
+"""Forms that newer runtimes dropped: opset, graph in its form, the same graph in the form of opset 9."""
 
 RUNNING: dict[str, tuple[int, str]] = {
     "Upsample": (7, 'y = Upsample<mode = "linear", scales = [1.0, 1.0, 2.0, 2.0]>(x)'),
@@ -149,7 +149,7 @@ RUNNING: dict[str, tuple[int, str]] = {
     "all-of-a-converter": (7, "a = ImageScaler<scale = 0.5, bias = [1.0, -1.0, 2.0, 3.0]>(x) "
                               "b = Crop<border = [1, 1, 1, 1]>(a) c = Tanh(b) y = Affine<alpha = 127.5>(c)"),
 }  # fmt: skip
-"""What ONNX Runtime still runs."""
+"""Forms that ONNX Runtime still runs."""
 
 
 def outputs(proto: onnx.ModelProto | bytes, x: np.ndarray) -> np.ndarray:

@@ -230,7 +230,7 @@ def square(n: int, size: int, channels: int) -> View:
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (5, 1)], ids=str)
 @pytest.mark.parametrize("channels", [12, 24, 40, 96, 132])
 def test_windows_whose_rows_end_within_a_tile(gemm_kernel, channels, kernel, gap):
-    """What lies behind a row of the window, in the image, is no part of the sum."""
+    """Pixels behind a row of the window, in the image, are no part of the sum."""
     rng = np.random.default_rng(channels)
     conv_layer = layer(rng, c=channels, h=11, w=13, n=2, out=40, kernel=kernel, zero=7)
     conv_layer.pads, conv_layer.gap = (kernel[0] // 2, kernel[1] // 2) * 2, gap

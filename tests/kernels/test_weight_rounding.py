@@ -1,4 +1,4 @@
-"""What codes of weights are chosen by: native functions equal their formulas, bit for bit."""
+"""Native functions that choose codes of weights equal their formulas, bit for bit."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ CHUNK = 500
 
 @dataclass
 class Tally:
-    """What a run has seen of one kind."""
+    """Counts of one kind in a run."""
 
     files: int = 0
     seconds: float = 0.0
@@ -119,7 +119,7 @@ def _watch(worker: Any, pipe: Connection, kind: str, tally: Tally, out: Path, un
 
 
 def _cpu_seconds(process: int) -> float:
-    """What a process has used of the processor."""
+    """Return the CPU seconds of a process."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

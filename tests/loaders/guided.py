@@ -19,7 +19,7 @@ from typing import Any
 import atheris
 
 ROOM = "intact"
-"""What is instrumented: our package alone."""
+"""Package that is instrumented: ours alone."""
 
 
 class Dice(random.Random):

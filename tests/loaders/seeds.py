@@ -190,7 +190,7 @@ def plan_file(content: Any, arrays: dict[str, bytes]) -> bytes:
 
 
 def _make(content: Any, field: str) -> dict[Any, Any]:
-    """What a plan says of constants that the file holds otherwise, by constant."""
+    """Describe the constants that the file holds in another form, by constant."""
     entries = content.get(field) if isinstance(content, dict) else None
     named = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
     return {str(entry.get("constant")): entry for entry in named}

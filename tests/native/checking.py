@@ -20,9 +20,9 @@ TESTS = (
     "tests/engine/test_bind_gemm.py", "tests/engine/test_empty_images.py", "tests/engine/test_exact_grids.py",
     "tests/engine/test_exact_random.py", "tests/kernels/test_gemm_steps.py", "tests/kernels/steps",
 )  # fmt: skip
-"""What the address sanitizer is for: every kernel of this machine, at every edge."""
+"""Tests under the address sanitizer: every kernel of this machine, at every edge."""
 THREADED = ("tests/engine/test_engine_threads.py", "tests/kernels/test_kernel_threads.py", "-k", "not fork")
-"""What the thread sanitizer is for: engines and kernels that run at once; it cannot follow a fork."""
+"""Tests under the thread sanitizer: engines and kernels that run at once; it cannot follow a fork."""
 OPTIONS = {
     "address": {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
     # Its runs are not checked: what threads do at once is to be as it is.

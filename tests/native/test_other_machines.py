@@ -98,7 +98,7 @@ def test_avx_vnni_through_avx512(tmp_path, cpu_vnni, family):
 )
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for x86")
 def test_gemm_of_amx_instruction_by_instruction(tmp_path, cpu_vnni):
-    """What the compiler made for AMX, under an emulator whose reads and writes a sanitizer watches.
+    """Machine code for AMX, under an emulator whose reads and writes a sanitizer watches.
 
     On a machine that has the tiles it runs there."""
     amx = [*AVX512, "-mamx-tile", "-mamx-int8", "-DINTACT_AMX"]

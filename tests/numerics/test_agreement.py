@@ -1,4 +1,4 @@
-"""How far two float evaluations may be from the truth, and from the library whose vocabulary we speak."""
+"""Float evaluations stay near the truth, and near the library whose vocabulary we speak."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ WHERE = {
 
 
 def differ(name: str, x: np.ndarray) -> np.ndarray:
-    """How far off a function is, over its size."""
+    """Return the error of a function, over its size."""
     exact = getattr(np, name.replace("a", "arc", 1) if name[0] == "a" else name)(x.astype(np.float64))
     got = numerics.FUNCTIONS[name](x)
     assert np.isfinite(got).all()

@@ -1,4 +1,4 @@
-"""What calibration counts: magnitudes, ends, and histogram bins."""
+"""Statistics of calibration: magnitudes, ends, and histogram bins."""
 
 from __future__ import annotations
 

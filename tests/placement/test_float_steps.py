@@ -1,4 +1,4 @@
-"""Which steps of a Q/DQ model another runtime may round differently, and how that is said."""
+"""Float steps of a Q/DQ model that another runtime may round differently, and the text about them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_quantized_file_and_its_report_say_the_same() -> None:
 
 @pytest.mark.parametrize("op_type", sorted(name for domain, name in ops.BOOK if not domain))
 def test_exact_operators_are_copies_comparisons_and_single_operations(op_type: str) -> None:
-    """What the book calls exact has no sum and no function in it."""
+    """Operators that the book calls exact have no sum and no function in them."""
     record = ops.BOOK["", op_type]
     approximate = {"norm", "recurrent", "attention", "convolution", "product", "pool"}
     assert not (record.exact and record.kind in approximate)

@@ -184,7 +184,7 @@ def test_what_reaches_a_branch_is_the_same_in_every_pass(
 
 
 def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which branch is taken is asked for every batch, and worked out for each sample rate."""
+    """The branch is looked up for every batch, and computed for each sample rate."""
     ran: list[tuple[str, ...]] = []
     plain = graph.Session.stream
 

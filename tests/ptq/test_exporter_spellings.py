@@ -1,4 +1,4 @@
-"""What files of exporters say in ways of their own, through `quantize` and `compile`."""
+"""Spellings that exporters use, through `quantize` and `compile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors are measured on where NonMaxSuppression, TopK or NonZero choose the rows of an output."""
+"""Errors are measured in front of NonMaxSuppression, TopK or NonZero where these choose an output's rows."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_configuration_measured_in_two_rounds_has_the_same_error(
 def test_a_candidate_that_lost_is_not_measured_to_the_end(
     plain: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is chosen is what all runs would have chosen, in fewer of them."""
+    """The choice is that of all runs, in fewer of them."""
     rng, total = np.random.default_rng(5), 0
     names = ["mse", "entropy", "percentile", "max"]
     for _ in range(200):

@@ -25,7 +25,7 @@ def constants(model: onnx.ModelProto, data: np.ndarray, **options: Any) -> dict[
 def biases(
     model: onnx.ModelProto, data: np.ndarray, bias: str, *scales: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the bias became, and what it should be, from the one that it is without short scales."""
+    """Return the bias, and the one expected from the bias without short scales."""
     got, before = constants(model, data), constants(model, data, scale_bits=None)[bias]
     want = midway_bias(before, *(got[f"{name}.scale"] for name in scales))
     assert np.abs(want - before).max() < 0.01 * got[f"{scales[2]}.scale"]

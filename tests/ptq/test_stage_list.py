@@ -26,7 +26,7 @@ def start(cnn: onnx.ModelProto, images: np.ndarray) -> State:
 
 
 def note(state: State) -> State:
-    """What the examples of a stage propose."""
+    """Return the proposal of the examples of a stage."""
     return replace(state, notes=(*state.notes, "proposed"))
 
 

@@ -118,7 +118,7 @@ def test_a_weight_that_others_read_in_float_stays_as_it_is(build: Any) -> None:
 
 
 def test_unlike_inputs_keep_the_nearest_codes(build: Any) -> None:
-    """Where nothing goes together there is nothing to gain, and the file is as without."""
+    """Unrelated inputs have nothing to gain, and the file is as without."""
     rng = np.random.default_rng(7)
     model = build(
         [("MatMul", "x w", "y")],

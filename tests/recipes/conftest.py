@@ -17,7 +17,7 @@ _BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MUL
 
 @dataclass(frozen=True)
 class Block:
-    """What a recipe does to one file: its whole text, or hunks of a diff."""
+    """Edit of one file by a recipe: its whole text, or hunks of a diff."""
 
     path: str
     is_diff: bool

@@ -18,7 +18,7 @@ from .conftest import RECIPES, ROOT, apply
 
 IN_PYTHON = [name for name in RECIPES if name != "a kernel"]
 MOST_FILES = {"a calibration method": 3, "an operator": 8, "a rewrite": 3}
-"""What a recipe may touch at most: more says that something is told twice."""
+"""Most files that a recipe may touch: more means that something is written twice."""
 
 
 def test_there_is_a_recipe_for_what_is_added_most_often() -> None:
@@ -107,7 +107,7 @@ def test_the_kernel_gives_the_bits_of_the_others(tree: Path) -> None:
 
 
 def _flags(cmake: str) -> dict[str, list[str]]:
-    """What the build gives the files of an instruction set, by their name."""
+    """Return the compiler flags of the files of an instruction set, by name."""
     result = {}
     for isa in ("AVX2", "AVX512"):
         flags = re.search(rf"set\({isa}_FLAGS (-[^)]*)\)", cmake)

@@ -1,4 +1,4 @@
-"""What `quantize` and `export` say of a module's agreement with the engine and with other runtimes."""
+"""Sentences of `quantize` and `export` on a module's agreement with the engine and with other runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `intact.torch.export` refuses: each error names its place, and nothing is written."""
+"""Refusals of `intact.torch.export`: each error names its place, and nothing is written."""
 
 from __future__ import annotations
 

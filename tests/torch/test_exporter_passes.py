@@ -1,4 +1,4 @@
-"""What torch's exporter does in vain is left out, and what it writes stays the same."""
+"""Skipped work of torch's exporter leaves its output unchanged."""
 
 from __future__ import annotations
 

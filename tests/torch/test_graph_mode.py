@@ -298,7 +298,7 @@ class TestModel:
         assert torch.equal(placed.model(x), at_once.model(x))
 
     def test_biases_are_corrected_beside_functions(self) -> None:
-        """What the correction computes is no call of the model."""
+        """Calls of the correction are no calls of the model."""
         torch.manual_seed(0)
         batches = [torch.randn(4, 3, 8, 8).exp() for _ in range(2)]
         result = quantize(Gated(), batches, weights="int4", progress=False)

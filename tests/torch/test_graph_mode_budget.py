@@ -1,4 +1,4 @@
-"""Where 8 bits leave a module's outputs poor, what loses most gets 16 bits or stays in float."""
+"""Layers that lose most get 16 bits or stay in float where 8 bits leave a module's outputs poor."""
 
 from __future__ import annotations
 

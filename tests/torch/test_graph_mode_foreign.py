@@ -325,7 +325,7 @@ def test_modules_and_parameters_may_have_any_names(images, tmp_path):
 
 @pytest.mark.filterwarnings("error")
 def test_generators_of_other_devices_are_left_alone(images, monkeypatch):
-    """Where there are many GPUs, PyTorch warns of one who asks for all of them without need."""
+    """PyTorch warns of code that asks for all of many GPUs without need."""
     forked: list[tuple[str, list[Any]]] = []
     own = torch.random.fork_rng
 

@@ -1,4 +1,5 @@
-"""What a checkpoint says of graph mode is data, and checked: names are paths in a model, and nothing else."""
+"""Records of graph mode in a checkpoint are data, and checked: names are paths in a model, and nothing
+else."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def pairs_of(model: onnx.ModelProto) -> list[list[tuple[Any, ...] | None]]:
 
 
 ONE_CODE = 5e-3
-"""What one code more at a rounding boundary does to an answer of these nets, at most."""
+"""Largest change of these nets' outputs by one code more at a rounding boundary."""
 
 
 def agrees(model: nn.Module, report: ExportReport) -> None:

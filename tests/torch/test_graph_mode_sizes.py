@@ -46,7 +46,7 @@ class Asking(Attention):
 
 
 def placement_of(model: nn.Module, *shape: int, profile: str = "intact") -> Placement:
-    """Where quantizers go in a module that is traced with an input of this shape."""
+    """Return the placement of a module that is traced with an input of this shape."""
     result = intact.torch.quantize(
         model.eval(), example=torch.randn(*shape), profile=profile, progress=False
     ).placement

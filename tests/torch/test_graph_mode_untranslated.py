@@ -204,7 +204,7 @@ class All(nn.Module):
 
 @pytest.fixture(scope="module")
 def answers() -> Callable[[Tensor], dict[str, np.ndarray]]:
-    """What one file of all of them answers, its batch open."""
+    """Return the outputs of one file of all of them, its batch open."""
     shapes = {"x": {0: torch.export.Dim("batch")}}
     program = translate(All().eval(), (torch.randn(3, 5, 7),), opset=18, dynamic_shapes=shapes)
     session = onnxruntime.InferenceSession(

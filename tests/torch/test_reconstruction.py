@@ -319,7 +319,7 @@ def _stored_codes(path: Path) -> list[list[float]]:
 
 
 def test_training_goes_on_from_what_was_learned() -> None:
-    """Which is a better start for few bits than rounding to nearest: the first step sees the same codes."""
+    """It is a better start for few bits than rounding to nearest: the first step sees the same codes."""
     model, batches = quantized_net("int2", "uint4"), [(x, torch.zeros(len(x)).long()) for x in images()]
     nearest = weight_codes(model)
     reconstruct(model)

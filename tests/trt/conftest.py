@@ -1,4 +1,4 @@
-"""What the tests of TensorRT's vocabulary share: a logger that remembers, small networks."""
+"""Fixtures for TensorRT's vocabulary: a logger that remembers, small networks."""
 
 from __future__ import annotations
 

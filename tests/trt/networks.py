@@ -1,4 +1,4 @@
-"""What tests write networks with: constants, and the outputs that the engine makes."""
+"""Helpers that write networks: constants, and the outputs that the engine makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What types and sizes inputs, outputs and debug tensors have for a script, whatever the plan has inside."""
+"""Types and sizes that scripts see of inputs, outputs and debug tensors, whatever the plan has inside."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ READ = reads()
 
 
 def backing(kind: type, name: str) -> set[str]:
-    """What a property of a class keeps its value in."""
+    """Return the attribute behind a property of a class."""
     member = inspect.getattr_static(kind, name, None)
     if not isinstance(member, property) or member.fset is None:
         return {name}

@@ -1,4 +1,4 @@
-"""What public scripts of TensorRT 7 and 8 stumbled over, where no page says how it is."""
+"""Regressions of public scripts of TensorRT 7 and 8, where no page documents the behaviour."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Allocator(trt.IOutputAllocator):
 
 
 def run(context, feeds, output, dtype):
-    """What a run makes of `output`, through an allocator."""
+    """Run and return `output`, through an allocator."""
     allocator = Allocator()
     for name, value in feeds.items():
         context.set_tensor_address(name, value.ctypes.data)
@@ -121,7 +121,7 @@ def test_sizes_that_follow_from_shapes_leave_the_engine_as_it_is(network, log) -
 
 
 def test_places_in_what_only_shapes_say_leave_the_engine_as_it_is(network, log) -> None:
-    """How exporters of PyTorch once wrote `arange`: as the places of ones, as many as a size says."""
+    """Exporters of PyTorch once wrote `arange` so: as the places of ones, as many as a size says."""
     ones = helper.make_tensor("one", TensorProto.INT64, [1], [1])
     nodes = [
         helper.make_node("Shape", ["x"], ["sizes"]),

@@ -42,7 +42,7 @@ print(back.tolist())
 
 
 def output_of(folder: Path, script: str) -> str:
-    """What a script prints whose Polygraphy is a wrapper without a library."""
+    """Return the output of a script whose Polygraphy is a wrapper without a library."""
     inner = folder / "polygraphy" / "cuda"
     inner.mkdir(parents=True)
     (folder / "polygraphy" / "__init__.py").write_text("")

@@ -1,4 +1,4 @@
-"""What Quantize and Dequantize layers may not be given, in TensorRT's words."""
+"""Refusals of Quantize and Dequantize layers, in TensorRT's words."""
 
 from __future__ import annotations
 

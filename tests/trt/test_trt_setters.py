@@ -292,7 +292,7 @@ def own(kind: type) -> set[str]:
 
 
 def state(network: Network) -> object:
-    """What the builder would build of `network`, or say."""
+    """Return what the builder would build of `network`, or its messages."""
     if errors := network.errors():
         return errors
     try:

@@ -1,4 +1,4 @@
-"""Which choices a search verifies, and in what order."""
+"""Choices that a search verifies, and their order."""
 
 from __future__ import annotations
 

@@ -58,18 +58,18 @@ class Runner:
         return View(block, offset, np.dtype(dtype).name, shape, strides, halo)
 
     def run(self, *steps: NativeStep) -> np.ndarray:
-        """What the steps made of the first output."""
+        """Run the steps and return the first output."""
         for step in steps:
             self.program.add(step)
         self.program.run(self._inputs, self._outputs)
         return self._results[0]()
 
     def result(self, index: int) -> np.ndarray:
-        """What the last run made of an output."""
+        """Return an output of the last run."""
         return self._results[index]()
 
     def only_wrote(self, view: View) -> bool:
-        """Whether every byte of the first output's block outside `view` is still GUARD."""
+        """Return whether every byte of the first output's block outside `view` is still GUARD."""
         rest = self.buffer.copy()
         dtype = np.dtype(f"u{view.itemsize}")
         _window(rest, view.offset, dtype, tuple(view.sizes), tuple(view.strides)).fill(

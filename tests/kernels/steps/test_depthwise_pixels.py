@@ -21,7 +21,7 @@ DIVIDED = ("slopes", "residual")
 def apply_epilogue(
     real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offsets: np.ndarray
 ) -> np.ndarray:
-    """What an epilogue makes of real sums, by numerics."""
+    """Apply an epilogue to real sums, by numerics."""
     curve = ending in ("curve", "factors")
     if curve:
         real = numerics.hard_swish(real)

@@ -163,7 +163,7 @@ def test_filters_of_one_channel(
     runner: Any, assert_same_bits: Any, float_gemm_kernel: str, seed: int, kernel: Any, strides: Any,
     dilations: Any, pads: Any, outputs: int, width: int,
 ) -> None:  # fmt: skip
-    """Where they make few channels, lanes are pixels."""
+    """With few channels, lanes are pixels."""
     rng = np.random.default_rng(seed)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     beyond = int(rng.integers(strides[1]))  # pixels that no window reads
