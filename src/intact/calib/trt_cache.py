@@ -30,7 +30,7 @@ from intact.spec import INT8
 ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration")
 """Algorithm names behind the version in a cache's header.
 
-The first is TensorRT's default, and DLA requires it.
+TensorRT recommended the first, and DLA requires it.
 """
 
 DEFAULT_VERSION = "8601"

@@ -40,7 +40,7 @@ class Quantized:
 
 @dataclass(frozen=True)
 class OutputGrid:
-    """Describes the grid and the destination of the codes that a body writes.
+    """Grid of the codes that a body writes.
 
     Attributes:
         scale, zero_point: As of `Quantized`.

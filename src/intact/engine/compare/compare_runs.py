@@ -144,7 +144,7 @@ def _trace(
 def _trace_module(
     result: Comparison, plan: Plan, module: Module, feeds: Feeds, reference: Feeds, file: Feeds
 ) -> Sequence[NDArray]:
-    """Compare every tensor that the module quantizes; its outputs."""
+    """Compare every tensor that the module quantizes; return its outputs."""
     at = {pair.real: name for pair in module.pairs if (name := _tensor_of(plan, pair)) is not None}
     counts = {tensor.tensor: tensor for tensor in result.tensors}
     outputs, calls = module.trace(feeds)

@@ -50,7 +50,7 @@ class _Lifter:
         return self._swap(mover, node, readers, behind, ops.data_inputs(mover), fill)
 
     def _interpolates(self, mover: ir.Node) -> bool:
-        """Return whether `mover` makes new values; a Pad's fill is quantized with it."""
+        """Return whether `mover` makes new values; a Pad does not, because its fill moves along."""
         return not is_op(mover, "Pad") and bool(ops.computes(mover, self._constants))
 
     def _is_like(self, reader: ir.Node, view: QuantizedValue) -> bool:

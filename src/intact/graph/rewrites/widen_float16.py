@@ -65,7 +65,7 @@ def widen_bfloat16(model: ir.Model) -> bool:
 
 
 def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
-    """Let values, constants and attributes of the type `narrow` be float32; whether there were any."""
+    """Let values, constants and attributes of the type `narrow` be float32; return whether there were any."""
     graphs, is_any = with_subgraphs(model.graph), False
     rounded = _roundings(graphs, narrow)
     for value in (value for graph in graphs for value in values_of(graph)):

@@ -231,7 +231,7 @@ class IBuilderConfig(Interface):
         return self._pools.get(pool, 0)
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
-        """Allow the shapes of `profile`; its number."""
+        """Allow the shapes of `profile`; return its number."""
         self._profiles.append(profile)
         return len(self._profiles) - 1
 

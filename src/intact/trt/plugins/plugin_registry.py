@@ -318,7 +318,7 @@ def get_builder_plugin_registry(*_: Any) -> IPluginRegistry:
 
 
 def adopt(plugin: Any, input_types: Sequence[DataType]) -> str:
-    """Register the operator that `plugin` is; its name.
+    """Register the operator that `plugin` is; return its name.
 
     Args:
         plugin: Of version 2 or 3.

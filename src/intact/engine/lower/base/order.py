@@ -198,7 +198,7 @@ class _Order:
                 _demand(builder, value, "the graph's output")
 
     def native(self) -> bool:
-        """Move every native step that can run; whether there was one."""
+        """Move every native step that can run; return whether there was one."""
         before = len(self.ordered)
         while (turn := self._steps.pop()) is not None:
             step = self._waiting[turn[1]]
@@ -209,7 +209,7 @@ class _Order:
         return len(self.ordered) > before
 
     def part(self) -> bool:
-        """Take all nodes that can run now; whether there were some."""
+        """Take all nodes that can run now; return whether there were some."""
         indices = list[int]()
         while (turn := self._nodes.pop()) is not None:
             node = self._left[turn[1]]
