@@ -1,5 +1,4 @@
-"""Measures how evenly the steps of models divide among 1 to 64 threads, by their work items, without any
-core.
+"""Measures how evenly the steps of models divide among 1 to 64 threads, by their work items alone.
 
     python benchmarks/balance.py model.int8.onnx [--threads 2 8 64] [--batch 8] [--shapes x:1x3x640x480]
 

@@ -67,8 +67,7 @@ def attention(
         for name, rank in zip(output_names, ranks, strict=False)
         if name
     ]
-    proto = onnx_model([node], inputs, ends, opset=opset)
-    proto.ir_version = 11
+    proto = onnx_model([node], inputs, ends, opset=opset, ir_version=11)
     return proto, feeds
 
 
@@ -245,7 +244,6 @@ def test_quantize_sees_its_products():
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "places", 32]) for name in ("x", "y")
     ]
     proto = onnx_model(nodes, ends[:1], ends[1:], weights, opset=23)
-    proto.ir_version = 11
     batches = [{"x": np.float32(rng.normal(size=(2, 9, 32)))} for _ in range(4)]
     quantized = intact.quantize(proto, batches, progress=False)
     int8 = {layer["layer"] for layer in quantized.explain() if layer["precision"] == "int8"}

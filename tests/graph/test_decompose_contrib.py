@@ -53,9 +53,7 @@ def model(
         helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), [None] * rank)
         for name, rank in outputs.items()
     ]
-    proto = onnx_model([node], begins, ends, constants, opset=opset, domains={MICROSOFT: 1})
-    proto.ir_version = 9
-    return proto
+    return onnx_model([node], begins, ends, constants, opset=opset, domains={MICROSOFT: 1})
 
 
 X, SKIP = real(B, S, H), real(B, S, H)

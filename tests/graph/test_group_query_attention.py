@@ -81,7 +81,6 @@ def model(feeds: Arrays, *, packed: bool = False, **attributes: object) -> tuple
         for name, rank in zip(OUTPUTS, (3, 4, 4), strict=True)
     ]
     proto = onnx_model([node], begins, ends, tables, opset=18, domains={MICROSOFT: 1})
-    proto.ir_version = 9
     return proto, inputs
 
 

@@ -200,6 +200,5 @@ def test_bfloat16_between_floats_is_widened_without_declared_types() -> None:
         helper.make_node("Cast", ["b"], ["y"], to=TensorProto.FLOAT),
     ]
     model = onnx_model(nodes, [x], [y], opset=13)
-    model.ir_version = 8
     engine = intact.compile(model)
     assert [step.kind for step in engine.plan.steps] == ["function"]
