@@ -76,7 +76,7 @@ class Plan {
   std::unique_ptr<intact_plan, detail::Close> plan_;
 };
 
-// What runs a plan, for one thread at a time.
+// Runs a plan, for one thread at a time.
 class Session {
  public:
   explicit Session(const Plan& plan) : inputs_(plan.input_count()), outputs_(plan.output_count()) {

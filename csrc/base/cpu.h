@@ -1,4 +1,4 @@
-// Which instruction sets this machine and its operating system let us use.
+// Detects the instruction sets that this machine and its operating system let us use.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ struct Divisor {
   bool exact = true;  // the pair gives a division's codes; kernels divide where it does not
 };
 
-// Whether both forms round every x alike whose quotient lies in [least - 1, most + 1].
+// Returns whether both forms round every x alike whose quotient lies in [least - 1, most + 1].
 inline bool gives_codes(const Divisor& d, int32_t least, int32_t most) {
   constexpr int kUnits = 4;  // in the last place, on each side of a boundary
   constexpr float kEnd = std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// How a tensor is cut into granules, and the parameters of each granule.
+// The division of a tensor into granules, and the parameters of each granule.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,8 @@ namespace intact::tuning {
 //   python benchmarks/engine_latency.py; python benchmarks/balance.py MODEL
 namespace threads {
 constexpr size_t kChunksPerThread = 8;  // of a job's items
-// How long a thread looks for the next job: at first without a pause for others, then letting them run.
+// The time that a thread looks for the next job: at first without a pause for others, then letting them
+// run.
 constexpr int kEagerLooks = 1000;
 constexpr auto kPatience = std::chrono::microseconds(400);
 constexpr int64_t kAlike = 64;  // a difference of one part in so many is none
@@ -37,11 +38,11 @@ constexpr size_t kRowsAtOnce = 64;  // of moments: they stay in the first cache,
 //   python benchmarks/gemm.py (on one core of an AMD server kept to AVX2)
 namespace packing {
 constexpr size_t kOpen = 64;  // groups that are open at one time: more find little and take long
-// What a step costs, what each group adds, and what a step of words costs, which is the unit.
+// Costs of a step, of each group in addition, and of a step of words, which is the unit.
 constexpr double kOfStep = 0.45, kOfGroup = 0.42, kOfWords = 1.0;
-// What outliers cost, in steps of words: to split up to 8 steps of a row; for each channel to add them, of
-// each step and each row, whose sums end in memory, those of words in registers. Measured where one byte in a
-// hundred is one, as in layers of ResNets behind a Relu.
+// Costs of outliers, in steps of words: to split up to 8 steps of a row; for each channel to add them, of
+// each step and each row, whose sums end in memory, those of words in registers. Measured where one byte in
+// a hundred is one, as in layers of ResNets behind a Relu.
 constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 }  // namespace packing
 

@@ -1,4 +1,4 @@
-// What an element of a tensor is.
+// The element type of a tensor.
 #pragma once
 
 #include <cstddef>

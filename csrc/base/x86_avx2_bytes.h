@@ -1,4 +1,4 @@
-// How AVX2 kernels write floats in steps of a scale as bytes; see to_byte. For x86_avx2.cc files only.
+// Writes floats in steps of a scale as bytes, for AVX2 kernels; see to_byte. For x86_avx2.cc files only.
 #pragma once
 
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-// What the ranges of a tensor cost, from prefix sums of its histogram: candidates of calib/mse_search.py.
+// Squared errors of a tensor's ranges, from prefix sums of its histogram: candidates of
+// calib/mse_search.py.
 #pragma once
 
 #include <cstddef>

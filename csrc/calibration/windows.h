@@ -1,4 +1,4 @@
-// What the elements of a convolution's weight are multiplied with: sums over all places, and some places.
+// The factors of a convolution's weight elements: sums over all places, and values at some places.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct WindowAxis {
 void window_sums(const float* x, size_t samples, size_t channels, const std::vector<WindowAxis>& axes,
                  double* out);
 
-// Where windows lie in a dense x [samples, channels, pixels]: for each place and tap, the distance of a
-// pixel of a sample's first channel from the start of x, or -1 for what is outside and 0.
+// Positions of windows in a dense x [samples, channels, pixels]: for each place and tap, the distance of a
+// pixel of a sample's first channel from the start of x, or -1 for pixels outside, which are 0.
 struct WindowPlaces {
   const int64_t* at;
   size_t places, taps;

@@ -1,4 +1,4 @@
-// How evenly the items of a step divide among threads, computed without a run.
+// Computes, without a run, how evenly the items of a step divide among threads.
 #pragma once
 
 #include "runtime/step.h"
@@ -22,7 +22,8 @@ class Evenest {
   static constexpr int64_t kMostItems = 16;
 
   explicit Evenest(int threads) : threads_(threads) {}
-  // Whether the current cut is the best so far. The last argument is work of each thread besides its items.
+  // Returns whether the current cut is the best so far. The last argument is work of each thread besides
+  // its items.
   bool takes(const Step& step, int64_t more = 0);
 
  private:

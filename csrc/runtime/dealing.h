@@ -18,8 +18,8 @@ constexpr size_t chunks_of(size_t items, size_t threads) {
 }
 // The first item of a chunk; for chunk == chunks the number of items.
 constexpr size_t first_item(size_t items, size_t chunk, size_t chunks) { return items * chunk / chunks; }
-// Whether a seat (a thread's number in a job) takes the first chunk that is left, or the last. With two
-// threads each then finds in its cache what it wrote in the job before.
+// Returns whether a seat (a thread's number in a job) takes the first chunk that is left, or the last. With
+// two threads each then finds in its cache what it wrote in the job before.
 constexpr bool takes_first(int seat) { return seat % 2 == 0; }
 
 }  // namespace intact

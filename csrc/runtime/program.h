@@ -26,7 +26,7 @@ struct Block {
 // A block that is a part of another one, its parent. There are `count` parts of `bytes` bytes, `stride`
 // apart, the first at `offset`.
 struct Window {
-  // Which part a step sees: one per time (images of a batch), or one per thread (its temporaries).
+  // The part that a step sees: one per time (images of a batch), or one per thread (its temporaries).
   enum class Of : uint8_t { time, thread };
   Of of;
   uint32_t block, parent;

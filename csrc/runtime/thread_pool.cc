@@ -46,7 +46,7 @@ uint64_t first_of(uint64_t open) { return open >> kEndBits & kEndMask; }
 uint64_t last_of(uint64_t open) { return open & kEndMask; }
 bool has_work(uint64_t open) { return first_of(open) < last_of(open); }
 
-// Whether `ready` becomes true within the time for which spinning pays.
+// Returns whether `ready` becomes true within the time for which spinning pays.
 template <class Ready>
 bool look(bool spin, const Ready& ready) {
   if (ready()) return true;

@@ -14,7 +14,7 @@ using namespace tuning::indexing;
 // loops over it.
 template <class T, bool kSmallest, bool kLast>
 struct Race {
-  // Whether an element replaces the largest one before it.
+  // Returns whether an element replaces the largest one before it.
   static bool wins(T next, T best) {
     const bool further = kSmallest ? next < best : best < next, none = next != next;
     if constexpr (kLast) return further | (next == best) | none;

@@ -42,8 +42,8 @@ inline void round_low_sums(ConvSpec& spec) {
 // Channels in a register of the narrowest kernels.
 constexpr int kNarrowest = 8;
 
-// Whether the registers of a kernel are well filled by so many pixels, bytes of a window and output channels
-// of a group. A tile has 16 rows and 64 bytes of depth, and takes as long where few of them are used. So
+// Returns whether so many pixels, bytes of a window and output channels of a group fill the registers of a
+// kernel. A tile has 16 rows and 64 bytes of depth, and takes as long where few of them are used. So
 // does a vector of 16 channels where there are 8.
 bool fills(const GemmOps& kernel, int64_t pixels, int64_t window, int64_t channels);
 

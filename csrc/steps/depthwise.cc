@@ -118,7 +118,7 @@ class Depthwise final : public Step {
     demand(s_.low->strides == s_.x.strides && s_.low->halo == s_.x.halo, "low bytes lie as the high ones do");
   }
 
-  // Whether the kernel computes codes of this function by bounds (gemm/cells.h).
+  // Returns whether the kernel computes codes of this function by bounds (gemm/cells.h).
   bool has_bounds() const {
     const SmoothFunction* const f = s_.epilogue.smooth;
     return ops_.bounds == FunctionBounds::all ||
@@ -180,7 +180,7 @@ class Depthwise final : public Step {
     has_curve() ? run_curve(d, scratch) : ops_.run(d);
   }
 
-  // Whether the epilogue has operations that the kernel does not compute.
+  // Returns whether the epilogue has operations that the kernel does not compute.
   bool has_curve() const {
     const EpilogueSpec& e = s_.epilogue;
     const bool more = e.function != nullptr || !e.slopes.empty() || !e.gains.empty();

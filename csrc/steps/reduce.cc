@@ -40,7 +40,7 @@ struct Runs {
   size_t elements() const { return starts.size() * n; }
 
  private:
-  // Whether a run continues through an axis of this size and stride.
+  // Returns whether a run continues through an axis of this size and stride.
   bool follows(int64_t size, int64_t step) const {
     return n <= 1 || size == 1 || step == stride * static_cast<int64_t>(n);
   }

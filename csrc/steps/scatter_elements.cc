@@ -51,7 +51,7 @@ class ScatterElements final : public Step {
   }
 
  private:
-  // Where the lines of y begin that the index has.
+  // Returns the view of y's lines that the index has.
   static View shrunk(const ScatterElementsSpec& s) {
     demand(s.index.rank == s.y.rank, "views of one step differ in their axes");
     View y = s.y;

@@ -135,7 +135,7 @@ class TopK final : public Step {
   static Entry entry(const uint8_t* x, size_t i) {
     return Entry(key_of<T, kLargest>(element(x, i)), static_cast<uint32_t>(i));
   }
-  // Whether a later element comes before the bound, which is a number.
+  // Returns whether a later element comes before the bound, which is a number.
   static bool beyond(T value, T bound) { return kLargest ? !(value <= bound) : !(value >= bound); }
 
   bool dense() const { return from_.size < 2 || from_.stride == static_cast<int64_t>(sizeof(T)); }

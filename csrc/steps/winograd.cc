@@ -17,7 +17,7 @@ constexpr int64_t kMostOutputs = int64_t{1} << 31;
 
 int64_t tiles_across(int64_t outputs) { return (outputs + kTileOut - 1) / kTileOut; }
 
-// Whether the transformed weights of the one panel are kept for all items of a run.
+// Returns whether the transformed weights of the one panel are kept for all items of a run.
 bool keeps_weights(int64_t panels, int64_t in, int64_t width) {
   return panels == 1 && kPoints * in * width * 2 <= kMostKept;
 }

@@ -22,8 +22,8 @@ struct WinogradWork {
   int threads;
 };
 
-// Whether this is faster than make_conv with the kernel `direct`, by the costs of `kernel`. It never is
-// faster than a kernel of tiles, which multiplies bytes faster than it transforms them.
+// Returns whether this is faster than make_conv with the kernel `direct`, by the costs of `kernel`. It
+// never is faster than a kernel of tiles, which multiplies bytes faster than it transforms them.
 bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const WinogradWork& work);
 
 // Throws std::invalid_argument for a step that is unsafe to run (base/check.h).

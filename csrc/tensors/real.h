@@ -37,7 +37,7 @@ struct Sink {
   Real dtype;
   const ConvertOps* convert;
 
-  // Where to put elements [first, first + n) before `write` is called for the same ones.
+  // Returns where to put elements [first, first + n) before `write` is called for the same ones.
   float* place(size_t first, float* scratch) const {
     return dtype == Real::f32 ? static_cast<float*>(data) + first : scratch;
   }

@@ -48,7 +48,7 @@ class Act final : public Step {
 
 const View kX = bytes(0, kSize), kY = bytes(kSize + kGap, kSize);
 
-// What a checked run says of a step; "" where it finds nothing.
+// Returns the finding of a checked run of a step; "" where there is none.
 std::string verdict(const std::shared_ptr<const Step>& step, std::vector<uint8_t>* arena = nullptr) {
   Program program;
   program.arena(4 * kSize + kGap);

@@ -1,4 +1,4 @@
-// What the programs have in common that compare the kernels of one family with its plain one.
+// Shared parts of the programs that compare the kernels of one family with its plain one.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 
 size_t some_size() { return static_cast<size_t>(pick(0, 3) == 0 ? pick(0, 300) : pick(0, 40)); }
 
-// What steps of 1/4 round, among them ties and both zeros; now and then what is far out, or no number.
+// Returns a float near steps of 1/4, among them ties and both zeros; now and then one far out, or a NaN.
 float some_float(bool wild) {
   constexpr float kWild[] = {kInf, -kInf, kNan, 3e38f, -3e38f, 1e-40f, -1e-40f, 0.0f, -0.0f, 1e9f, -1e9f};
   if (wild && pick(0, 9) == 0) return kWild[pick(0, 10)];
@@ -284,7 +284,7 @@ bool check_columns(const FloatOps& ops, size_t rows) {
   const auto n = static_cast<size_t>(pick(1, 40));
   const Floats x = some_floats(n * rows, pick(0, 3) == 0), other = some_floats(n * rows + n, false);
   const float* const second = pick(0, 1) == 0 ? other.data() : nullptr;
-  // What `columns` makes of the block, and what `row`, which returns a factor, makes of its rows.
+  // Compares `columns` on the block with `row`, which returns a factor, on its rows.
   const auto differ = [&](const auto& columns, const auto& row) {
     Floats got = x, want = x, values(n), beside(n);
     columns(got.data());

@@ -119,7 +119,7 @@ View dense(uint32_t block, Type type, const std::vector<int64_t>& sizes, std::ar
 }
 
 uint32_t readable() { return chance(4) ? kInputBlock : kArenaBlock; }
-// What a step reads does not overlap what it writes: the binder sees to that.
+// Inputs of a step do not overlap its outputs: the binder sees to that.
 uint32_t writable() { return kOutputBlock; }
 
 std::vector<int64_t> some_sizes(int most = 5) {
@@ -507,7 +507,7 @@ struct Blocks {
                        output = std::vector<uint8_t>(kOutput);
 };
 
-// Whether the step was accepted; then it has run, in one piece or in several.
+// Returns whether the step was accepted; then it has run, in one piece or in several.
 bool accepted(const std::function<Made()>& make, const Blocks& blocks, ThreadPool& thread_pool) {
   Program program;
   program.arena(kArena);

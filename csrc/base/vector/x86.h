@@ -1,6 +1,6 @@
-// What all widths of x86's registers spell alike: P is the prefix of the intrinsics, S the suffix of whole
-// registers. Beyond the layer there are pair_words and pair_bytes, products and the sums of neighbours.
-// Included by avx2.h and avx512.h.
+// The operations that all widths of x86's registers share: P is the prefix of the intrinsics, S the suffix
+// of whole registers. Beyond the layer there are pair_words and pair_bytes, products and the sums of
+// neighbours. Included by avx2.h and avx512.h.
 #pragma once
 
 #include <immintrin.h>
@@ -106,7 +106,7 @@ struct Threes {
 };
 constexpr Threes kThrees;
 
-// What is too short for wider registers.
+// For data too short for wider registers.
 struct Sse {
   INTACT_X86_INTS(__m128i, _mm, si128)
   INTACT_X86_FLOATS(__m128, _mm)

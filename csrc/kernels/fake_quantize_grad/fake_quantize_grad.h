@@ -11,7 +11,7 @@
 
 namespace intact {
 
-// What the ends of a learned range get their gradients from, see numerics.learned_range_grad: sums of
+// Sums for the gradients of a learned range's ends, see numerics.learned_range_grad: of
 // grad * (y - x) between the ends, of grad * y and of grad beyond them.
 struct RangeSums {
   float between, beyond, shift;

@@ -26,13 +26,14 @@ int exponent_of(float positive) {
   return static_cast<int>(bits >> 23) - 127;
 }
 
-// How far the real that certain_codes() bounds lies from the one that softmax() and quantize() round, as a
+// Bounds the distance of certain_codes()'s real from the one that softmax() and quantize() round, as a
 // share of its size, wherever it is a quarter of a step or more. With u = 2^-24:
 //   2^z by either polynomial: 6 u here, 4 u there, and z itself is off by 3 u |z| ln 2 together. An element
 //   of a quarter of a step has |z| <= log2(4 / scale); the mean of |z| in a sum of 2^z is at most log2(n).
 //   sums: n / 16 + 5 additions of numbers that are not negative, each u, here and there.
 //   the divisions and products that are left: 8 u.
-// What is smaller than a quarter of a step is off by less than another one, and the byte of 0 either way.
+// Reals smaller than a quarter of a step are off by less than another one, and have the byte of 0 either
+// way.
 float doubt_of(size_t n, float scale) {
   const int depth = 3 - exponent_of(scale), width = exponent_of(static_cast<float>(n)) + 1;
   const size_t units =

@@ -13,7 +13,7 @@ constexpr double kMostSteps = 0x1p30;  // from 0 to the farthest top: they are i
 constexpr double kMostDoubt = 1.0 / 256;  // beyond, too many bytes are in doubt
 constexpr double kUnit = 0x1p-24;         // the most that a float32 operation is off by, as a share
 
-// How the function's values become steps: codes change by one for each `scale` of them, from `offset` on.
+// The function's values in steps: codes change by one for each `scale` of them, from `offset` on.
 struct Steps {
   double scale, offset, top;
   Steps(const Epilogue& e, float factor, float moved)
@@ -78,7 +78,7 @@ void fit_end(const Epilogue& e, double scale, double (&terms)[kCellTerms]) {
   terms[2] = -4 * middle / (end * end) / scale;
 }
 
-// What float32 makes of a polynomial up to `reach` is off by no more than this: each term is rounded, as is
+// Bounds the float32 error of a polynomial up to `reach`: each term is rounded, as is
 // each fused product with its sum.
 double rounding_of(const double (&terms)[kCellTerms], double reach) {
   double most = 0, power = 1;
@@ -92,7 +92,7 @@ double doubt_of(const Epilogue& e, const Steps& steps, double cell, double bias,
   const SmoothFunction& f = *e.smooth;
   const double top = steps.top;
   const double far = f.end > 0 ? f.end : cell * kMostCell;
-  // What interpolation at five Chebyshev nodes leaves: fifth / 5! * 2 (cell / 4)^5.
+  // The error of interpolation at five Chebyshev nodes: fifth / 5! * 2 (cell / 4)^5.
   const double fit = f.fifth * std::pow(cell / 4, 5) / 60;
   const double values = f.error * std::max(1.0, top);
   // x itself, by a product and a sum there, and by one fused product here, whose constants are exact.

@@ -1,4 +1,4 @@
-// Which steps may share a 16-bit sum: proved from the weights.
+// Finds the steps that may share a 16-bit sum, by a proof from the weights.
 //
 // A lane holds the sum of two products, byte x weight, of each step of its group. Bytes are 0 to `high`.
 // Where the positive weights of a lane, over both products of all steps, add up to P and the negative ones to

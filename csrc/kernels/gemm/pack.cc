@@ -197,7 +197,7 @@ void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
   demand(h.bytes == static_cast<int64_t>(size) && h.weights <= h.bytes, "packed weights are cut off");
 }
 
-// How many steps the groups of a panel have, or -1.
+// Returns the number of steps in the groups of a panel, or -1.
 int64_t steps_in_groups(const PackedPanel& p) {
   int64_t steps = 0;
   for (int size = 1; size <= kMostGroup; ++size) {

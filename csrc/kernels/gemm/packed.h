@@ -55,7 +55,7 @@ std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest);
 
 std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, const GemmOps& ops);
 
-// Whether a panel of a grouped kernel reads words.
+// Returns whether a panel of a grouped kernel reads words.
 bool is_words(const PackedPanel& panel);
 
 // The positions of all steps, in the order of the window.

@@ -64,7 +64,7 @@ struct ToBytes {
   }
 };
 
-// What a row of 8 or 16 channels has of residual bytes, all of them readable.
+// Returns the residual bytes of a row of 8 or 16 channels, all of them readable.
 inline const uint8_t* whole_residual(const GemmRows& t, int row, uint8_t (&copy)[16]) {
   if (t.residual == nullptr) return nullptr;
   const uint8_t* const from = t.residual[row] + t.residual_offset;
@@ -230,7 +230,7 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// Whether rows of so many bytes are written side by side, as if they were one.
+// Returns whether rows of so many bytes are written side by side, as if they were one.
 inline bool side_by_side(const GemmRows& t, ptrdiff_t bytes) {
   bool all = true;
   for (int row = 1; row < t.rows; ++row) all &= t.y[row] - t.y[row - 1] == bytes;

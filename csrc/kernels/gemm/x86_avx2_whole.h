@@ -1,4 +1,5 @@
-// How a tile of sums in registers ends: they are kept, or become codes where they are. For x86_avx2.cc alone.
+// The ends of a tile of sums in registers: sums are stored, or become codes in place. For x86_avx2.cc
+// alone.
 #pragma once
 
 #include <immintrin.h>
@@ -26,7 +27,7 @@ struct KeepSums {
   }
 };
 
-// What finish_codes of x86_avx2_finish.h does, for whole panels. kPlain: zero points and `low` are 0.
+// Does as finish_codes of x86_avx2_finish.h, for whole panels. kPlain: zero points and `low` are 0.
 template <CodeForm kForm, bool kPlain>
 class Codes {
  public:

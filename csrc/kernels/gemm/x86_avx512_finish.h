@@ -190,7 +190,7 @@ void place_few(const GemmRows& t) {
   }
 }
 
-// Whether rows of so many bytes are written side by side, as if they were one.
+// Returns whether rows of so many bytes are written side by side, as if they were one.
 inline bool side_by_side(const GemmRows& t, ptrdiff_t bytes) {
   bool all = true;
   for (int row = 1; row < t.rows; ++row) all &= t.y[row] - t.y[row - 1] == bytes;

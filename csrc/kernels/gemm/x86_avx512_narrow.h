@@ -50,7 +50,7 @@ INTACT_INLINE void products(const GemmSteps& s, const GemmTile& t, int first, Su
   }
 }
 
-// What Codes of x86_avx512_whole.h does, four rows at a time.
+// Does as Codes of x86_avx512_whole.h, four rows at a time.
 template <CodeForm kForm>
 struct Codes {
   const GemmRows& t;

@@ -59,7 +59,7 @@ struct Sums {
   }
 };
 
-// What is fetched while one tile is summed.
+// The memory to fetch while one tile is summed.
 struct Fetch {
   const int8_t* next;
   ptrdiff_t bytes;  // for each step: a line, or 0
@@ -85,7 +85,7 @@ class Fetching {
   ptrdiff_t left_, piece_;
 };
 
-// Where the products of one tile have come to: its rows, the weights, and what is fetched in passing.
+// The progress of one tile's products: its rows, the weights, and the memory fetched in passing.
 template <int kRows, int kVectors>
 struct Products {
   const GemmSteps& s;
@@ -153,7 +153,7 @@ struct Products {
   }
 };
 
-// What finish_codes of x86_avx512_finish.h does, cut into pieces that need few registers: all rows of one
+// Does as finish_codes of x86_avx512_finish.h, cut into pieces that need few registers: all rows of one
 // vector are scaled, then four vectors at a time are written, of one row or of several. kPlain: zero points
 // and `low` are 0.
 template <int kRows, int kVectors, CodeForm kForm, bool kPlain>

@@ -29,7 +29,8 @@ void mean(const PoolWindow& w, const PoolMean& m, uint8_t* y) {
   }
 }
 
-// Whether both have the same byte for every sum near a boundary between two codes; elsewhere they have it.
+// Returns whether both have the same byte for every sum near a boundary between two codes; elsewhere they
+// have it.
 bool has_bytes_of(const PoolMean& product, const PoolMean& mean, int64_t count) {
   constexpr double kError = 0x1p-20;  // of both forms, relatively: each rounds up to four times
   constexpr double kMost = 64;  // sums to try at a boundary

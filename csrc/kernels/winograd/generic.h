@@ -1,4 +1,4 @@
-// What loops.h wants of an instruction set, from the vector layer (base/vector/vector.h).
+// The operations that loops.h needs of an instruction set, from the vector layer (base/vector/vector.h).
 #pragma once
 
 #include <cstring>
@@ -46,7 +46,7 @@ struct Vectors {
   };
 };
 
-// Where an instruction multiplies neighbouring words; Dot::add is its sum with what was there.
+// For instructions that multiply neighbouring words; Dot::add adds the products to a sum.
 template <class V, class Dot>
 struct Neighbours : Vectors<V> {
   using Pairs = typename V::Ints;

@@ -22,8 +22,8 @@ struct WinogradHeader {
 };
 static_assert(sizeof(WinogradHeader) == 64);
 
-// Whether every output of such a convolution, weights int8 [out, 3, 3, in] and bytes up to `high`, stays
-// within kWinogradMost, and `in` is a multiple of kWinogradChannels.
+// Returns whether all outputs of such a convolution, weights int8 [out, 3, 3, in] and bytes up to `high`,
+// stay within kWinogradMost, and `in` is a multiple of kWinogradChannels.
 bool winograd_fits(int32_t out, int32_t in, int32_t high, const int8_t* weights);
 
 // Throws std::invalid_argument unless winograd_fits.

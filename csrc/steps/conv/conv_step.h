@@ -75,8 +75,8 @@ class ConvStep : public Step {
   ConvStep(const ConvSpec& spec, const Packed& packed, bool by_index);
   size_t tile_bytes() const;  // of sums, and of floats
   size_t tiles_kept() const { return s_.low ? 3 : 2; }
-  // Whether neighbouring blocks run as one. Wide panels do, so that weights are read fewer times. Narrow
-  // panels do not: they are narrower than a cache line, whose parts should be written close in time.
+  // Returns whether neighbouring blocks run as one. Wide panels do, so that weights are read fewer times.
+  // Narrow panels do not: they are narrower than a cache line, whose parts should be written close in time.
   bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void bind(const Packed& packed);

@@ -93,8 +93,8 @@ std::optional<Rows> TiledConvStep::rows_in_image() const {
   return some ? std::optional(all) : std::nullopt;
 }
 
-// Whether loading tiles from the image is faster than gathering them. It multiplies zeros, and rows that no
-// output needs.
+// Returns whether loading tiles from the image is faster than gathering. It multiplies zeros, and rows that
+// no output needs.
 bool TiledConvStep::walking_pays(const DeepSteps& steps, const Rows& all) const {
   if (steps.idle() > 0 && (s_.x.block != 0 || (s_.low && s_.low->block != 0)))
     return false;  // only tensors of the arena have kSlack bytes behind them

@@ -24,7 +24,7 @@ struct DeepSteps {
     }
   }
 
-  // Whether all deep steps but the last are full, so that weights need no zeros in between.
+  // Returns whether all deep steps but the last are full, so that weights need no zeros in between.
   bool is_full() const { return places.empty() || places.back() + 1 == static_cast<int32_t>(places.size()); }
   // Bytes that the last deep step reads behind the last step.
   size_t idle() const {
