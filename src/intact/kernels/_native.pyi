@@ -1,4 +1,4 @@
-"""What csrc/bindings/ exports. Arrays are dense; outputs are given."""
+"""Types of the native module, which csrc/bindings/ defines. Arrays are dense; outputs are given."""
 
 from collections.abc import Sequence
 from typing import Any
