@@ -21,9 +21,7 @@ from intact.torch.exact import exact_functions, torch_functions
 
 STEPS, LENGTHS = 9, ([9, 3, 6], [2, 9, 9], [9, 1, 4])
 GENERATOR = torch.Generator().manual_seed(0)
-DATA = [
-    (torch.randint(0, 20, (3, STEPS), generator=GENERATOR), torch.tensor(lengths)) for lengths in LENGTHS
-]
+DATA = [(torch.randint(0, 20, (3, STEPS), generator=GENERATOR), torch.tensor(lengths)) for lengths in LENGTHS]
 
 
 class Tagger(nn.Module):
