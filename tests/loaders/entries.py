@@ -120,6 +120,28 @@ def trt(data: bytes) -> None:
     _ours(lambda: model.to_calibration())
 
 
+def gguf(data: bytes) -> None:
+    """Every tensor read, its floats, and the same file written."""
+    from intact.formats import GgufFile, write_gguf
+    from intact.numerics import BlockWeights, dequantize_blocks
+
+    try:
+        file = GgufFile(write("given.gguf", data))
+    except IntactError:
+        return
+    for field in file.metadata.values():
+        assert field.raw is not None and field.value is not None
+    for name in file.tensors:
+
+        def floats(name: str = name) -> None:
+            tensor = file.read(name)
+            if isinstance(tensor, BlockWeights):
+                dequantize_blocks(tensor)
+
+        _ours(floats)
+    _ours(lambda: write_gguf(folder() / "again.gguf", file.metadata, file.tensors, file.raw))
+
+
 def npz(data: bytes) -> None:
     """Arrays as calibration data."""
     _feed(write("given.npz", data))
@@ -170,8 +192,8 @@ def _ours(act: Callable[[], object]) -> None:
 
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
-    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "npz": npz, "npy": npy, "image": image,
-    "overrides": overrides,
+    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "npz": npz, "npy": npy,
+    "image": image, "overrides": overrides,
 }  # fmt: skip
 """Kind of file -> what reads it."""
 

@@ -147,6 +147,8 @@ def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
     Source: ONNX DequantizeLinear (opset 21); com.microsoft MatMulNBits; ggml's dequantize_row_*. Libraries
         that compute in the scale's own 16 bits give these floats, rounded once to it.
     """
+    if not weights.codes.size:
+        return np.zeros(weights.shape, np.float32)
     block = weights.block_of()
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         result = code_steps(weights) * block_scales(weights)[..., block]
