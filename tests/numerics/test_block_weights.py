@@ -63,6 +63,15 @@ def test_one_super_scale_for_all_blocks(rng):
     np.testing.assert_array_equal(nx.dequantize_blocks(w), by_fractions(w))
 
 
+def test_scales_are_divided_where_the_format_says_so(rng):
+    scales, divisor = scales_of(rng, "e4m3", (3, 2)), np.array(37.1, np.float32)
+    w = BlockWeights(
+        codes_of(rng, "fp4e2m1", (3, 32)), "fp4e2m1", scales, 16, super_scales=divisor, super_divides=True
+    )
+    expected = [[float(fl32(exact(s) / exact(divisor[()]))) for s in row] for row in scales]
+    np.testing.assert_array_equal(nx.block_scales(w), np.float32(expected))
+
+
 def test_groups_name_the_block_of_each_element(rng):
     w = plain(rng, k=64, block=16, zero="codes")
     order = rng.permutation(64)

@@ -33,6 +33,7 @@ class BlockWeights:
             multiplies. None: 0.
         super_scales: Floats by which `scales` are multiplied: one for all, shape (), or [..., supers], where
             supers divides blocks. None: 1.
+        super_divides: Whether `scales` are divided by `super_scales` instead.
         super_minima: The same for `minima`, shape of `super_scales`; negative for formats that subtract.
         groups: int32 [K], the block of each element, where neighbours do not share scales ("act-order").
             None: ``k // block_size``.
@@ -50,6 +51,7 @@ class BlockWeights:
     super_scales: Array | None = None
     super_minima: Array | None = None
     groups: Array | None = None
+    super_divides: bool = False
 
     def __post_init__(self) -> None:
         if not is_whole(self.block_size) or self.block_size < 1:
@@ -114,6 +116,8 @@ class BlockWeights:
                 str(self.scales.dtype),
                 f"{', '.join(SCALE_DTYPES)}, or int8 and uint8 with super_scales",
             )
+        if integers and self.super_divides:
+            raise _error("super_divides", "True with integer sub-scales", "False")
         if self.super_scales is not None:
             _check_supers("super_scales", self.super_scales, self.scales)
 
@@ -137,8 +141,9 @@ class BlockWeights:
 def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
     """``w = fl32(fl32((q - z) * s) + m)``, ``s = fl32(S * scale)``, ``m = fl32(M * minimum)``. NORMATIVE.
 
-    S and M are super_scales and super_minima, where there are any; of a table format the table's value stands
-    for q. Integer zero points are subtracted exactly, float ones in float32. Without minima nothing is added.
+    S and M are super_scales and super_minima, where there are any; with super_divides
+    ``s = fl32(scale / S)``. Of a table format the table's value stands for q. Integer zero points are
+    subtracted exactly, float ones in float32. Without minima nothing is added.
 
     Args:
         weights: Shape [..., K].
@@ -173,7 +178,11 @@ def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
 
 def block_scales(weights: BlockWeights) -> NDArray[np.float32]:
     """The scale of each block, float32 [..., blocks], super-scales multiplied in. NORMATIVE."""
-    return _product(weights.scales, weights.super_scales)
+    if not weights.super_divides or weights.super_scales is None:
+        return _product(weights.scales, weights.super_scales)
+    with np.errstate(all="ignore"):
+        divisors = _product(np.ones(weights.scales.shape, np.float32), weights.super_scales)
+        return np.asarray(weights.scales.astype(np.float32) / divisors)
 
 
 def block_minima(weights: BlockWeights) -> NDArray[np.float32] | None:
