@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from intact.errors import FileFormatError
-from intact.formats.bit_fields import join_fields, split_fields
 from intact.formats.ggml_blocks import CODECS
 from intact.formats.ggml_types import GGML_TYPES
-from intact.numerics import code_bits, dequantize_blocks
+from intact.numerics import code_bits, dequantize_blocks, join_fields, split_fields
 
 gguf = pytest.importorskip("gguf")
 

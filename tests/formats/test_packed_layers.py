@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.formats.bit_fields import join_stream, split_stream
 from intact.formats.packed_layers import LAYER_CODECS
-from intact.numerics import BlockWeights, code_bits, dequantize_blocks
+from intact.numerics import BlockWeights, code_bits, dequantize_blocks, join_stream, split_stream
 
 
 def bit_field(words: np.ndarray, index: int, bits: int) -> int:

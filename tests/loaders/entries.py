@@ -7,6 +7,7 @@ A fault is any exception but an IntactError (or an OSError where there is no fil
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import warnings
@@ -142,6 +143,24 @@ def gguf(data: bytes) -> None:
     _ours(lambda: write_gguf(folder() / "again.gguf", file.metadata, file.tensors, file.raw))
 
 
+def weights(data: bytes) -> None:
+    """A safetensors file as each format of layers: every tensor read, and its floats."""
+    from intact.formats import floats_of, open_weights
+
+    home = folder() / "weights"
+    home.mkdir(exist_ok=True)
+    (home / "model.safetensors").write_bytes(data)
+    for method in ("gptq", "awq", "compressed-tensors"):
+        (home / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
+
+        def read() -> None:
+            files = open_weights(home)
+            for name in files.names:
+                _ours(lambda n=name: floats_of(files.read(n)))
+
+        _ours(read)
+
+
 def npz(data: bytes) -> None:
     """Arrays as calibration data."""
     _feed(write("given.npz", data))
@@ -192,8 +211,8 @@ def _ours(act: Callable[[], object]) -> None:
 
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
-    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "npz": npz, "npy": npy,
-    "image": image, "overrides": overrides,
+    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
+    "npy": npy, "image": image, "overrides": overrides,
 }  # fmt: skip
 """Kind of file -> what reads it."""
 

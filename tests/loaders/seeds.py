@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
-from tests.loaders import mutate, nodes
+from tests.loaders import mutate, nodes, weight_seeds
 from tests.loaders.entries import folder
 from tests.loaders.few_bits import few_bits, labels
 
@@ -331,39 +331,6 @@ def _trt() -> list[bytes]:
     ]
 
 
-def _gguf() -> list[bytes]:
-    from intact.formats import GGML_TYPES, GgufField, GgufTensor, write_gguf
-
-    rng = np.random.default_rng(0)
-    metadata = {
-        "general.alignment": GgufField.of("uint32", 32),
-        "tokens": GgufField.of("string", ["a", "", "long one"]),
-        "scores": GgufField.of("float32", [0.5, 1.0]),
-        "flags": GgufField.of("bool", [True, False]),
-    }
-    kinds = ["F32", "F16", "BF16", *(name for name, kind in GGML_TYPES.items() if kind.dtype is None)]
-    result = []
-    for names in (kinds, kinds[:5]):
-        tensors = {name: GgufTensor(GGML_TYPES[name], (2, 256)) for name in names}
-        path = folder() / "seed.gguf"
-        write_gguf(path, metadata, tensors, lambda n, t=tensors: rng.integers(0, 126, t[n].nbytes, np.uint8))
-        result.append(path.read_bytes())
-    return result
-
-
-def _change_gguf(dice: random.Random, data: bytes) -> bytes:
-    """Bytes anywhere, or a number in the header."""
-    if dice.random() < 0.3:
-        return mutate.data(dice, data)
-    result = bytearray(data)
-    for _ in range(dice.randrange(1, 4)):
-        form = dice.choice(("<I", "<Q"))
-        at = dice.randrange(4, max(5, min(len(result), 2000) - 8))
-        number = dice.choice(mutate.INTEGERS) % 2 ** (8 * struct.calcsize(form))
-        result[at : at + struct.calcsize(form)] = struct.pack(form, number)
-    return bytes(result)
-
-
 def _npz() -> list[bytes]:
     x = np.random.default_rng(0).normal(size=(4, 3, 8, 8)).astype(np.float32)
     result = []
@@ -476,7 +443,8 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "plan": _plans,
     "calib": _calib,
     "trt": _trt,
-    "gguf": _gguf,
+    "gguf": weight_seeds.gguf,
+    "weights": weight_seeds.weights,
     "npz": _npz,
     "npy": _npy,
     "image": _image,
@@ -489,7 +457,8 @@ _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "trt": lambda dice, data: mutate.text(
         dice, data, ("TRT-", ": ", "7f800000", "80000000", "ffffffff", "\r")
     ),
-    "gguf": _change_gguf,
+    "gguf": weight_seeds.change_gguf,
+    "weights": lambda dice, data: weight_seeds.change_weights(dice, data, _change_array),
     "npz": _change_npz,
     "npy": lambda dice, data: mutate.data(dice, data) if dice.random() < 0.3 else _npy_change(dice, data),
     "image": _data,

@@ -61,7 +61,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], to: 
     ``a.b`` has the tensor "a.b.weight" in GGUF.
 
     Args:
-        source: A GGUF file, a safetensors file, or a folder of these with config.json.
+        source: A GGUF, ONNX or safetensors file, or a folder of the last with config.json.
         target: A file, or for safetensors a folder; files that belong to a model, such as tokenizers, are
             copied from folder to folder.
         to: One of `FORMATS`.

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError
-from intact.formats.bit_fields import Bytes, join_fields, split_fields
-from intact.numerics import BlockWeights
+from intact.numerics import BlockWeights, join_fields, split_fields
 
 Array = NDArray
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

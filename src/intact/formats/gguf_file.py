@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.formats.bit_fields import Bytes
 from intact.formats.ggml_blocks import CODECS
 from intact.formats.ggml_types import GGML_TYPES, TYPE_OF_NUMBER, GgmlType
 from intact.formats.gguf_fields import GgufCursor, GgufField, read_field
@@ -29,6 +28,7 @@ from intact.reading import reading
 MAGIC, VERSIONS, ALIGNMENT = b"GGUF", (2, 3), 32
 _ALIGNMENT_KEY = "general.alignment"
 _MOST_AXES = 4
+Bytes = NDArray[np.uint8]
 Tensor = BlockWeights | NDArray
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.formats.bit_fields import Bytes, join_fields, join_stream, split_fields, split_stream
 from intact.formats.regrid import BlockGrid, regrid, without_groups
-from intact.numerics import BlockWeights
+from intact.numerics import BlockWeights, join_fields, join_stream, split_fields, split_stream
 
 Array = NDArray
+Bytes = NDArray[np.uint8]
 Parts = Mapping[str, Array]
 
 AWQ_ORDER = np.array([0, 4, 1, 5, 2, 6, 3, 7])

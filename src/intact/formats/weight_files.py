@@ -26,7 +26,7 @@ class WeightFiles(Protocol):
     """Gives the weights of a model, one tensor at a time.
 
     Attributes:
-        format: "gguf", "safetensors", or a name of `LAYER_CODECS`.
+        format: "gguf", "onnx", "safetensors", or a name of `LAYER_CODECS`.
         names: Of the tensors; a quantized layer ``a.b`` has one, "a.b.weight".
         config: What config.json says; empty for GGUF.
     """
@@ -50,7 +50,7 @@ def floats_of(tensor: Tensor) -> NDArray:
 
 
 def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
-    """Open a GGUF file, a safetensors file, or a folder of these with its config.json.
+    """Open a GGUF, ONNX or safetensors file, or a folder of the last with its config.json.
 
     Args:
         path: The file or folder.
@@ -60,6 +60,10 @@ def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
         FileAccessError: It cannot be read.
     """
     folder = Path(path)
+    if folder.suffix == ".onnx":
+        from intact.formats.onnx_weights import OnnxWeights  # loads the package onnx
+
+        return OnnxWeights(path)
     if folder.is_dir():
         return SafetensorsWeights(folder)
     with reading(path), folder.open("rb") as file:

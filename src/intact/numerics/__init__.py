@@ -5,6 +5,10 @@ Module, file, engine and every native kernel equal these functions; none of them
 
 from intact.numerics.arg_max import ORDER_DTYPES as ORDER_DTYPES
 from intact.numerics.arg_max import arg_max
+from intact.numerics.blocks.bit_fields import join_fields as join_fields
+from intact.numerics.blocks.bit_fields import join_stream as join_stream
+from intact.numerics.blocks.bit_fields import split_fields as split_fields
+from intact.numerics.blocks.bit_fields import split_stream as split_stream
 from intact.numerics.blocks.block_product import block_product, nbits_product
 from intact.numerics.blocks.block_weights import BlockWeights as BlockWeights
 from intact.numerics.blocks.block_weights import (

@@ -15,7 +15,7 @@ from intact.formats import convert as convert_weights
 DIFFERENT = 1
 
 Weights = Annotated[
-    Path, typer.Argument(help="A GGUF or safetensors file, or a folder with config.json.", exists=True)
+    Path, typer.Argument(help="A GGUF, ONNX or safetensors file, or a folder with config.json.", exists=True)
 ]
 
 
@@ -27,9 +27,10 @@ def run(
 ) -> None:
     """Write weights in another format; every float stays, or nothing is written.
 
-    Reads GGUF, GPTQ, AWQ, AutoRound and compressed-tensors. A weight on a grid that the format cannot hold is
-    refused with its name, and with a format that holds it exactly. "safetensors" writes the floats. Names of
-    tensors stay as they are: llama.cpp has names of its own for most networks.
+    Reads GGUF, GPTQ, AWQ, AutoRound, compressed-tensors, and the weights of ONNX files. A weight on a grid
+    that the format cannot hold is refused with its name, and with a format that holds it exactly.
+    "safetensors" writes the floats. Names of tensors stay as they are: llama.cpp has names of its own for
+    most networks.
 
     Examples:
 
