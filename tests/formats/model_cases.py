@@ -18,6 +18,7 @@ CONFIGS: dict[str, dict] = {
     "gptq_v2": {"quant_method": "gptq", "bits": 4, "group_size": 32, "checkpoint_format": "gptq_v2"},
     "awq": {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"},
     "compressed-tensors": {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+    "naive-quantized": {"quant_method": "compressed-tensors", "format": "int-quantized"},
 }
 
 

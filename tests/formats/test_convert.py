@@ -177,6 +177,15 @@ def test_layers_of_different_bits_go_to_compressed_tensors_alone(tmp_path, rng):
         ({"quant_method": "gptq", "checkpoint_format": "gptq_v2"}, "gptq_v2"),
         ({"bits": 4, "group_size": 128}, "gptq"),
         ({"quant_method": "awq", "version": "GEMM"}, "awq"),
+        ({"quant_method": "compressed-tensors", "format": "mxfp8-quantized"}, "naive-quantized"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "mixed-precision",
+                "config_groups": {"a": {"format": "pack-quantized"}, "b": {"format": "nvfp4-pack-quantized"}},
+            },
+            "compressed-tensors",
+        ),
         ({}, "safetensors"),
     ],
 )
@@ -192,7 +201,7 @@ def test_the_configuration_names_the_format(tmp_path, config, expected):
     [
         {"quant_method": "bitsandbytes"},
         {"quant_method": "awq", "version": "gemv"},
-        {"quant_method": "compressed-tensors", "format": "int-quantized"},
+        {"quant_method": "compressed-tensors", "format": "marlin-24"},
         {"quant_method": 3},
         [1],
     ],

@@ -208,3 +208,48 @@ def test_damaged_layers_are_refused(rng, name, suffix):
         for order in (good[suffix] - 1, good[suffix] + 1, np.zeros(64, np.int32)):
             with pytest.raises(FileFormatError):
                 LAYER_CODECS[name].read(good | {suffix: order})
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("kind", ["int8", "asymmetric", "fp8", "mxfp8", "one"])
+def test_codes_that_are_not_packed(rng, kind, blocks):
+    n, k = 5, 64
+    scales = rng.uniform(0.1, 1, (n, blocks)).astype(np.float32)
+    parts = {"weight": rng.integers(-128, 128, (n, k)).astype(np.int8), "weight_scale": scales}
+    values, zero = parts["weight"].astype(np.float32), np.zeros((n, blocks), np.float32)
+    if kind in ("fp8", "mxfp8"):
+        parts["weight"] = rng.normal(size=(n, k)).astype(ml_dtypes.float8_e4m3fn)
+        values = parts["weight"].astype(np.float32)
+    if kind == "mxfp8":
+        parts["weight_scale"] = rng.integers(110, 140, (n, 2), np.uint8)
+        scales, zero = np.exp2(parts["weight_scale"].astype(np.float32) - 127), np.zeros((n, 2), np.float32)
+    elif kind == "asymmetric":
+        parts["weight_zero_point"] = rng.integers(-9, 9, (n, blocks)).astype(np.int8)
+        zero = parts["weight_zero_point"].astype(np.float32)
+    elif kind == "one":
+        parts["weight_scale"] = np.float32([0.3])
+        scales = np.full((n, blocks), 0.3, np.float32)
+    each = k // scales.shape[1]
+    expected = (values - np.repeat(zero, each, axis=1)) * np.repeat(scales, each, axis=1)
+    codec = LAYER_CODECS["naive-quantized"]
+    w = codec.read(parts)
+    np.testing.assert_array_equal(dequantize_blocks(w), expected)
+    same = codec.write(w)
+    assert same.keys() == parts.keys() and same["weight"].dtype == parts["weight"].dtype
+    np.testing.assert_array_equal(dequantize_blocks(codec.read(same)), expected)
+    assert same["weight_scale"].dtype.name in (parts["weight_scale"].dtype.name, "bfloat16", "float16")
+
+
+@pytest.mark.parametrize("suffix", ["weight", "weight_scale", "weight_zero_point"])
+def test_damaged_layers_that_are_not_packed_are_refused(rng, suffix):
+    points = np.ones((5, 2), np.int8)
+    good = {"weight": np.ones((5, 64), np.int8), "weight_scale": np.ones((5, 2), np.float32)}
+    good["weight_zero_point"] = points
+    for bad in (
+        good[suffix].astype(np.float64),
+        good[suffix][:-1],
+        good[suffix][..., None],
+        good[suffix][:, :0],
+    ):
+        with pytest.raises(FileFormatError):
+            LAYER_CODECS["naive-quantized"].read(good | {suffix: bad})

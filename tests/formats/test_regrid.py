@@ -53,6 +53,13 @@ def test_zero_points_become_minima_where_these_are_exact(rng):
     assert not fits(plain(rng, "uint4", scale="float16", zero="codes"), grid)
 
 
+def test_small_codes_of_a_wide_format_go_to_a_narrow_one(rng):
+    narrow = plain(rng, "int4", scale="float16")
+    wide = BlockWeights(narrow.codes, "int8", narrow.scales, 32)
+    for grid in (BlockGrid("the test", "int4"), BlockGrid("the test", "uint4", zero_points=True)):
+        np.testing.assert_array_equal(dequantize_blocks(regrid(wide, grid)), dequantize_blocks(narrow))
+
+
 def test_two_levels_become_one_where_the_product_is_exact(rng):
     w = k_quant(rng, "uint6", minima=False, zero=True)
     result = regrid(w, BlockGrid("the test", "int6", scales=("float32",)))

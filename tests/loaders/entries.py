@@ -150,8 +150,14 @@ def weights(data: bytes) -> None:
     home = folder() / "weights"
     home.mkdir(exist_ok=True)
     (home / "model.safetensors").write_bytes(data)
-    for method in ("gptq", "awq", "compressed-tensors"):
-        (home / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
+    for method, form in (
+        ("gptq", ""),
+        ("awq", "gemm"),
+        ("compressed-tensors", ""),
+        ("compressed-tensors", "int-quantized"),
+    ):
+        config = {"quantization_config": {"quant_method": method, "format": form}}
+        (home / "config.json").write_text(json.dumps(config))
 
         def read() -> None:
             files = open_weights(home)

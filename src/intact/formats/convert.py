@@ -21,6 +21,7 @@ from intact.formats.ggml_types import GGML_TYPES
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufTensor, Tensor, write_gguf
 from intact.formats.gguf_target import gguf_weights
+from intact.formats.naive_layers import naive_packing
 from intact.formats.packed_layers import LAYER_CODECS
 from intact.formats.regrid import describe
 from intact.formats.safetensors_file import StoredTensor, write_safetensors
@@ -155,7 +156,7 @@ def _plan_safetensors(
         arrays = _fit(name, tensor, partial(_as_safetensors, name, to))
         parts[name] = {part: StoredTensor(array.dtype, array.shape) for part, array in arrays.items()}
         if isinstance(tensor, BlockWeights) and to != "safetensors":
-            schemes[name] = _scheme(tensor)
+            schemes[name] = _scheme(tensor, to)
     return parts, schemes
 
 
@@ -182,13 +183,16 @@ def _loader(weights: WeightFiles, to: str, parts: _Parts) -> Callable[[str], NDA
     return load
 
 
-def _scheme(tensor: BlockWeights) -> _Scheme:
-    is_float = tensor.format == "fp4e2m1"
-    packing = "pack-quantized"
-    if is_float:
+def _scheme(tensor: BlockWeights, to: str) -> _Scheme:
+    if to == "naive-quantized":
+        packing = naive_packing(tensor)
+    elif tensor.format == "fp4e2m1":
         packing = "mxfp4-pack-quantized" if tensor.block_size == 32 else "nvfp4-pack-quantized"
+    else:
+        packing = "pack-quantized"
+    bits = 8 if to == "naive-quantized" else tensor.bits
     size = -1 if tensor.blocks == 1 else tensor.block_size
-    return _Scheme(tensor.bits, size, _is_symmetric(tensor), tensor.groups is not None, packing)
+    return _Scheme(bits, size, _is_symmetric(tensor), tensor.groups is not None, packing)
 
 
 def _is_symmetric(tensor: BlockWeights) -> bool:
@@ -201,7 +205,7 @@ def _quantization_config(
     to: str, schemes: Mapping[str, _Scheme], weights: WeightFiles, parts: _Parts
 ) -> dict[str, Any]:
     """The quantization_config of config.json."""
-    if to == "compressed-tensors":
+    if to in ("compressed-tensors", "naive-quantized"):
         return _config_groups(schemes, parts)
     first = next(iter(schemes.values()), None)
     for name, scheme in schemes.items():
@@ -235,7 +239,7 @@ def _config_groups(schemes: Mapping[str, _Scheme], parts: _Parts) -> dict[str, A
         groups.setdefault(scheme, []).append(name.removesuffix(".weight"))
     entries = {}
     for index, (scheme, layers) in enumerate(groups.items()):
-        is_float = scheme.packing != "pack-quantized"
+        is_float = scheme.packing not in ("pack-quantized", "int-quantized")
         strategy = "channel" if scheme.group_size == -1 else "group"
         entries[f"group_{index}"] = {
             "targets": layers, "format": scheme.packing,
@@ -250,7 +254,7 @@ def _config_groups(schemes: Mapping[str, _Scheme], parts: _Parts) -> dict[str, A
     packings = {scheme.packing for scheme in groups}
     return {
         "quant_method": "compressed-tensors", "quantization_status": "compressed",
-        "format": packings.pop() if len(packings) == 1 else "pack-quantized", "config_groups": entries,
+        "format": packings.pop() if len(packings) == 1 else "mixed-precision", "config_groups": entries,
         "ignore": [n.removesuffix(".weight") for n in parts if n not in schemes and n.endswith(".weight")],
     }  # fmt: skip
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.formats.naive_layers import read_naive, write_naive
 from intact.formats.regrid import BlockGrid, regrid, without_groups
 from intact.numerics import BlockWeights, join_fields, join_stream, split_fields, split_stream
 
@@ -337,6 +338,9 @@ LAYER_CODECS: dict[str, LayerCodec] = {
         "compressed-tensors", ("weight_packed", "weight_scale"),
         ("weight_shape", "weight_zero_point", "weight_g_idx", "weight_global_scale"),
         _read_packed, _write_packed,
+    ),
+    "naive-quantized": LayerCodec(
+        "naive-quantized", ("weight_scale", "weight"), ("weight_zero_point",), read_naive, write_naive
     ),
 }  # fmt: skip
 """Every format of layers in safetensors files, by name. GPTQ stores zero points less 1, gptq_v2 does not."""

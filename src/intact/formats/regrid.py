@@ -108,7 +108,12 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
         return weights.codes, None
     old, new = integer_format(weights.format), integer_format(grid.format)
     offsets = np.zeros(weights.scales.shape, np.int16) if points is None else points.astype(np.int16)
-    shift = int(new.qmin - old.qmin) if has_offsets else -int(offsets.flat[0]) if offsets.size else 0
+    if grid.zero_points:  # middle onto middle
+        shift = int(new.qmin - old.qmin) + 2 ** (new.bits - 1) - 2 ** (old.bits - 1)
+    elif grid.minima:
+        shift = int(new.qmin - old.qmin)
+    else:
+        shift = -int(offsets.flat[0]) if offsets.size else 0
     codes, offsets = weights.codes.astype(np.int16) + np.int16(shift), offsets + np.int16(shift)
     if not _holds(new, codes) or (grid.zero_points and not _holds(new, offsets)):
         raise _error(weights, grid)

@@ -19,6 +19,7 @@ from intact.numerics import BlockWeights, dequantize_blocks
 from intact.reading import read_bytes, reading
 
 CONFIG, OLD_CONFIG, INDEX = "config.json", "quantize_config.json", "model.safetensors.index.json"
+_NAIVE = ("int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized")
 _PACKED = ("pack-quantized", "mxfp4-pack-quantized", "nvfp4-pack-quantized")
 
 
@@ -209,11 +210,23 @@ def _layer_format(quantization: Any, where: str) -> str:
         return "gptq_v2" if text("checkpoint_format") == "gptq_v2" else "gptq"
     if method == "awq" and text("version") in ("", "gemm"):
         return "awq"
-    if method == "compressed-tensors" and text("format") in ("", *_PACKED):
-        return "compressed-tensors"
+    if method == "compressed-tensors" and (kind := _layers_of_groups(fields, text("format"))):
+        return kind
     form = text("version", "format", "packing_format")
     raise UnsupportedError(
         where, f"quant_method '{method}'" + (f" with '{form}'" if form else ""),
-        f"gptq, awq (version gemm), auto-round, compressed-tensors ({', '.join(_PACKED)})",
+        f"gptq, awq (version gemm), auto-round, compressed-tensors ({', '.join((*_PACKED, *_NAIVE))})",
         "export the model in one of these",
     )  # fmt: skip
+
+
+def _layers_of_groups(fields: dict[str, Any], form: str) -> str:
+    """The codec for a format of compressed-tensors; "" for none, or for groups that need several."""
+    forms = {form}
+    if form == "mixed-precision":
+        groups = fields.get("config_groups")
+        entries = groups.values() if isinstance(groups, dict) else ()
+        forms = {str(entry.get("format")) if isinstance(entry, dict) else "" for entry in entries}
+    if forms <= {"", *_PACKED}:
+        return "compressed-tensors"
+    return "naive-quantized" if forms <= {*_NAIVE} else ""
