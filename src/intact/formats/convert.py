@@ -47,7 +47,8 @@ class Conversion:
     Attributes:
         files: The weight files, and config.json where there is one.
         tensors: Number of tensors.
-        grids: How many weights there are of each grid, in words; "plain" for arrays of numbers.
+        grids: How many tensors there are of each grid, in words, "plain" for arrays of numbers. From GGUF to
+            GGUF, where bytes are copied, of each type.
     """
 
     files: tuple[Path, ...]
@@ -100,18 +101,21 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], to: 
 
 
 def _to_gguf(weights: WeightFiles, path: Path, grids: dict[str, int]) -> None:
+    if isinstance(weights, GgufWeights):
+        file = weights.file
+        for entry in file.tensors.values():
+            grids[entry.kind.name] = grids.get(entry.kind.name, 0) + 1
+        write_gguf(path, file.metadata, file.tensors, file.raw, version=file.version)
+        return
     targets: dict[str, GgufTensor] = {}
     for name in weights.names:
         tensor = weights.read(name)
         _count(grids, tensor)
         kind, _ = _fit(name, tensor, _as_gguf)
         targets[name] = GgufTensor(GGML_TYPES[kind], tensor.shape)
-    if isinstance(weights, GgufWeights):
-        metadata = weights.file.metadata
-    else:
-        architecture = weights.config.get("model_type")
-        text = architecture if isinstance(architecture, str) else "unknown"
-        metadata = {"general.architecture": GgufField.of("string", text)}
+    architecture = weights.config.get("model_type")
+    text = architecture if isinstance(architecture, str) else "unknown"
+    metadata = {"general.architecture": GgufField.of("string", text)}
     write_gguf(path, metadata, targets, lambda name: _as_gguf(weights.read(name))[1])
 
 
