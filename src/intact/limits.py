@@ -114,4 +114,10 @@ YAML_BYTES = _limit("yaml_bytes", 2**20, "bytes", "of one YAML text")
 YAML_NODES = _limit("yaml_nodes", 50_000, "nodes", "of one YAML text, with what its aliases stand for")
 YAML_DEPTH = _limit("yaml_depth", 32, "levels", "of YAML inside YAML")
 YAML_CHARACTERS = _limit("yaml_characters", 4096, "characters", "of one name or value in YAML")
+METADATA_ENTRIES = _limit(
+    "metadata_entries",
+    2**22,
+    "entries",
+    "of one list in the header of a GGUF file: keys, tensors, strings of an array",
+)
 RECORD_BYTES = _limit("record_bytes", 2**26, "bytes", "of the record of a tuning run, or of a timing cache")

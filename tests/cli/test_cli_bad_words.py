@@ -22,6 +22,7 @@ from intact.calib import Calibration, TrtCache
 from intact.cli import app
 from intact.cli.verbs import bench
 from intact.errors import QuantValueError
+from intact.formats import GGML_TYPES, GgufTensor, write_gguf
 
 QUICK = ("--method", "max", "--bias-correction", "off", "--equalization", "off", "--no-progress")
 BASES = {
@@ -32,6 +33,7 @@ BASES = {
     "explain": ("{int8}",),
     "check": ("{int8}",),
     "strip": ("{int8}", "-o", "{out}"),
+    "convert": ("{gguf}", "{out}", "--to", "gguf"),
     "build": ("{int8}", "-o", "{out}"),
     "run": ("{int8}", "--data", "{data}"),
     "bench": ("{int8}",),
@@ -43,6 +45,7 @@ BASES = {
     "cache from-onnx": ("{int8}", "-o", "{out}"),
     "cache diff": ("{cache}", "{cache}"),
 }
+SOURCES = ("{net}", "{int8}", "{calib}", "{cache}", "{gguf}")
 NASTY = "a[/x][red]\x1b[2J\x9b31m\u202e\udc80\n\r"
 NUMBERS = ("", "nan", "inf", "-1", "1e400", "1" + "0" * 30, "\u0663", "1.5", NASTY)
 TEXTS = ("", "nan", "-1", "x" * 5000, ",", ":", "x:-1", "*" * 40 + "[z-a]", "1x1x1", NASTY)
@@ -69,7 +72,9 @@ def options() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def files(tmp_path: Path, net_proto: Any, int8_bytes: bytes) -> dict[str, Path]:
     folder = tmp_path / "bad"
     folder.mkdir()
-    names = {name: folder / name for name in ("net", "int8", "calib", "cache", "out", "fifo", "rubbish")}
+    names = {
+        name: folder / name for name in ("net", "int8", "calib", "cache", "out", "fifo", "rubbish", "gguf")
+    }
     names |= {"data": folder / "data.npy", "nasty": folder / "a[/x]\x1b[2J\u202e", "folder": folder / "empty"}
     names["folder"].mkdir()
     names["net"].write_bytes(net_proto.SerializeToString())
@@ -82,6 +87,8 @@ def files(tmp_path: Path, net_proto: Any, int8_bytes: bytes) -> dict[str, Path]:
     calibration = Calibration()
     calibration.collect("x", np.arange(9, dtype=np.float32))
     calibration.save(names["calib"])
+    kind = GgufTensor(GGML_TYPES["F32"], (3,))
+    write_gguf(names["gguf"], {}, {"w": kind}, lambda name: np.ones(3, np.float32))
     TrtCache({"x": np.float32(0.1), "r1": np.float32(0.2)}).save(names["cache"])
     return names
 
@@ -148,7 +155,7 @@ def test_no_file_ends_in_a_traceback(
     names = {name: str(path) for name, path in files.items()}
     base = [word.format(**names) for word in BASES[verb]]
     inputs = value.format(**names) if value.startswith("{") else value
-    places = [at for at, word in enumerate(BASES[verb]) if word in ("{net}", "{int8}", "{calib}", "{cache}")]
+    places = [at for at, word in enumerate(BASES[verb]) if word in SOURCES]
     for at in places:
         status, out, err = run(*verb.split(), *base[:at], inputs, *base[at + 1 :])
         assert status == 2 or verb == "bench", (out, err)  # whose own process would refuse the file

@@ -7,6 +7,7 @@ A fault is any exception but an IntactError (or an OSError where there is no fil
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import warnings
@@ -120,6 +121,52 @@ def trt(data: bytes) -> None:
     _ours(lambda: model.to_calibration())
 
 
+def gguf(data: bytes) -> None:
+    """Every tensor read, its floats, and the same file written."""
+    from intact.formats import GgufFile, write_gguf
+    from intact.numerics import BlockWeights, dequantize_blocks
+
+    try:
+        file = GgufFile(write("given.gguf", data))
+    except IntactError:
+        return
+    for field in file.metadata.values():
+        assert field.raw is not None and field.value is not None
+    for name in file.tensors:
+
+        def floats(name: str = name) -> None:
+            tensor = file.read(name)
+            if isinstance(tensor, BlockWeights):
+                dequantize_blocks(tensor)
+
+        _ours(floats)
+    _ours(lambda: write_gguf(folder() / "again.gguf", file.metadata, file.tensors, file.raw))
+
+
+def weights(data: bytes) -> None:
+    """A safetensors file as each format of layers: every tensor read, and its floats."""
+    from intact.formats import floats_of, open_weights
+
+    home = folder() / "weights"
+    home.mkdir(exist_ok=True)
+    (home / "model.safetensors").write_bytes(data)
+    for method, form in (
+        ("gptq", ""),
+        ("awq", "gemm"),
+        ("compressed-tensors", ""),
+        ("compressed-tensors", "int-quantized"),
+    ):
+        config = {"quantization_config": {"quant_method": method, "format": form}}
+        (home / "config.json").write_text(json.dumps(config))
+
+        def read() -> None:
+            files = open_weights(home)
+            for name in files.names:
+                _ours(lambda n=name: floats_of(files.read(n)))
+
+        _ours(read)
+
+
 def npz(data: bytes) -> None:
     """Arrays as calibration data."""
     _feed(write("given.npz", data))
@@ -170,8 +217,8 @@ def _ours(act: Callable[[], object]) -> None:
 
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
-    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "npz": npz, "npy": npy, "image": image,
-    "overrides": overrides,
+    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
+    "npy": npy, "image": image, "overrides": overrides,
 }  # fmt: skip
 """Kind of file -> what reads it."""
 

@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
-from tests.loaders import mutate, nodes
+from tests.loaders import mutate, nodes, weight_seeds
 from tests.loaders.entries import folder
 from tests.loaders.few_bits import few_bits, labels
 
@@ -443,6 +443,8 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "plan": _plans,
     "calib": _calib,
     "trt": _trt,
+    "gguf": weight_seeds.gguf,
+    "weights": weight_seeds.weights,
     "npz": _npz,
     "npy": _npy,
     "image": _image,
@@ -455,6 +457,8 @@ _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "trt": lambda dice, data: mutate.text(
         dice, data, ("TRT-", ": ", "7f800000", "80000000", "ffffffff", "\r")
     ),
+    "gguf": weight_seeds.change_gguf,
+    "weights": lambda dice, data: weight_seeds.change_weights(dice, data, _change_array),
     "npz": _change_npz,
     "npy": lambda dice, data: mutate.data(dice, data) if dice.random() < 0.3 else _npy_change(dice, data),
     "image": _data,

@@ -63,6 +63,7 @@ from intact.graph.opset.downgrade import (
 from intact.graph.opset.upgrade import upgrade_opset
 from intact.graph.pipelines import normalize
 from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
+from intact.graph.qdq.block_weights import find_block_weights, read_block_weight
 from intact.graph.qdq.dynamic_layers import DYNAMIC as float_dynamic
 from intact.graph.qdq.dynamic_layers import has_stored_codes, is_dynamic
 from intact.graph.qdq.emit_qdq import (
@@ -134,6 +135,7 @@ __all__ = [
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
+    "find_block_weights",
     "float_dynamic",
     "fold_batchnorm",
     "graft",
@@ -170,6 +172,7 @@ __all__ = [
     "quantized_bias_of",
     "upgrade_opset",
     "raw_weights",
+    "read_block_weight",
     "read_model",
     "forget_doubtful_names",
     "refresh_shapes",

@@ -5,6 +5,24 @@ Module, file, engine and every native kernel equal these functions; none of them
 
 from intact.numerics.arg_max import ORDER_DTYPES as ORDER_DTYPES
 from intact.numerics.arg_max import arg_max
+from intact.numerics.blocks.bit_fields import join_fields as join_fields
+from intact.numerics.blocks.bit_fields import join_stream as join_stream
+from intact.numerics.blocks.bit_fields import split_fields as split_fields
+from intact.numerics.blocks.bit_fields import split_stream as split_stream
+from intact.numerics.blocks.block_product import block_product, nbits_product
+from intact.numerics.blocks.block_weights import BlockWeights as BlockWeights
+from intact.numerics.blocks.block_weights import (
+    block_minima,
+    block_scales,
+    code_steps,
+    dequantize_blocks,
+)
+from intact.numerics.blocks.code_values import TABLE_FORMATS as TABLE_FORMATS
+from intact.numerics.blocks.code_values import code_bits as code_bits
+from intact.numerics.blocks.code_values import code_values
+from intact.numerics.blocks.code_values import integer_format as integer_format
+from intact.numerics.blocks.dynamic_activations import DynamicActivations as DynamicActivations
+from intact.numerics.blocks.dynamic_activations import quantize_dynamic
 from intact.numerics.cum_sum import CUM_SUM_DTYPES as CUM_SUM_DTYPES
 from intact.numerics.cum_sum import cum_sum
 from intact.numerics.elementwise import ELEMENTWISE, elementwise
@@ -134,7 +152,12 @@ __all__ = [
     "atan",
     "atanh",
     "avg_pool",
+    "block_minima",
+    "block_product",
+    "block_scales",
     "clip",
+    "code_steps",
+    "code_values",
     "conv",
     "cos",
     "cosh",
@@ -142,6 +165,7 @@ __all__ = [
     "count_pow2",
     "cum_sum",
     "dequantize",
+    "dequantize_blocks",
     "elementwise",
     "elu",
     "erf",
@@ -180,11 +204,13 @@ __all__ = [
     "mish",
     "moments",
     "multipliers",
+    "nbits_product",
     "normalize_axes",
     "prove_accumulator",
     "product_form",
     "quadratic_forms",
     "quantize",
+    "quantize_dynamic",
     "quantize_reciprocal",
     "ratio",
     "recurrence",

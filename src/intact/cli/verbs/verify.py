@@ -16,6 +16,7 @@ from intact.cli import shared_options
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.verbs.run import open_for
 from intact.errors import QuantValueError
+from intact.reading import require_regular
 
 if TYPE_CHECKING:
     from intact.engine.compare import Comparison, Counts, Distance, Module, TensorCounts
@@ -40,7 +41,7 @@ SIDES = {
 
 
 def run(
-    model: shared_options.ModelFile,
+    model: Annotated[Path, typer.Argument(help="An ONNX file; with --against weights.", exists=True)],
     data: shared_options.Data = None,
     plan: Annotated[
         Path | None,
@@ -52,6 +53,10 @@ def run(
             help="The fake-quantized module: a .py file with load_module(), or package.module:attribute, "
             "a module or what returns one. It is run.",
         ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare the floats of two files of weights: GGUF, safetensors.", exists=True),
     ] = None,
     threads: shared_options.Threads = None,
     traced: Annotated[
@@ -81,13 +86,23 @@ def run(
     Exit status: 0 where the engine equals the reference and no layer of the module departs from it by more
     than rounding, 1 where one does, 2 where a file cannot be read.
 
+    With --against, the floats of two files that `intact convert` reads are compared tensor by tensor, and the
+    status is 1 where any differs.
+
     Examples:
 
     - `intact verify model.int8.onnx --data photos`
     - `intact verify model.int8.onnx --plan model.plan --data samples.npy --traced 2`
     - `intact verify model.int8.onnx --data photos --module my_model.py`
     - `intact verify model.int8.onnx --data photos --module my_package.models:quantized`
+    - `intact verify model.gguf --against folder`
     """
+    if against is not None:
+        from intact.cli.verbs.convert import verify_weights
+
+        verify_weights(model, against, all_tensors=all_tensors, as_json=as_json)
+        return
+    require_regular(model)
     import intact
     from intact.engine.compare import compare
     from intact.graph import load

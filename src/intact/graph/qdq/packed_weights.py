@@ -1,4 +1,4 @@
-"""Unpack the weights of MatMulNBits, of 2, 4 or 8 bits."""
+"""Read the weights of MatMulNBits, of 2, 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.errors import QuantValueError
 from intact.graph import ops
+from intact.numerics import BlockWeights, dequantize_blocks, split_fields
 
 
 def unpack_weight(
     node: ir.Node, codes: NDArray[Any], scale: NDArray[np.float32], zero: NDArray[Any] | None
 ) -> NDArray[np.float32] | None:
-    """Unpack the weight of a MatMulNBits to float32 [K, N]; None where its parts contradict its attributes.
+    """Return the weight of a MatMulNBits as float32 [K, N]. Arguments, and None, as for `packed_weight`."""
+    weights = packed_weight(node, codes, scale, zero)
+    return None if weights is None else np.ascontiguousarray(dequantize_blocks(weights).T)
+
+
+def packed_weight(
+    node: ir.Node, codes: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None
+) -> BlockWeights | None:
+    """Return the weight of a MatMulNBits, [N, K]; None where its parts are not as its attributes say.
 
     Args:
         node: It says K, N, bits (2, 4 or 8) and block_size.
@@ -29,22 +39,18 @@ def unpack_weight(
     blocks = -(-k // block)
     if codes.size * 8 != n * blocks * block * bits or scale.size != n * blocks:
         return None
-    whole = _codes(codes.reshape(n, -1), bits).reshape(n, blocks, block).astype(np.float32)
+    whole, scales = split_fields(codes.reshape(n, -1), bits)[:, :k], scale.reshape(n, blocks)
     if zero is None:
-        offset = np.full((n, blocks), 2 ** (bits - 1), np.float32)
+        points = np.broadcast_to(np.uint8(2 ** (bits - 1)), (n, blocks))
     elif zero.dtype == np.uint8:
         if zero.size != n * -(-blocks * bits // 8):
             return None
-        offset = _codes(zero.reshape(n, -1), bits)[:, :blocks].astype(np.float32)
+        points = split_fields(zero.reshape(n, -1), bits)[:, :blocks]
     elif zero.size == n * blocks:
-        offset = zero.reshape(n, blocks).astype(np.float32)
+        points = zero.reshape(n, blocks)
     else:
         return None
-    floats = (whole - offset[..., None]) * scale.reshape(n, blocks, 1)
-    return np.ascontiguousarray(floats.reshape(n, -1)[:, :k].T, np.float32)
-
-
-def _codes(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Return the codes of each row, lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return ((rows[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(len(rows), -1)
+    try:
+        return BlockWeights(whole, f"uint{bits}", scales, block, points)
+    except QuantValueError:  # scales or zero points of a dtype that no runtime takes
+        return None

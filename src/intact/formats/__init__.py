@@ -1,0 +1,20 @@
+"""Weights of language models as files: read to codes and scales without loss, and written back.
+
+weights = intact.formats.open_weights("model.gguf")     # GGUF, or safetensors of GPTQ, AWQ, ...
+tensor = weights.read("blk.0.attn_q.weight")            # BlockWeights: codes, scales, minima
+floats = intact.numerics.dequantize_blocks(tensor)
+intact.formats.convert("model.gguf", "folder", to="compressed-tensors")
+"""
+
+from intact.formats.compare_weights import WeightDifference, compare_weights
+from intact.formats.convert import FORMATS, Conversion, convert, holders
+from intact.formats.ggml_types import GGML_TYPES, GgmlType
+from intact.formats.gguf_fields import GgufField
+from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
+from intact.formats.weight_files import WeightFiles, floats_of, open_weights
+
+__all__ = [
+    "FORMATS", "GGML_TYPES", "Conversion", "GgmlType", "GgufField", "GgufFile", "GgufTensor",
+    "WeightDifference", "WeightFiles", "compare_weights", "convert", "floats_of", "holders", "open_weights",
+    "write_gguf",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""The same weights on another grid, where that changes no float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import UnsupportedError
+from intact.numerics import (
+    BlockWeights,
+    block_minima,
+    block_scales,
+    code_values,
+    dequantize_blocks,
+    integer_format,
+)
+from intact.spec import Format
+
+_SCALES = {
+    "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32), "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BlockGrid:
+    """Describes what one file format can hold, with one level of scales.
+
+    Attributes:
+        name: Of the format, for errors: "GGUF Q4_0".
+        format: Of the codes, as in `BlockWeights`.
+        block_size: Elements that share a scale; None: any.
+        scales: Names of dtypes of the scales, the first that is exact is taken.
+        zero_points: Whether every block has an integer zero point.
+        minima: Whether every block has a minimum of the scale's dtype.
+        groups: Whether the block of each element may be named.
+    """
+
+    name: str
+    format: str
+    block_size: int | None = None
+    scales: tuple[str, ...] = ("float16",)
+    zero_points: bool = False
+    minima: bool = False
+    groups: bool = False
+
+
+def describe(weights: BlockWeights) -> str:
+    """Return the grid of weights in words: "uint4 in blocks of 128, float16 scales, zero points"."""
+    coarse = weights.super_scales
+    words = [f"{weights.format} in blocks of {weights.block_size}", f"{weights.scales.dtype} scales"]
+    words += [] if coarse is None else [f"{coarse.dtype} super-scales"]
+    words += [] if weights.zero_points is None else [f"{weights.zero_points.dtype} zero points"]
+    words += [] if weights.minima is None else ["minima"]
+    words += [] if weights.groups is None else ["groups"]
+    return ", ".join(words)
+
+
+def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
+    """Return the same weights on `grid`; every float stays, bit for bit but for the sign of zeros.
+
+    Codes are shifted or widened, blocks cut into smaller ones, scales stored in other dtypes.
+
+    Args:
+        weights: Shape [..., K].
+        grid: What the format can hold.
+    Raises:
+        UnsupportedError: The grid cannot hold them; says what it lacks.
+    """
+    if grid.block_size is not None and weights.block_size % grid.block_size and weights.blocks > 1:
+        raise _error(weights, grid)
+    scales, minima = block_scales(weights), block_minima(weights)
+    if (minima is not None and not grid.minima) or (weights.groups is not None and not grid.groups):
+        raise _error(weights, grid)
+    codes, zero_points = _codes(weights, grid)
+    if grid.minima and minima is None:
+        minima = np.zeros(scales.shape, np.float32)
+    if minima is not None and zero_points is not None:
+        minima, zero_points = minima - zero_points.astype(np.float32) * scales, None
+    size = grid.block_size if grid.block_size is not None else weights.block_size
+    parts = [_cut(part, weights, size) for part in (scales, minima, zero_points)]
+    result = BlockWeights(
+        codes, grid.format, _narrow(parts[0], grid.scales, weights, grid), size,
+        zero_points=parts[2],
+        minima=None if parts[1] is None else _narrow(parts[1], grid.scales, weights, grid),
+        groups=weights.groups,
+    )  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        if not np.array_equal(dequantize_blocks(result), dequantize_blocks(weights), equal_nan=True):
+            raise _error(weights, grid)
+    return result
+
+
+def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | None]:
+    """Codes and zero points in the grid's format; for minima, the zero points that these are to replace."""
+    points, has_offsets = weights.zero_points, grid.zero_points or grid.minima
+    if points is not None and points.dtype.kind not in "iu":
+        raise _error(weights, grid)
+    if weights.format == grid.format and (points is None) == (not grid.zero_points):
+        return weights.codes, points
+    if code_values(weights.format) is not None or code_values(grid.format) is not None:
+        if weights.format != grid.format or grid.zero_points:
+            raise _error(weights, grid)
+        return weights.codes, None
+    old, new = integer_format(weights.format), integer_format(grid.format)
+    offsets = np.zeros(weights.scales.shape, np.int16) if points is None else points.astype(np.int16)
+    if grid.zero_points:  # middle onto middle
+        shift = int(new.qmin - old.qmin) + 2 ** (new.bits - 1) - 2 ** (old.bits - 1)
+    elif grid.minima:
+        shift = int(new.qmin - old.qmin)
+    else:
+        shift = -int(offsets.flat[0]) if offsets.size else 0
+    codes, offsets = weights.codes.astype(np.int16) + np.int16(shift), offsets + np.int16(shift)
+    if not _holds(new, codes) or (grid.zero_points and not _holds(new, offsets)):
+        raise _error(weights, grid)
+    if not has_offsets and offsets.any():
+        raise _error(weights, grid)
+    dtype = np.int8 if new.signed else np.uint8
+    if grid.zero_points:
+        return codes.astype(dtype), offsets.astype(dtype)
+    return codes.astype(dtype), offsets if offsets.any() else None
+
+
+def _holds(integers: Format, codes: NDArray) -> bool:
+    return not codes.size or bool(integers.qmin <= codes.min() and codes.max() <= integers.qmax)
+
+
+def _cut(part: NDArray | None, weights: BlockWeights, size: int) -> NDArray | None:
+    """Parameters of blocks for blocks of `size`, into which the old ones are cut."""
+    if part is None or size == weights.block_size:
+        return part
+    blocks = -(-weights.codes.shape[-1] // size)
+    return np.asarray(part[..., np.arange(blocks) * size // weights.block_size])
+
+
+def _narrow(
+    values: NDArray | None, dtypes: tuple[str, ...], weights: BlockWeights, grid: BlockGrid
+) -> NDArray:
+    assert values is not None
+    for name in dtypes:
+        with np.errstate(over="ignore", invalid="ignore"):
+            narrow = values.astype(_SCALES[name])
+            if np.array_equal(narrow.astype(np.float32), values, equal_nan=True):
+                return narrow
+    raise _error(weights, grid)
+
+
+def fits(weights: BlockWeights, grid: BlockGrid) -> bool:
+    """Return whether `regrid` succeeds."""
+    try:
+        regrid(weights, grid)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _error(weights: BlockWeights, grid: BlockGrid) -> UnsupportedError:
+    wants = [f"{grid.format}" + (f" in blocks of {grid.block_size}" if grid.block_size else "")]
+    wants += [f"{' or '.join(grid.scales)} scales"]
+    wants += ["zero points"] if grid.zero_points else []
+    wants += ["minima"] if grid.minima else []
+    return UnsupportedError(
+        "weights", describe(weights), f"what {grid.name} holds exactly: {', '.join(wants)}",
+        "choose a format with this grid, or quantize the floats anew",
+    )  # fmt: skip
+
+
+def without_groups(weights: BlockWeights) -> BlockWeights:
+    """Return weights whose groups are just the blocks in order without them; others as they are."""
+    if weights.groups is None:
+        return weights
+    plain = replace(weights, groups=None)
+    return plain if np.array_equal(plain.block_of(), weights.groups) else weights

@@ -1,0 +1,232 @@
+"""A model's weights tensor by tensor, whatever the format of its files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError
+from intact.formats.gguf_file import MAGIC, GgufFile, Tensor
+from intact.formats.packed_layers import LAYER_CODECS, LayerCodec
+from intact.formats.safetensors_file import SafetensorsFile
+from intact.limits import RECORD_BYTES
+from intact.numerics import BlockWeights, dequantize_blocks
+from intact.reading import read_bytes, reading
+
+CONFIG, OLD_CONFIG, INDEX = "config.json", "quantize_config.json", "model.safetensors.index.json"
+_NAIVE = ("int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized")
+_PACKED = ("pack-quantized", "mxfp4-pack-quantized", "nvfp4-pack-quantized")
+
+
+class WeightFiles(Protocol):
+    """Gives the weights of a model, one tensor at a time.
+
+    Attributes:
+        format: "gguf", "onnx", "safetensors", or a name of `LAYER_CODECS`.
+        names: Of the tensors; a quantized layer ``a.b`` has one, "a.b.weight".
+        config: What config.json says; empty for GGUF.
+    """
+
+    format: str
+    names: tuple[str, ...]
+    config: dict[str, Any]
+
+    def read(self, name: str) -> Tensor:
+        """Return a tensor: `BlockWeights`, or an array in the file's own dtype.
+
+        Raises:
+            QuantValueError: There is no such tensor.
+            FileFormatError, UnsupportedError: It cannot be read.
+        """
+
+
+def floats_of(tensor: Tensor) -> NDArray:
+    """Return the floats that a tensor stands for; arrays of numbers as they are."""
+    return dequantize_blocks(tensor) if isinstance(tensor, BlockWeights) else tensor
+
+
+def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
+    """Open a GGUF, ONNX or safetensors file, or a folder of the last with its config.json.
+
+    Args:
+        path: The file or folder.
+    Raises:
+        FileFormatError: It is none of these, or damaged.
+        UnsupportedError: The configuration names a format that is not read.
+        FileAccessError: It cannot be read.
+    """
+    folder = Path(path)
+    if folder.suffix == ".onnx":
+        from intact.formats.onnx_weights import OnnxWeights  # loads the package onnx
+
+        return OnnxWeights(path)
+    if folder.is_dir():
+        return SafetensorsWeights(folder)
+    with reading(path), folder.open("rb") as file:
+        begin = file.read(len(MAGIC))
+    return GgufWeights(path) if begin == MAGIC else SafetensorsWeights(folder)
+
+
+class GgufWeights:
+    """Gives the weights of a GGUF file. Arguments and errors as for `GgufFile`."""
+
+    format = "gguf"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.file = GgufFile(path)
+        self.names = tuple(self.file.tensors)
+        self.config: dict[str, Any] = {}
+
+    def read(self, name: str) -> Tensor:
+        """Return a tensor, as `GgufFile.read`."""
+        return self.file.read(name)
+
+
+class SafetensorsWeights:
+    """Gives the weights of safetensors files whose layers may be quantized as config.json says.
+
+    Args:
+        path: A folder, or one file, beside which config.json is looked for.
+
+    Raises:
+        FileFormatError: There is no safetensors file, one is damaged, or a layer lacks a tensor.
+        UnsupportedError: The configuration names a format that is not read.
+        FileAccessError: A file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.where = f"'{path}'"
+        folder = path if path.is_dir() else path.parent
+        self.config = _read_json(folder / CONFIG)
+        quantization = self.config.get("quantization_config", _read_json(folder / OLD_CONFIG))
+        self.format = _layer_format(quantization, f"{self.where}, {CONFIG}")
+        files = [SafetensorsFile(file) for file in (_shards(path) if path.is_dir() else [path])]
+        self._files = {name: file for file in files for name in file.tensors}
+        if len(self._files) != sum(len(file.tensors) for file in files):
+            raise FileFormatError(
+                self.where, "a tensor in two files", "every tensor once", "remove old files"
+            )
+        self._layers = dict(self._find_layers())
+        parts = {part for layer in self._layers.values() for part in layer.values()}
+        self.names = (
+            *(f"{layer}.weight" for layer in self._layers),
+            *(n for n in self._files if n not in parts),
+        )
+        if len(set(self.names)) != len(self.names):
+            raise FileFormatError(
+                self.where, "a weight both in floats and in codes", "one of them", "remove one"
+            )
+
+    def read(self, name: str) -> Tensor:
+        """Return a tensor. Errors as `WeightFiles.read` says."""
+        layer = self._layers.get(name.removesuffix(".weight")) if name.endswith(".weight") else None
+        if layer is None:
+            if name not in self._files:
+                raise QuantValueError("tensor", f"'{name}'", f"a name of {self.where}", "see .names")
+            return self._files[name].read(name)
+        parts = {suffix: self._files[part].read(part) for suffix, part in layer.items()}
+        try:
+            return LAYER_CODECS[self.format].read(parts)
+        except (FileFormatError, QuantValueError) as error:
+            raise FileFormatError(
+                f"{self.where}, tensor '{name}': {error.where}", error.got, error.want, error.fix
+            ) from error
+
+    def _find_layers(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Names of layers with their tensors by suffix."""
+        codec: LayerCodec | None = LAYER_CODECS.get(self.format)
+        if codec is None:
+            return
+        for name in self._files:
+            layer, _, suffix = name.rpartition(".")
+            if suffix != codec.required[0] or not layer:
+                continue
+            missing = [s for s in codec.required if f"{layer}.{s}" not in self._files]
+            if missing:
+                raise FileFormatError(
+                    self.where, f"layer '{layer}' without {', '.join(missing)}",
+                    f"all of {', '.join(codec.required)}", "fetch the missing files",
+                )  # fmt: skip
+            suffixes = (*codec.required, *codec.optional)
+            yield layer, {s: f"{layer}.{s}" for s in suffixes if f"{layer}.{s}" in self._files}
+
+
+def _shards(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise FileFormatError(
+            f"folder '{folder}'",
+            "no safetensors file",
+            "*.safetensors, or a GGUF file",
+            "name the file itself",
+        )
+    index = _read_json(folder / INDEX).get("weight_map", {})
+    listed = index.values() if isinstance(index, dict) else ()
+    names = {name for name in listed if isinstance(name, str)}
+    if missing := sorted(names - {file.name for file in files}):
+        raise FileFormatError(f"folder '{folder}'", f"no '{missing[0]}'", f"what {INDEX} lists", "fetch it")
+    return [file for file in files if file.name in names] if names else files
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the table of a JSON file; empty where there is no file."""
+    if not path.exists():
+        return {}
+    try:
+        data = read_bytes(path)
+        RECORD_BYTES.check(len(data), f"file '{path}'")
+        table = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, FileFormatError | FileAccessError):
+            raise
+        raise FileFormatError(
+            f"file '{path}'", "text that is no JSON", "a table", "fetch it again"
+        ) from error
+    if not isinstance(table, dict):
+        raise FileFormatError(f"file '{path}'", f"a {type(table).__name__}", "a table", "fetch it again")
+    return table
+
+
+def _layer_format(quantization: Any, where: str) -> str:
+    """The format of layers that a quantization_config names; "safetensors" for none."""
+    if not quantization:
+        return "safetensors"
+    fields = quantization if isinstance(quantization, dict) else {}
+
+    def text(*keys: str) -> str:
+        return next((str(fields[key]).lower() for key in keys if isinstance(fields.get(key), str)), "")
+
+    method = text("quant_method", "quantization_method") or ("gptq" if "bits" in fields else "")
+    packing = text("packing_format", "backend")
+    if method in ("auto-round", "auto_round", "intel/auto-round"):
+        kinds = {"auto_awq": "awq", "auto_gptq": "gptq", "llm_compressor": "compressed-tensors"}
+        return next((kind for word, kind in kinds.items() if word in packing), "gptq_v2")
+    if method == "gptq":
+        return "gptq_v2" if text("checkpoint_format") == "gptq_v2" else "gptq"
+    if method == "awq" and text("version") in ("", "gemm"):
+        return "awq"
+    if method == "compressed-tensors" and (kind := _layers_of_groups(fields, text("format"))):
+        return kind
+    form = text("version", "format", "packing_format")
+    raise UnsupportedError(
+        where, f"quant_method '{method}'" + (f" with '{form}'" if form else ""),
+        f"gptq, awq (version gemm), auto-round, compressed-tensors ({', '.join((*_PACKED, *_NAIVE))})",
+        "export the model in one of these",
+    )  # fmt: skip
+
+
+def _layers_of_groups(fields: dict[str, Any], form: str) -> str:
+    """The codec for a format of compressed-tensors; "" for none, or for groups that need several."""
+    forms = {form}
+    if form == "mixed-precision":
+        groups = fields.get("config_groups")
+        entries = groups.values() if isinstance(groups, dict) else ()
+        forms = {str(entry.get("format")) if isinstance(entry, dict) else "" for entry in entries}
+    if forms <= {"", *_PACKED}:
+        return "compressed-tensors"
+    return "naive-quantized" if forms <= {*_NAIVE} else ""
