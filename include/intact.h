@@ -10,8 +10,8 @@
  *
  * Numbers are those of the integer reference on every machine, bit for bit (docs/numerics.md).
  *
- * Plans may be shared by threads; a session belongs to one thread at a time, and any number of sessions may run
- * on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
+ * Plans may be shared by threads; a session belongs to one thread at a time (a call beside another's run or
+ * prepare is refused), and any number of sessions may run on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
  * What a call wants to say beyond its status it writes into an intact_error of the caller's; NULL: into nothing.
  * Structs begin with their size, so that older programs run with newer libraries: fill it in with sizeof.
  */
@@ -53,7 +53,8 @@ typedef enum intact_status {
   INTACT_BAD_INDEX = 6,    /* a run met an index of rows that are not there */
   INTACT_NO_MEMORY = 7,
   INTACT_NOT_PREPARED = 8,
-  INTACT_INTERNAL = 9 /* a fault of this library: please report it */
+  INTACT_INTERNAL = 9,  /* a fault of this library: please report it */
+  INTACT_CANCELLED = 10 /* intact_cancel stopped the run */
 } intact_status;
 
 typedef enum intact_type {
@@ -143,6 +144,12 @@ INTACT_API size_t intact_workspace_bytes(const intact_session* session);
 /* Runs once. Arrays are dense, row-major, of the ports' types, one for each port in order. */
 INTACT_API intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
                                     intact_error* error);
+/* Stops the run that is going on in the session before its next native step; that run returns INTACT_CANCELLED.
+ * Its outputs then hold any mixture of old, new and unfinished elements, and the next run works as any other.
+ * Any thread may call it, and a handler of a signal: it takes no lock and allocates nothing. A session that runs
+ * nothing is left alone, and so is a run whose last step has begun. The session must not be freed meanwhile.
+ * NULL: nothing. */
+INTACT_API void intact_cancel(intact_session* session);
 
 #ifdef __cplusplus
 }

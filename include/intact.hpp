@@ -117,6 +117,8 @@ class Session {
     }
     detail::checked([&](intact_error* e) { return intact_run(session_.get(), inputs.begin(), outputs.begin(), e); });
   }
+  // Stops a run of another thread, which throws an Error of INTACT_CANCELLED.
+  void cancel() { intact_cancel(session_.get()); }
 
  private:
   std::size_t inputs_, outputs_;

@@ -212,7 +212,7 @@ Bound::Bound(OpenPlan& open, Sizes sizes)
   if (Workers* const workers = open.pool.try_take()) workers->leave();  // threads begin here, not in a run
 }
 
-void Bound::run(const void* const* inputs, void* const* outputs) {
+void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled) {
   const auto place = [&](uint32_t block, const void* data) {
     const size_t bytes = program_.blocks()[block].bytes;
     if (data == nullptr && bytes > 0)
@@ -225,8 +225,9 @@ void Bound::run(const void* const* inputs, void* const* outputs) {
   } catch (const std::invalid_argument& error) {
     throw Failure(INTACT_BAD_ARGUMENT, error.what());
   }
-  const size_t end = program_.steps().size(), ended = context_->run(0, end, nullptr);
+  const size_t end = program_.steps().size(), ended = context_->run(0, end, nullptr, &cancelled);
   if (ended < end) {
+    if (!context_->failed()) throw Failure(INTACT_CANCELLED, "the run was cancelled");
     const std::string where = labels_[ended] == nullptr ? "a copy" : labels_[ended]->where();
     throw Failure(INTACT_BAD_INDEX, where + ": got an index of rows that are not there, want rows that are");
   }

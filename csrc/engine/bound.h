@@ -1,6 +1,7 @@
 // A plan made native for one set of input sizes: a program, and the memory of its runs.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -29,8 +30,9 @@ class Bound {
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
-  // Arrays of the ports' sizes. Throws Failure.
-  void run(const void* const* inputs, void* const* outputs);
+  // Arrays of the ports' sizes. Once `cancelled` is true, the run stops before its next native step. Throws
+  // Failure.
+  void run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled);
   const Shape& shape(int tensor) const { return shapes_[static_cast<size_t>(tensor)]; }
   // Of the arena, scratch and what was made for these sizes.
   size_t workspace_bytes() const;

@@ -2,6 +2,7 @@
 #include "intact.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string>
@@ -27,6 +28,7 @@ struct intact_session {
   OpenPlan& open;
   std::vector<Shape> shapes;
   std::unique_ptr<Bound> bound;
+  std::atomic<bool> is_busy{false}, is_cancelled{false};
 };
 
 namespace {
@@ -62,6 +64,22 @@ intact_status guarded(intact_error* error, const Body& body) {
 void require(bool holds, const char* text) {
   if (!holds) throw Failure(INTACT_BAD_ARGUMENT, text);
 }
+
+// Has a session for one call, or refuses where another thread has it.
+class Turn {
+ public:
+  explicit Turn(intact_session* session) : session_(session) {
+    require(session != nullptr, "a session is wanted");
+    require(!session->is_busy.exchange(true, std::memory_order_acquire),
+            "another thread uses the session: have one for each thread");
+  }
+  ~Turn() { session_->is_busy.store(false, std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  intact_session* const session_;
+};
 
 int threads_of(const intact_options* options) {
   const int32_t wanted = options == nullptr ? 0 : options->threads;
@@ -168,7 +186,7 @@ intact_status intact_output(const intact_plan* plan, size_t index, intact_port* 
 intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error) {
   return guarded(error, [&] {
     require(plan != nullptr && session != nullptr, "a plan and a place for the session are wanted");
-    *session = new intact_session{plan->open, {}, nullptr};
+    *session = new intact_session{plan->open, {}, nullptr, {}, {}};
   });
 }
 
@@ -176,7 +194,7 @@ void intact_session_free(intact_session* session) { delete session; }
 
 intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error) {
   return guarded(error, [&] {
-    require(session != nullptr, "a session is wanted");
+    const Turn turn(session);
     const size_t count = session->open.plan.inputs.size();
     require(shapes != nullptr || count == 0, "sizes of all inputs are wanted");
     for (size_t i = 0; i < count; ++i) {
@@ -211,12 +229,17 @@ size_t intact_workspace_bytes(const intact_session* session) {
 intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
                          intact_error* error) {
   return guarded(error, [&] {
-    require(session != nullptr, "a session is wanted");
+    const Turn turn(session);
+    session->is_cancelled.store(false, std::memory_order_relaxed);
     if (!session->bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
     require(inputs != nullptr || session->open.plan.inputs.empty(), "arrays of all inputs are wanted");
     require(outputs != nullptr || session->open.plan.outputs.empty(), "arrays of all outputs are wanted");
-    session->bound->run(inputs, outputs);
+    session->bound->run(inputs, outputs, session->is_cancelled);
   });
+}
+
+void intact_cancel(intact_session* session) {
+  if (session != nullptr) session->is_cancelled.store(true, std::memory_order_relaxed);
 }
 
 }  // extern "C"

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_RANK = 6
-OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL = (
-    range(10)
-)
+(
+    OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL,
+    CANCELLED,
+) = range(11)  # fmt: skip
 DTYPES = (
     "uint8", "int8", "bool", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64",
     "float64",
@@ -86,7 +87,7 @@ def library(path: Path) -> c.CDLL:
     for name in ("input_count", "output_count", "workspace_bytes"):
         getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
         getattr(result, f"intact_{name}").restype = c.c_size_t
-    for name in ("close", "session_free"):
+    for name in ("close", "session_free", "cancel"):
         getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
         getattr(result, f"intact_{name}").restype = None
     result.intact_version.restype = c.c_char_p
@@ -167,6 +168,10 @@ class CPlan:
         }
         self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
         return outputs
+
+    def cancel(self) -> None:
+        """Stop the run that is going on; any thread may call it."""
+        self._library.intact_cancel(self._session)
 
     def close(self) -> None:
         """Free the session and the plan."""
