@@ -43,6 +43,10 @@ class Shape(c.Structure):
     _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK)]
 
 
+class Step(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("kind", c.c_char_p), ("kernel", c.c_char_p)]
+
+
 class CError(Exception):
     """What a call of the library reported.
 
@@ -81,10 +85,16 @@ def library(path: Path) -> c.CDLL:
         "prepare": [session, c.POINTER(Shape), error],
         "output_shape": [session, c.c_size_t, c.POINTER(Shape), error],
         "run": [session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), error],
-    }
+        "profile": [
+            session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.POINTER(c.c_double), c.c_size_t, error,
+        ],
+        "step_at": [session, c.c_size_t, c.POINTER(Step), error],
+        "set_input_type": [session, c.c_size_t, c.c_int, error],
+        "set_output_type": [session, c.c_size_t, c.c_int, error],
+    }  # fmt: skip
     for name, types in calls.items():
         getattr(result, f"intact_{name}").argtypes = types
-    for name in ("input_count", "output_count", "workspace_bytes"):
+    for name in ("input_count", "output_count", "workspace_bytes", "step_count"):
         getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
         getattr(result, f"intact_{name}").restype = c.c_size_t
     for name in ("close", "session_free", "cancel"):
@@ -168,6 +178,28 @@ class CPlan:
         }
         self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
         return outputs
+
+    def profile(self, inputs: Mapping[str, NDArray[Any]]) -> list[tuple[str, str, str, float]]:
+        """Prepare, run once, and return name, kind, kernel and seconds of every native step."""
+        arrays = [np.ascontiguousarray(inputs[name], dtype) for name, dtype in self.inputs]
+        shapes = self.prepare([array.shape for array in arrays])
+        outputs = [np.empty(shape, dtype) for (_, dtype), shape in zip(self.outputs, shapes, strict=True)]
+        count = int(self._library.intact_step_count(self._session))
+        seconds = (c.c_double * count)()
+        self.call("profile", self._session, _pointers(arrays), _pointers(outputs), seconds, count)
+        rows = []
+        for index in range(count):
+            step = Step(c.sizeof(Step))
+            self.call("step_at", self._session, index, c.byref(step))
+            rows.append((step.name.decode(), step.kind.decode(), step.kernel.decode(), seconds[index]))
+        return rows
+
+    def set_type(self, kind: str, index: int, dtype: str) -> None:
+        """Let an "input" or "output" have arrays of this dtype."""
+        self.call(f"set_{kind}_type", self._session, index, DTYPES.index(dtype))
+        ports = list(self.inputs if kind == "input" else self.outputs)
+        ports[index] = ports[index][0], dtype
+        setattr(self, f"{kind}s", ports)
 
     def cancel(self) -> None:
         """Stop the run that is going on; any thread may call it."""
