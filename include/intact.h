@@ -54,7 +54,8 @@ typedef enum intact_status {
   INTACT_NO_MEMORY = 7,
   INTACT_NOT_PREPARED = 8,
   INTACT_INTERNAL = 9,  /* a fault of this library: please report it */
-  INTACT_CANCELLED = 10 /* intact_cancel stopped the run */
+  INTACT_CANCELLED = 10, /* intact_cancel stopped the run */
+  INTACT_DIFFERENT = 11  /* a self-test whose outputs are not those of the machine that built the plan */
 } intact_status;
 
 typedef enum intact_type {
@@ -136,6 +137,11 @@ INTACT_API intact_status intact_input(const intact_plan* plan, size_t index, int
                                       intact_error* error);
 INTACT_API intact_status intact_output(const intact_plan* plan, size_t index, intact_port* port,
                                        intact_error* error);
+
+/* Runs the self-test that `intact build` put into the plan, in a session of its own. INTACT_DIFFERENT: the text
+ * names the first output that is not, bit for bit, what it was where the plan was built. INTACT_UNSUPPORTED: the
+ * plan has no self-test. */
+INTACT_API intact_status intact_selftest(intact_plan* plan, intact_error* error);
 
 INTACT_API intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error);
 INTACT_API void intact_session_free(intact_session* session);

@@ -62,6 +62,10 @@ class Plan {
   std::size_t output_count() const { return intact_output_count(plan_.get()); }
   intact_port input(std::size_t index) const { return port(index, intact_input); }
   intact_port output(std::size_t index) const { return port(index, intact_output); }
+  // Throws an Error of INTACT_DIFFERENT where this machine computes something else than the one that built it.
+  void selftest() const {
+    detail::checked([&](intact_error* e) { return intact_selftest(plan_.get(), e); });
+  }
   intact_plan* get() const { return plan_.get(); }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "engine/bound.h"
 #include "engine/failure.h"
+#include "engine/selftest.h"
 
 #ifndef INTACT_VERSION
 #define INTACT_VERSION "0"
@@ -220,6 +221,13 @@ intact_status intact_output(const intact_plan* plan, size_t index, intact_port* 
   return guarded(error, [&] {
     require(plan != nullptr, "a plan is wanted");
     describe(plan, plan->open.plan.outputs, index, port);
+  });
+}
+
+intact_status intact_selftest(intact_plan* plan, intact_error* error) {
+  return guarded(error, [&] {
+    require(plan != nullptr, "a plan is wanted");
+    intact::engine::run_selftest(plan->open);
   });
 }
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 MAX_RANK = 6
 (
     OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL,
-    CANCELLED,
-) = range(11)  # fmt: skip
+    CANCELLED, DIFFERENT,
+) = range(12)  # fmt: skip
 DTYPES = (
     "uint8", "int8", "bool", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64",
     "float64",
@@ -91,6 +91,7 @@ def library(path: Path) -> c.CDLL:
         "step_at": [session, c.c_size_t, c.POINTER(Step), error],
         "set_input_type": [session, c.c_size_t, c.c_int, error],
         "set_output_type": [session, c.c_size_t, c.c_int, error],
+        "selftest": [plan, error],
     }  # fmt: skip
     for name, types in calls.items():
         getattr(result, f"intact_{name}").argtypes = types
@@ -200,6 +201,10 @@ class CPlan:
         ports = list(self.inputs if kind == "input" else self.outputs)
         ports[index] = ports[index][0], dtype
         setattr(self, f"{kind}s", ports)
+
+    def selftest(self) -> None:
+        """Run the self-test of the plan."""
+        self.call("selftest", self._plan)
 
     def cancel(self) -> None:
         """Stop the run that is going on; any thread may call it."""

@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def opened(c_library, tmp_path):
+def slow_plan(c_library, tmp_path):
     """A plan of several milliseconds a run, its inputs, and the engine's outputs."""
     net = Qdq()
     y = net.pair(net.node("Relu", net.conv(net.pair(net.input("x", ("n", 3, 64, 64))), 3, 32)))
@@ -49,8 +49,8 @@ def errors_beside(plan, feeds, beside):
     return errors
 
 
-def test_a_cancelled_run_stops_and_the_next_one_works(opened):
-    plan, feeds, want = opened
+def test_a_cancelled_run_stops_and_the_next_one_works(slow_plan):
+    plan, feeds, want = slow_plan
     for _ in range(3):
         (error,) = errors_beside(plan, feeds, plan.cancel)
         assert error.status == CANCELLED
@@ -58,16 +58,16 @@ def test_a_cancelled_run_stops_and_the_next_one_works(opened):
         assert all(np.array_equal(got[name], want[name]) for name in want)
 
 
-def test_a_session_that_runs_nothing_is_not_cancelled(opened):
-    plan, feeds, want = opened
+def test_a_session_that_runs_nothing_is_not_cancelled(slow_plan):
+    plan, feeds, want = slow_plan
     plan.cancel()
     got = plan.run(feeds)
     assert all(np.array_equal(got[name], want[name]) for name in want)
     plan._library.intact_cancel(None)
 
 
-def test_a_session_that_another_thread_uses_is_refused(opened):
-    plan, feeds, want = opened
+def test_a_session_that_another_thread_uses_is_refused(slow_plan):
+    plan, feeds, want = slow_plan
     refused = []
 
     def beside():

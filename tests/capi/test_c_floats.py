@@ -16,7 +16,7 @@ INT8, UINT8 = onnx.TensorProto.INT8, onnx.TensorProto.UINT8
 SHAPES = {"image": ("n", 3, 8, 8), "rows": ("n", 12), "volume": ("n", 2, 3, 2, 2)}
 
 
-def quantized(floats, grid):
+def codes_of(floats, grid):
     """Codes of floats (N11; N16 of a NaN)."""
     numbers = np.where(np.isnan(floats), np.float32(0), floats)
     codes = numerics.quantize(numbers, *grid.affine, grid.spec)
@@ -51,7 +51,7 @@ def test_floats_become_codes_and_codes_floats_as_the_grid_says(c_library, tmp_pa
         halves = np.arange(-8, 8, dtype=np.float32) * np.float32(0.5 * grids[0].scale)
         floats.reshape(-1)[: min(16, floats.size)] = halves[: floats.size]
         floats.reshape(-1)[-3:] = [np.inf, -np.inf, np.nan]
-    codes = quantized(floats, grids[0])
+    codes = codes_of(floats, grids[0])
     want = engine.run({"x": codes})[plan.outputs[0]]
 
     opened = CPlan(c_library, tmp_path / "plan")

@@ -14,7 +14,7 @@ from intact.engine.lower import lower
 
 
 @pytest.fixture
-def saved(tmp_path):
+def plan_file(tmp_path):
     net = Qdq()
     y = net.pair(net.node("Relu", net.conv(net.pair(net.input("x", ("n", 3, 24, 24))), 3, 16)))
     pooled = net.pair(net.node("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
@@ -24,8 +24,8 @@ def saved(tmp_path):
 
 
 @pytest.mark.parametrize("n", [1, 16])
-def test_every_step_of_the_plan_is_timed_by_name(saved, c_library, n):
-    plan, path = saved
+def test_every_step_of_the_plan_is_timed_by_name(plan_file, c_library, n):
+    plan, path = plan_file
     opened = CPlan(c_library, path)
     rows = opened.profile({"x": np.zeros((n, 3, 24, 24), np.float32)})
     kinds = {name: kind for name, kind, *_ in rows}
@@ -37,8 +37,8 @@ def test_every_step_of_the_plan_is_timed_by_name(saved, c_library, n):
     assert all(seconds >= 0 for *_, seconds in rows) and sum(seconds for *_, seconds in rows) > 0
 
 
-def test_a_profiled_run_has_the_outputs_of_any_other(saved, c_library):
-    opened = CPlan(c_library, saved[1])
+def test_a_profiled_run_has_the_outputs_of_any_other(plan_file, c_library):
+    opened = CPlan(c_library, plan_file[1])
     x = np.random.default_rng(0).standard_normal((2, 3, 24, 24)).astype(np.float32)
     (want,) = opened.run({"x": x}).values()
     got = np.zeros_like(want)
@@ -48,8 +48,8 @@ def test_a_profiled_run_has_the_outputs_of_any_other(saved, c_library):
     np.testing.assert_array_equal(got, want)
 
 
-def test_what_does_not_fit_is_refused(saved, c_library):
-    opened = CPlan(c_library, saved[1])
+def test_what_does_not_fit_is_refused(plan_file, c_library):
+    opened = CPlan(c_library, plan_file[1])
     step, library = Step(c.sizeof(Step)), opened._library
     assert library.intact_step_count(opened._session) == library.intact_step_count(None) == 0
     for call, arguments in (("step_at", (0, c.byref(step))), ("profile", (None, None, None, 0))):
