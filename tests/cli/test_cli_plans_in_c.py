@@ -77,3 +77,19 @@ def test_parts_in_onnxruntime_are_refused_by_name(run, int8: Path, tmp_path: Pat
     status, shown, _ = run("build", tmp_path / "angle.onnx", "-o", tmp_path / "angle.plan", "--json")
     assert status == 0 and json.loads(shown)["selftest"] is False
     assert run("build", int8, "-o", tmp_path / "net.plan", "--no-fallback")[0] == 0
+
+
+def test_kinds_of_steps_are_listed_for_a_small_library(run, int8: Path, tmp_path: Path) -> None:
+    words = ("-o", tmp_path / "net.plan", "--emit-config", tmp_path / "net.kinds")
+    assert run("build", int8, *words)[0] == 0
+    first, *names = (tmp_path / "net.kinds").read_text().splitlines()
+    steps = files.load(tmp_path / "net.plan").plan.steps
+    assert first.startswith("#") and names == sorted({step.kind for step in steps})
+    net = Qdq()
+    y = net.conv(net.pair(net.input("x", (1, 8, 6, 6))), 8, 8, group=8)
+    onnx.save(net.proto(net.pair(y)), tmp_path / "groups.onnx")
+    assert run("build", tmp_path / "groups.onnx", *words)[0] == 0
+    assert "depthwise" in (tmp_path / "net.kinds").read_text().splitlines()
+    onnx.save(net.proto(net.node("LpNormalization", net.input("y", (1, 4)))), tmp_path / "angle.onnx")
+    status, _, output = run("build", tmp_path / "angle.onnx", *words)
+    assert status == 2 and "--emit-config" in output

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intact.atomic import replacing
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import (
     SHAPES,
@@ -18,12 +19,21 @@ from intact.cli.shared_options import (
     Out,
     Threads,
     check_optional_seconds,
+    check_output_path,
     read_shapes,
 )
 from intact.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from intact.engine import Plan
+
+
+NoFallback = Annotated[
+    bool,
+    typer.Option(
+        "--no-fallback", help="Fail, and name the nodes, where a part would run in ONNX Runtime or Python."
+    ),
+]
 
 
 def run(
@@ -47,13 +57,14 @@ def run(
             "--timing-cache", help="A file of what was timed before: read, and with --tune-seconds written."
         ),
     ] = None,
-    no_fallback: Annotated[
-        bool,
+    no_fallback: NoFallback = False,
+    emit_config: Annotated[
+        Path | None,
         typer.Option(
-            "--no-fallback",
-            help="Fail, and name the nodes, where a part would run in ONNX Runtime or Python.",
+            help="Write the kinds of steps, for a C library of these alone (cmake -DINTACT_KINDS=).",
+            callback=check_output_path,
         ),
-    ] = False,
+    ] = None,
     show_notes: Annotated[bool, typer.Option("--notes", help="Print what every pass did.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +79,7 @@ def run(
     - `intact build model.int8.onnx -o model.plan --notes`
     - `intact build model.int8.onnx -o model.plan --tune-seconds 1` measures which kernels are fastest here
     - `intact build model.int8.onnx -o model.plan --shapes x:1x3x224x224` for inputs of this shape alone
+    - `intact build model.int8.onnx -o model.plan --emit-config model.kinds` for a small C library
     - `intact build model.int8.onnx -o model.plan --no-fallback`: a plan that the C library runs, or an error
     - `intact run model.plan --data samples.npy -o outputs.npz` afterwards
     """
@@ -78,13 +90,13 @@ def run(
         model, threads=threads, shapes=read_shapes(shapes) or None, tune_seconds=tune_seconds,
         timing_cache=timing_cache,
     )  # fmt: skip
-    if no_fallback:
+    if no_fallback or emit_config is not None:
         require_native(engine.plan, model)
     has_selftest = engine.add_selftest()
     engine.save(out)
-    report = _as_record(engine.plan, model, out) | {
-        "seconds": time.perf_counter() - start, "selftest": has_selftest,
-    }  # fmt: skip
+    write_config(emit_config, engine.plan)
+    report = _as_record(engine.plan, model, out)
+    report |= {"seconds": time.perf_counter() - start, "selftest": has_selftest}
     if as_json:
         show_json(report)
         return
@@ -149,6 +161,20 @@ def require_native(plan: Plan, model: Path) -> None:
         more = f" and {len(foreign) - 10} more" if len(foreign) > 10 else ""
         raise UnsupportedError(
             f"file '{model}'", f"parts without native steps: {', '.join(foreign[:10])}{more}",
-            "native steps alone, as --no-fallback demands",
-            "change these nodes, fix the sizes of the inputs by --shapes, or leave out --no-fallback",
+            "native steps alone, as --no-fallback and --emit-config demand",
+            "change these nodes, fix the sizes of the inputs by --shapes, or leave these options out",
         )  # fmt: skip
+
+
+def write_config(path: Path | None, plan: Plan) -> None:
+    """Write the kinds of a plan's steps, one a line, and `depthwise` where a convolution has groups."""
+    from intact.engine.steps import Conv
+
+    if path is None:
+        return
+    names = {step.kind for step in plan.steps}
+    if any(isinstance(step, Conv) and step.groups > 1 for step in plan.steps):
+        names.add("depthwise")
+    lines = ["# Kinds of steps: cmake -DINTACT_PYTHON=OFF -DINTACT_KINDS=<this file>", *sorted(names)]
+    with replacing(path) as new:
+        new.write("\n".join([*lines, ""]).encode())
