@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,15 @@ import onnx
 import pytest
 from tests.capi.library import BAD_ARGUMENT, BAD_FILE, DIFFERENT, UNSUPPORTED, CError, CPlan
 from tests.engine.conftest import Qdq
+from tests.engine.test_hostile_plans import rewritten
 from tests.engine.test_selftest import LIES, small_engine
 from tests.fuzz.graphs import make
 
 from intact.engine.engine import Engine
+from intact.engine.files import container
 from intact.engine.files import plan_files as files
 from intact.engine.lower import lower
+from intact.errors import FileFormatError
 
 T = onnx.TensorProto
 TYPES = (
@@ -96,3 +100,29 @@ def test_sizes_that_contradict_the_plan_end_in_an_error(c_library, tmp_path):
     files.save(tmp_path / "plan", plan)
     with pytest.raises(CError, match="'x'"):
         CPlan(c_library, tmp_path / "plan").selftest()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, [], "x", {}, {"seed": 1, "shapes": [[1, 3, 8, 8]]},
+        {"seed": 1, "shapes": [[1, 3, 8, 8]], "checksums": [0, 0], "more": 1},
+        {"seed": 1.5, "shapes": [[1, 3, 8, 8]], "checksums": [0, 0]},
+        {"seed": 1, "shapes": [[1, 3, "n", 8]], "checksums": [0, 0]},
+        {"seed": 1, "shapes": [[2**61, 2**61, 2**61, 2**61]], "checksums": [0, 0]},
+        {"seed": 1, "shapes": [[1] * 7], "checksums": [0, 0]},
+        {"seed": 1, "shapes": [1, 3, 8, 8], "checksums": [0, 0]},
+        {"seed": 1, "shapes": [[1, 3, 8, 8]], "checksums": [True, 0]},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_both_readers_refuse_what_is_no_selftest(value, c_library, tmp_path):
+    save_with_selftest(small_engine(), tmp_path / "plan")
+    metadata, views = container.read(tmp_path / "plan")
+    content = json.loads(metadata["intact.plan"]) | {"selftest": value}
+    rewritten(tmp_path / "other", content, {name: view[:-64].copy() for name, view in views.items()})
+    with pytest.raises(FileFormatError):
+        files.load(tmp_path / "other")
+    with pytest.raises(CError) as caught:
+        CPlan(c_library, tmp_path / "other")
+    assert caught.value.status in (BAD_FILE, UNSUPPORTED)

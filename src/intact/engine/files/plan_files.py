@@ -244,7 +244,10 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     where = f"file '{os.fspath(path)}'"
     metadata, views = container.read(path, copy=copy)
     content = _content(where, metadata)
-    steps, selftest = content.pop("steps", None), content.pop("selftest", None)
+    steps = content.pop("steps", None)
+    selftest = (
+        decode(SelfTest, content.pop("selftest"), f"{where}.selftest") if "selftest" in content else None
+    )
     body: _Body = decode(_Body, content, where)
     if not isinstance(steps, list):
         raise format_error(f"{where}.steps", steps, "a list")
@@ -254,7 +257,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         tensors={tensor.name: tensor for tensor in body.tensors},
         constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
         model=body.model, deciding=body.deciding, stored=stored,
-        selftest=None if selftest is None else decode(SelfTest, selftest, f"{where}.selftest"),
+        selftest=selftest,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
         raise format_error(f"{where}.tensors", "a name twice", "distinct names")
