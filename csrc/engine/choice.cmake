@@ -86,5 +86,7 @@ if(INTACT_KINDS)
 endif()
 if(NOT MSVC)
   set(ENGINE_LEVEL -Os)  # of what reads and binds plans: half the size, and no kernel
+  file(GLOB_RECURSE STEP_FILES csrc/steps/*.cc)
+  set_source_files_properties(${STEP_FILES} PROPERTIES COMPILE_OPTIONS -O2)  # a quarter smaller than by -O3
   add_compile_options(-ffunction-sections -fdata-sections)  # the linker leaves out what nobody calls
 endif()
