@@ -10,8 +10,8 @@
  *
  * Numbers are those of the integer reference on every machine, bit for bit (docs/numerics.md).
  *
- * Plans may be shared by threads; a session belongs to one thread at a time, and any number of sessions may run
- * on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
+ * Plans may be shared by threads; a session belongs to one thread at a time (a call beside another's run or
+ * prepare is refused), and any number of sessions may run on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
  * What a call wants to say beyond its status it writes into an intact_error of the caller's; NULL: into nothing.
  * Structs begin with their size, so that older programs run with newer libraries: fill it in with sizeof.
  */
@@ -40,7 +40,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of this header; programs of an older one keep working. */
-#define INTACT_API_VERSION 1
+#define INTACT_API_VERSION 2
 #define INTACT_MAX_RANK 6
 
 typedef enum intact_status {
@@ -53,7 +53,9 @@ typedef enum intact_status {
   INTACT_BAD_INDEX = 6,    /* a run met an index of rows that are not there */
   INTACT_NO_MEMORY = 7,
   INTACT_NOT_PREPARED = 8,
-  INTACT_INTERNAL = 9 /* a fault of this library: please report it */
+  INTACT_INTERNAL = 9,  /* a fault of this library: please report it */
+  INTACT_CANCELLED = 10, /* intact_cancel stopped the run */
+  INTACT_DIFFERENT = 11  /* a self-test whose outputs are not those of the machine that built the plan */
 } intact_status;
 
 typedef enum intact_type {
@@ -100,6 +102,14 @@ typedef struct intact_port {
   int32_t zero_point;
 } intact_port;
 
+/* What a prepared session runs in order: a native step. A step of the plan may be several of them, or none. */
+typedef struct intact_step {
+  size_t size;        /* sizeof(intact_step) */
+  const char* name;   /* of the step of the plan; of a copy of an input or output, that one's */
+  const char* kind;   /* of the step of the plan; "input" or "output" of such a copy */
+  const char* kernel; /* what runs */
+} intact_step;
+
 /* Sizes of one input, or of one output. */
 typedef struct intact_shape {
   int32_t rank;
@@ -128,8 +138,21 @@ INTACT_API intact_status intact_input(const intact_plan* plan, size_t index, int
 INTACT_API intact_status intact_output(const intact_plan* plan, size_t index, intact_port* port,
                                        intact_error* error);
 
+/* Runs the self-test that `intact build` put into the plan, in a session of its own. INTACT_DIFFERENT: the text
+ * names the first output that is not, bit for bit, what it was where the plan was built. INTACT_UNSUPPORTED: the
+ * plan has no self-test. */
+INTACT_API intact_status intact_selftest(intact_plan* plan, intact_error* error);
+
 INTACT_API intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error);
 INTACT_API void intact_session_free(intact_session* session);
+
+/* Lets the caller's arrays of an input, or of an output, be of this type from the next intact_prepare on: that of
+ * the port, or INTACT_FLOAT32 for one of codes. Floats in become codes, and codes out floats, as QuantizeLinear and
+ * DequantizeLinear make them (docs/numerics.md, N11 and N12). The session is prepared for nothing then. */
+INTACT_API intact_status intact_set_input_type(intact_session* session, size_t index, intact_type type,
+                                               intact_error* error);
+INTACT_API intact_status intact_set_output_type(intact_session* session, size_t index, intact_type type,
+                                                intact_error* error);
 
 /* Makes the session ready for inputs of these sizes, one entry for each input. Sizes that it is ready for already
  * cost nothing. After an error it is ready for nothing. */
@@ -140,9 +163,26 @@ INTACT_API intact_status intact_output_shape(const intact_session* session, size
 /* Bytes that a prepared session holds for itself, beside weights. */
 INTACT_API size_t intact_workspace_bytes(const intact_session* session);
 
-/* Runs once. Arrays are dense, row-major, of the ports' types, one for each port in order. */
+/* Runs once. Arrays are dense, row-major, of the ports' types or of those that were set, one for each port in
+ * order. */
 INTACT_API intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
                                     intact_error* error);
+/* Runs once, and writes into `seconds` what each native step took: `count` numbers, intact_step_count of them. A
+ * run that takes no time measured is intact_run: this one asks the clock twice a step. It allocates nothing. */
+INTACT_API intact_status intact_profile(intact_session* session, const void* const* inputs,
+                                        void* const* outputs, double* seconds, size_t count,
+                                        intact_error* error);
+/* Native steps of a prepared session; 0 of any other. */
+INTACT_API size_t intact_step_count(const intact_session* session);
+/* One of them. Its texts are there until the session is prepared for other sizes, or freed. */
+INTACT_API intact_status intact_step_at(intact_session* session, size_t index, intact_step* step,
+                                        intact_error* error);
+/* Stops the run that is going on in the session before its next native step; that run returns INTACT_CANCELLED.
+ * Its outputs then hold any mixture of old, new and unfinished elements, and the next run works as any other.
+ * Any thread may call it, and a handler of a signal: it takes no lock and allocates nothing. A session that runs
+ * nothing is left alone, and so is a run whose last step has begun. The session must not be freed meanwhile.
+ * NULL: nothing. */
+INTACT_API void intact_cancel(intact_session* session);
 
 #ifdef __cplusplus
 }

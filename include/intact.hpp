@@ -62,6 +62,10 @@ class Plan {
   std::size_t output_count() const { return intact_output_count(plan_.get()); }
   intact_port input(std::size_t index) const { return port(index, intact_input); }
   intact_port output(std::size_t index) const { return port(index, intact_output); }
+  // Throws an Error of INTACT_DIFFERENT where this machine computes something else than the one that built it.
+  void selftest() const {
+    detail::checked([&](intact_error* e) { return intact_selftest(plan_.get(), e); });
+  }
   intact_plan* get() const { return plan_.get(); }
 
  private:
@@ -112,13 +116,44 @@ class Session {
 
   // Dense arrays of the ports' types, one for each port in order.
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
-    if (inputs.size() != inputs_ || outputs.size() != outputs_) {
-      throw std::invalid_argument("an array for every input and output is wanted");
-    }
+    check_count(inputs.size(), outputs.size());
     detail::checked([&](intact_error* e) { return intact_run(session_.get(), inputs.begin(), outputs.begin(), e); });
   }
+  // Lets the arrays of an input or output of codes be floats, or codes again, from the next prepare on.
+  void set_input_type(std::size_t index, intact_type type) {
+    detail::checked([&](intact_error* e) { return intact_set_input_type(session_.get(), index, type, e); });
+  }
+  void set_output_type(std::size_t index, intact_type type) {
+    detail::checked([&](intact_error* e) { return intact_set_output_type(session_.get(), index, type, e); });
+  }
+
+  // Runs once; returns the seconds of every native step, in order.
+  std::vector<double> profile(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
+    check_count(inputs.size(), outputs.size());
+    std::vector<double> seconds(intact_step_count(session_.get()));
+    detail::checked([&](intact_error* e) {
+      return intact_profile(session_.get(), inputs.begin(), outputs.begin(), seconds.data(), seconds.size(), e);
+    });
+    return seconds;
+  }
+  // A native step of a prepared session.
+  intact_step step(std::size_t index) const {
+    intact_step found{};
+    found.size = sizeof found;
+    detail::checked([&](intact_error* e) { return intact_step_at(session_.get(), index, &found, e); });
+    return found;
+  }
+
+  // Stops a run of another thread, which throws an Error of INTACT_CANCELLED.
+  void cancel() { intact_cancel(session_.get()); }
 
  private:
+  void check_count(std::size_t inputs, std::size_t outputs) const {
+    if (inputs != inputs_ || outputs != outputs_) {
+      throw std::invalid_argument("an array for every input and output is wanted");
+    }
+  }
+
   std::size_t inputs_, outputs_;
   std::unique_ptr<intact_session, detail::Close> session_;
 };

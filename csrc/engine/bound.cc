@@ -6,6 +6,8 @@
 
 #include "engine/failure.h"
 #include "steps/copy.h"
+#include "steps/dequantize.h"
+#include "steps/quantize.h"
 #include "steps/table.h"
 
 namespace intact::engine {
@@ -18,8 +20,23 @@ View turned_signs(Binding& binding) {
   return binding.hold(table.data(), table.size(), Type::u8, {256});
 }
 
+// Whether a port is named in a list that may be shorter.
+bool is_set(const std::vector<bool>& ports, size_t port) { return port < ports.size() && ports[port]; }
+
+// Between a caller's array of floats, row-major, and a tensor of codes (N11, N12).
+std::unique_ptr<Step> float_copy(Binding& binding, int value, uint32_t block, bool to_arena) {
+  const Codes& codes = binding.codes(value);
+  const View inside = binding.view(value);
+  const View outside = dense_view(block, 0, Type::f32, binding.shape(value));
+  const QuantizeOps& quantize = *binding.kernels.quantize;
+  const TransposeOps& transpose = *binding.kernels.transpose;
+  if (to_arena) return make_quantize(quantize, transpose, {outside, inside, codes.scale32(), codes.grid()});
+  return make_dequantize(quantize, transpose, {inside, outside, codes.scale32(), codes.zero()});
+}
+
 // Between a caller's array, which is row-major and has codes as the graph has them, and the tensor.
-std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bool to_arena) {
+std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bool to_arena, bool is_float) {
+  if (is_float) return float_copy(binding, value, block, to_arena);
   const View inside = binding.view(value);
   const View outside = dense_view(block, 0, inside.type, binding.shape(value));
   const View &x = to_arena ? outside : inside, &y = to_arena ? inside : outside;
@@ -40,6 +57,11 @@ size_t Bound::nbytes(int tensor) const {
   return static_cast<size_t>(product(elements(shape(tensor)), open_.plan.tensor(tensor).itemsize()));
 }
 
+// Of the caller's array.
+size_t Bound::port_nbytes(int tensor, bool is_float) const {
+  return nbytes(tensor) * (is_float ? sizeof(float) : 1);
+}
+
 void Bound::check_sizes() const {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const int value = static_cast<int>(i);
@@ -56,10 +78,15 @@ void Bound::check_sizes() const {
 void Bound::place_tensors(const ArenaPlan& arena) {
   const Plan& plan = open_.plan;
   std::vector<uint32_t> blocks(plan.tensors.size(), 0);
-  for (const int v : plan.inputs)
-    blocks[static_cast<size_t>(v)] = inputs_.emplace_back(program_.input(nbytes(v)));
-  for (const int v : plan.outputs) {
-    const uint32_t block = outputs_.emplace_back(program_.output(nbytes(v)));
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const int v = plan.inputs[i];
+    const size_t bytes = port_nbytes(v, is_set(floats_.inputs, i));
+    blocks[static_cast<size_t>(v)] = inputs_.emplace_back(program_.input(bytes));
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const int v = plan.outputs[i];
+    const size_t bytes = port_nbytes(v, is_set(floats_.outputs, i));
+    const uint32_t block = outputs_.emplace_back(program_.output(bytes));
     if (std::count(plan.inputs.begin(), plan.inputs.end(), v) == 0) blocks[static_cast<size_t>(v)] = block;
   }
   std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
@@ -141,19 +168,20 @@ void Bound::make_steps(int64_t arena) {
   Binding binding(plan, open_.kernels, open_.pool.threads(), known_, shapes_, layout_, places_, arena,
                   program_, owners_);
   std::vector<std::shared_ptr<const Step>> made;
-  const auto extend = [&](const PlanStep* label) {
+  const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
     for (auto& step : binding.take()) {
       made.push_back(std::move(step));
       labels_.push_back(label);
+      copied_.push_back(copied);
     }
   };
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const int v = plan.inputs[i];
     if (!layout_.staged[static_cast<size_t>(v)]) continue;
     binding.add_halo(v);
-    binding.add(outer_copy(binding, v, inputs_[i], true));
+    binding.add(outer_copy(binding, v, inputs_[i], true, is_set(floats_.inputs, i)));
+    extend(nullptr, {v, true});
   }
-  extend(nullptr);
   std::map<size_t, size_t>
       repeats;  // how often all steps from one on run, up to the next one that is named here
   auto next = repeated_.begin();
@@ -179,9 +207,9 @@ void Bound::make_steps(int64_t arena) {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const int v = plan.outputs[i];
     if (places_[static_cast<size_t>(v)].block != outputs_[i])
-      binding.add(outer_copy(binding, v, outputs_[i], false));
+      binding.add(outer_copy(binding, v, outputs_[i], false, is_set(floats_.outputs, i)));
+    extend(nullptr, {v, false});
   }
-  extend(nullptr);
   if (binding.arena() > kMostEngineBytes)
     fail(INTACT_BAD_SHAPE, "the arena", std::to_string(binding.arena()), "at most 8 GiB");
   program_.arena(static_cast<size_t>(binding.arena()));
@@ -196,11 +224,14 @@ void Bound::make_steps(int64_t arena) {
   }
 }
 
-Bound::Bound(OpenPlan& open, const std::vector<Shape>& inputs)
-    : Bound(open, infer_sizes(open.plan, inputs)) {}
+Bound::Bound(OpenPlan& open, const std::vector<Shape>& inputs, FloatPorts floats)
+    : Bound(open, infer_sizes(open.plan, inputs), std::move(floats)) {}
 
-Bound::Bound(OpenPlan& open, Sizes sizes)
-    : open_(open), known_(std::move(sizes).known()), shapes_(std::move(sizes).shapes()) {
+Bound::Bound(OpenPlan& open, Sizes sizes, FloatPorts floats)
+    : open_(open),
+      floats_(std::move(floats)),
+      known_(std::move(sizes).known()),
+      shapes_(std::move(sizes).shapes()) {
   check_sizes();
   choose_layout();
   const ArenaPlan arena = plan_memory(open.plan, layout_, repeated_, open.pool.threads());
@@ -212,7 +243,8 @@ Bound::Bound(OpenPlan& open, Sizes sizes)
   if (Workers* const workers = open.pool.try_take()) workers->leave();  // threads begin here, not in a run
 }
 
-void Bound::run(const void* const* inputs, void* const* outputs) {
+void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,
+                double* seconds) {
   const auto place = [&](uint32_t block, const void* data) {
     const size_t bytes = program_.blocks()[block].bytes;
     if (data == nullptr && bytes > 0)
@@ -225,11 +257,19 @@ void Bound::run(const void* const* inputs, void* const* outputs) {
   } catch (const std::invalid_argument& error) {
     throw Failure(INTACT_BAD_ARGUMENT, error.what());
   }
-  const size_t end = program_.steps().size(), ended = context_->run(0, end, nullptr);
+  const size_t end = program_.steps().size(), ended = context_->run(0, end, seconds, &cancelled);
   if (ended < end) {
+    if (!context_->failed()) throw Failure(INTACT_CANCELLED, "the run was cancelled");
     const std::string where = labels_[ended] == nullptr ? "a copy" : labels_[ended]->where();
     throw Failure(INTACT_BAD_INDEX, where + ": got an index of rows that are not there, want rows that are");
   }
+}
+
+StepLabel Bound::label(size_t step) const {
+  const std::string kernel = program_.steps()[step]->name();
+  if (labels_[step] != nullptr) return {labels_[step]->name, labels_[step]->kind, kernel};
+  const Copied& copied = copied_[step];
+  return {open_.plan.name(copied.value), copied.is_input ? "input" : "output", kernel};
 }
 
 size_t Bound::workspace_bytes() const {

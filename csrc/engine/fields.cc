@@ -29,6 +29,10 @@ const Json& Fields::item(std::string_view key) {
   return object_.items[at];
 }
 
+bool Fields::has(std::string_view key) const {
+  return std::find(object_.keys.begin(), object_.keys.end(), key) != object_.keys.end();
+}
+
 void Fields::finish() const {
   if (taken_ != object_.keys.size()) {
     fail_file(where_, std::to_string(object_.keys.size()) + " fields", std::to_string(taken_));

@@ -85,6 +85,8 @@ class Fields {
   }
   std::vector<int> many(std::string_view key, Role role, Type type = Type::u8, int rank = 0);
 
+  // Whether there is such a field: older files lack some.
+  bool has(std::string_view key) const;
   // Refuses fields that nobody asked for. Whoever reads a record calls it last.
   void finish() const;
   // Takes over the names that a record within this one has.

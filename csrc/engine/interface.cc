@@ -2,6 +2,7 @@
 #include "intact.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "engine/bound.h"
 #include "engine/failure.h"
+#include "engine/selftest.h"
 
 #ifndef INTACT_VERSION
 #define INTACT_VERSION "0"
@@ -16,17 +18,26 @@
 
 using intact::engine::Bound;
 using intact::engine::Failure;
+using intact::engine::FloatPorts;
 using intact::engine::OpenPlan;
 using intact::engine::Shape;
+using intact::engine::StepLabel;
 
 struct intact_plan {
   OpenPlan open;
 };
 
 struct intact_session {
+  explicit intact_session(OpenPlan& open_)
+      : open(open_),
+        floats{std::vector<bool>(open_.plan.inputs.size()), std::vector<bool>(open_.plan.outputs.size())} {}
+
   OpenPlan& open;
+  FloatPorts floats;
   std::vector<Shape> shapes;
   std::unique_ptr<Bound> bound;
+  std::vector<StepLabel> labels;  // of the native steps, once somebody has asked for one
+  std::atomic<bool> is_busy{false}, is_cancelled{false};
 };
 
 namespace {
@@ -62,6 +73,22 @@ intact_status guarded(intact_error* error, const Body& body) {
 void require(bool holds, const char* text) {
   if (!holds) throw Failure(INTACT_BAD_ARGUMENT, text);
 }
+
+// Has a session for one call, or refuses where another thread has it.
+class Turn {
+ public:
+  explicit Turn(intact_session* session) : session_(session) {
+    require(session != nullptr, "a session is wanted");
+    require(!session->is_busy.exchange(true, std::memory_order_acquire),
+            "another thread uses the session: have one for each thread");
+  }
+  ~Turn() { session_->is_busy.store(false, std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  intact_session* const session_;
+};
 
 int threads_of(const intact_options* options) {
   const int32_t wanted = options == nullptr ? 0 : options->threads;
@@ -111,6 +138,38 @@ bool is_prepared(const intact_session& session, const intact_shape* shapes) {
     if (!(session.shapes[i] == shape_of(shapes[i]))) return false;
   }
   return true;
+}
+
+void forget(intact_session& session) {
+  session.bound.reset();
+  session.labels.clear();
+  session.shapes.clear();
+}
+
+const Bound& prepared(const intact_session& session) {
+  if (!session.bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
+  return *session.bound;
+}
+
+// Sets what callers pass or get for a port: floats, or what it is.
+void set_type(intact_session& session, const std::vector<int>& ports, std::vector<bool>& floats, size_t index,
+              intact_type type) {
+  require(index < ports.size(), "index: there are fewer ports");
+  const auto& tensor = session.open.plan.tensor(ports[index]);
+  const bool is_own = type == static_cast<intact_type>(tensor.outer_type());
+  require(is_own || (tensor.codes && type == INTACT_FLOAT32),
+          "type: want the port's own, or INTACT_FLOAT32 for codes");
+  if (floats[index] == !is_own) return;
+  floats[index] = !is_own;
+  forget(session);
+}
+
+void run(intact_session& session, const void* const* inputs, void* const* outputs, double* seconds) {
+  session.is_cancelled.store(false, std::memory_order_relaxed);
+  prepared(session);
+  require(inputs != nullptr || session.open.plan.inputs.empty(), "arrays of all inputs are wanted");
+  require(outputs != nullptr || session.open.plan.outputs.empty(), "arrays of all outputs are wanted");
+  session.bound->run(inputs, outputs, session.is_cancelled, seconds);
 }
 
 static_assert(static_cast<int>(intact::Type::f64) == INTACT_FLOAT64 &&
@@ -165,18 +224,41 @@ intact_status intact_output(const intact_plan* plan, size_t index, intact_port* 
   });
 }
 
+intact_status intact_selftest(intact_plan* plan, intact_error* error) {
+  return guarded(error, [&] {
+    require(plan != nullptr, "a plan is wanted");
+    intact::engine::run_selftest(plan->open);
+  });
+}
+
 intact_status intact_session_new(intact_plan* plan, intact_session** session, intact_error* error) {
   return guarded(error, [&] {
     require(plan != nullptr && session != nullptr, "a plan and a place for the session are wanted");
-    *session = new intact_session{plan->open, {}, nullptr};
+    *session = new intact_session(plan->open);
   });
 }
 
 void intact_session_free(intact_session* session) { delete session; }
 
+intact_status intact_set_input_type(intact_session* session, size_t index, intact_type type,
+                                    intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    set_type(*session, session->open.plan.inputs, session->floats.inputs, index, type);
+  });
+}
+
+intact_status intact_set_output_type(intact_session* session, size_t index, intact_type type,
+                                     intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    set_type(*session, session->open.plan.outputs, session->floats.outputs, index, type);
+  });
+}
+
 intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error) {
   return guarded(error, [&] {
-    require(session != nullptr, "a session is wanted");
+    const Turn turn(session);
     const size_t count = session->open.plan.inputs.size();
     require(shapes != nullptr || count == 0, "sizes of all inputs are wanted");
     for (size_t i = 0; i < count; ++i) {
@@ -185,8 +267,8 @@ intact_status intact_prepare(intact_session* session, const intact_shape* shapes
     if (is_prepared(*session, shapes)) return;
     std::vector<Shape> wanted;
     for (size_t i = 0; i < count; ++i) wanted.push_back(shape_of(shapes[i]));
-    session->bound.reset();
-    session->bound = std::make_unique<Bound>(session->open, wanted);
+    forget(*session);
+    session->bound = std::make_unique<Bound>(session->open, wanted, session->floats);
     session->shapes = std::move(wanted);
   });
 }
@@ -195,10 +277,10 @@ intact_status intact_output_shape(const intact_session* session, size_t index, i
                                   intact_error* error) {
   return guarded(error, [&] {
     require(session != nullptr && shape != nullptr, "a session and a place for the sizes are wanted");
-    if (!session->bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
+    const Bound& bound = prepared(*session);
     const auto& outputs = session->open.plan.outputs;
     require(index < outputs.size(), "index: there are fewer outputs");
-    const Shape& found = session->bound->shape(outputs[index]);
+    const Shape& found = bound.shape(outputs[index]);
     shape->rank = found.rank;
     for (int i = 0; i < INTACT_MAX_RANK; ++i) shape->sizes[i] = i < found.rank ? found[i] : 0;
   });
@@ -211,12 +293,41 @@ size_t intact_workspace_bytes(const intact_session* session) {
 intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
                          intact_error* error) {
   return guarded(error, [&] {
-    require(session != nullptr, "a session is wanted");
-    if (!session->bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
-    require(inputs != nullptr || session->open.plan.inputs.empty(), "arrays of all inputs are wanted");
-    require(outputs != nullptr || session->open.plan.outputs.empty(), "arrays of all outputs are wanted");
-    session->bound->run(inputs, outputs);
+    const Turn turn(session);
+    run(*session, inputs, outputs, nullptr);
   });
+}
+
+intact_status intact_profile(intact_session* session, const void* const* inputs, void* const* outputs,
+                             double* seconds, size_t count, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    const size_t steps = prepared(*session).step_count();
+    require(count == steps && (seconds != nullptr || count == 0), "seconds: want one for each native step");
+    run(*session, inputs, outputs, seconds);
+  });
+}
+
+size_t intact_step_count(const intact_session* session) {
+  return session == nullptr || !session->bound ? 0 : session->bound->step_count();
+}
+
+intact_status intact_step_at(intact_session* session, size_t index, intact_step* step, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    const Bound& bound = prepared(*session);
+    require(step != nullptr && step->size == sizeof(intact_step), "step: want its size");
+    require(index < bound.step_count(), "index: there are fewer steps");
+    while (session->labels.size() < bound.step_count()) {
+      session->labels.push_back(bound.label(session->labels.size()));
+    }
+    const StepLabel& label = session->labels[index];
+    *step = {sizeof(intact_step), label.name.c_str(), label.kind.c_str(), label.kernel.c_str()};
+  });
+}
+
+void intact_cancel(intact_session* session) {
+  if (session != nullptr) session->is_cancelled.store(true, std::memory_order_relaxed);
 }
 
 }  // extern "C"

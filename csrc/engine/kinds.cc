@@ -11,14 +11,22 @@ struct Kind {
   std::unique_ptr<PlanStep> (*read)(Fields&);
 };
 
+// A library for a few models has a list of its own (csrc/engine/choice.cmake).
+#ifndef INTACT_KINDS_FILE
+#define INTACT_KINDS_FILE "engine/kinds.inc"
+#endif
 constexpr Kind kKinds[] = {
 #define INTACT_KIND(kind) {#kind, &read_##kind},
-#include "engine/kinds.inc"
+#include INTACT_KINDS_FILE
 #undef INTACT_KIND
 };
 
-// Those that code outside of kernels runs.
-constexpr std::string_view kForeign[] = {"onnx", "call"};
+// All that plan files have; those that code outside of kernels runs come last.
+constexpr std::string_view kNames[] = {
+#define INTACT_KIND(kind) #kind,
+#include "engine/kinds.inc"
+#undef INTACT_KIND
+    "onnx", "call"};
 
 }  // namespace
 
@@ -30,8 +38,7 @@ std::unique_ptr<PlanStep> read_step(std::string_view kind, Fields& fields) {
 }
 
 bool is_kind(std::string_view kind) {
-  return std::find(std::begin(kForeign), std::end(kForeign), kind) != std::end(kForeign) ||
-         std::any_of(std::begin(kKinds), std::end(kKinds), [&](const Kind& one) { return one.name == kind; });
+  return std::find(std::begin(kNames), std::end(kNames), kind) != std::end(kNames);
 }
 
 }  // namespace intact::engine

@@ -11,7 +11,7 @@ set_target_properties(intact_engine PROPERTIES
 if(MSVC)
   target_compile_options(intact_engine PRIVATE /fp:precise /W3)
 else()
-  target_compile_options(intact_engine PRIVATE -O2 -ffp-contract=off -fno-math-errno -Wall -Wextra)
+  target_compile_options(intact_engine PRIVATE ${ENGINE_LEVEL} -ffp-contract=off -fno-math-errno -Wall -Wextra)
 endif()
 target_compile_options(intact_engine PRIVATE ${SANITIZE})
 

@@ -58,6 +58,8 @@ class Reader {
     const Json &stored = body_.list("stored"), &joined = body_.list("joined"), &packed = body_.list("packed");
     body_.list("timings");
     read_steps(body_.list("steps"));
+    const bool has_selftest = body_.has("selftest");
+    if (has_selftest) plan_.selftest = read_selftest(body_.record("selftest"));
     body_.finish();
     if (!model.empty()) {
       throw Failure(INTACT_UNSUPPORTED,
@@ -69,6 +71,7 @@ class Reader {
     find_arrays(packed);
     plan_.inputs = ports(inputs, "the inputs");
     plan_.outputs = ports(outputs, "the outputs");
+    if (has_selftest) check_selftest(plan_, where_);
   }
 
  private:

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/constants.h"
 #include "engine/container.h"
 #include "engine/plan_step.h"
+#include "engine/selftest.h"
 
 namespace intact::engine {
 
@@ -45,6 +47,7 @@ class Plan {
   // Of each tensor the steps that read it, once for each time, and the step that makes it; -1: none does.
   std::vector<std::vector<int>> readers;
   std::vector<int> makers;
+  std::optional<SelfTest> selftest;
   // Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
   std::vector<bool> is_loose;
 

@@ -82,7 +82,7 @@ void Context::check_range(size_t begin, size_t end) const {
   }
 }
 
-size_t Context::run(size_t begin, size_t end, double* seconds) {
+size_t Context::run(size_t begin, size_t end, double* seconds, const std::atomic<bool>* cancelled) {
   check_range(begin, end);
   if (running_.exchange(true, std::memory_order_acquire)) {
     refuse("another run uses this context");
@@ -91,9 +91,12 @@ size_t Context::run(size_t begin, size_t end, double* seconds) {
   held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
   failed_.store(false, std::memory_order_relaxed);
+  cancelled_ = cancelled;
   for (size_t i = begin; i < end;) {
+    if (is_cancelled()) return i;
     if (const Repeat* repeat = program_.repeat_from(i)) {
       run_repeat(*repeat, held.workers, seconds);
+      if (is_cancelled() || failed()) return i;  // which of its steps ran is not known
       i = repeat->end;
       continue;
     }
@@ -104,7 +107,7 @@ size_t Context::run(size_t begin, size_t end, double* seconds) {
       checker_->run(i, blocks_.data(), [&] { run_step(i, held.workers); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
-    if (failed_.load(std::memory_order_relaxed)) return i;
+    if (failed()) return i;
     ++i;
   }
   return end;
@@ -158,7 +161,7 @@ void Context::run_once(const Repeat& repeat, size_t time, size_t number, bool ti
     if (part < w.count) seat.blocks[w.block] = blocks_[w.parent] + w.offset + part * w.stride;
   }
   uint8_t* const scratch = scratch_.get() + program_.scratch() * number;
-  for (size_t i = repeat.begin; i < repeat.end; ++i) {
+  for (size_t i = repeat.begin; i < repeat.end && !is_cancelled(); ++i) {
     const Step& step = *program_.steps()[i];
     const Memory memory(seat.blocks.data(), program_.ahead(i), &failed_);
     const double start = timed ? now() : 0;

@@ -31,9 +31,12 @@ class Context {
   void place(uint32_t block, const void* data, size_t bytes);
   // Runs steps [begin, end), which must not cut a repeat, on the thread pool, or on this thread alone while
   // another run has the pool. `seconds`: one number per step of the program, or nullptr; the time of a
-  // repeat is divided among its steps. Returns `end`, or the step that failed (Memory::fail). A checked run
+  // repeat is divided among its steps. `cancelled`: the run stops before its next step once this is true; or
+  // nullptr. Returns `end`, or the step that failed (Memory::fail) or that the run stopped at. A checked run
   // throws std::logic_error for a step that breaks its declaration.
-  size_t run(size_t begin, size_t end, double* seconds);
+  size_t run(size_t begin, size_t end, double* seconds, const std::atomic<bool>* cancelled = nullptr);
+  // Whether a step of the last run failed.
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
 
   uint8_t* arena() const { return arena_.get(); }
   const Program& program() const { return program_; }
@@ -48,12 +51,16 @@ class Context {
   void run_step(size_t step, Workers* workers);
   void run_repeat(const Repeat& repeat, Workers* workers, double* seconds);
   void run_once(const Repeat& repeat, size_t time, size_t seat, bool timed);
+  bool is_cancelled() const {
+    return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed);
+  }
   void check_range(size_t begin, size_t end) const;
 
   const Program& program_;
   ThreadPool& thread_pool_;
   Aligned arena_, scratch_;
   std::atomic<bool> running_{false}, failed_{false};
+  const std::atomic<bool>* cancelled_ = nullptr;  // of the run that is going on
   std::vector<uint8_t*> blocks_;
   std::vector<Seat> seats_;  // empty where no step is repeated
   std::unique_ptr<Checker> checker_;  // nullptr: runs are not checked

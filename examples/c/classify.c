@@ -62,6 +62,10 @@ int main(int argc, char** argv) {
   if (intact_open(argv[1], NULL, &plan, &error) != INTACT_OK) fail(argv[1], &error);
   if (intact_session_new(plan, &session, &error) != INTACT_OK) fail(argv[1], &error);
 
+  /* Floats also where the plan has codes. */
+  if (intact_set_input_type(session, 0, INTACT_FLOAT32, &error) != INTACT_OK) fail(argv[1], &error);
+  if (intact_set_output_type(session, 0, INTACT_FLOAT32, &error) != INTACT_OK) fail(argv[1], &error);
+
   intact_shape shape = {4, {1, 3, 0, 0, 0, 0}};
   int height = 0, width = 0;
   float* const image = read_ppm(argv[2], &height, &width);

@@ -53,7 +53,8 @@ intact_status run(intact_plan* plan, intact_session* session, int64_t free, inta
   }
   std::vector<void*> places;
   for (auto& array : arrays) places.push_back(array.empty() ? static_cast<void*>(&places) : array.data());
-  return intact_run(session, places.data(), places.data() + inputs, error);
+  std::vector<double> seconds(intact_step_count(session));
+  return intact_profile(session, places.data(), places.data() + inputs, seconds.data(), seconds.size(), error);
 }
 
 }  // namespace
@@ -79,6 +80,7 @@ int main(int argc, char** argv) {
     if (status == INTACT_OK) status = intact_session_new(plan, &session, &error);
     for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free)
       status = run(plan, session, free, &error);
+    if (plan != nullptr && intact_selftest(plan, &error) == INTACT_INTERNAL) status = INTACT_INTERNAL;
     intact_session_free(session);
     intact_close(plan);
     ++counts[status];

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_RANK = 6
-OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL = (
-    range(10)
-)
+(
+    OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL,
+    CANCELLED, DIFFERENT,
+) = range(12)  # fmt: skip
 DTYPES = (
     "uint8", "int8", "bool", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64",
     "float64",
@@ -40,6 +41,10 @@ class Port(c.Structure):
 
 class Shape(c.Structure):
     _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK)]
+
+
+class Step(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("kind", c.c_char_p), ("kernel", c.c_char_p)]
 
 
 class CError(Exception):
@@ -80,13 +85,20 @@ def library(path: Path) -> c.CDLL:
         "prepare": [session, c.POINTER(Shape), error],
         "output_shape": [session, c.c_size_t, c.POINTER(Shape), error],
         "run": [session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), error],
-    }
+        "profile": [
+            session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.POINTER(c.c_double), c.c_size_t, error,
+        ],
+        "step_at": [session, c.c_size_t, c.POINTER(Step), error],
+        "set_input_type": [session, c.c_size_t, c.c_int, error],
+        "set_output_type": [session, c.c_size_t, c.c_int, error],
+        "selftest": [plan, error],
+    }  # fmt: skip
     for name, types in calls.items():
         getattr(result, f"intact_{name}").argtypes = types
-    for name in ("input_count", "output_count", "workspace_bytes"):
+    for name in ("input_count", "output_count", "workspace_bytes", "step_count"):
         getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
         getattr(result, f"intact_{name}").restype = c.c_size_t
-    for name in ("close", "session_free"):
+    for name in ("close", "session_free", "cancel"):
         getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
         getattr(result, f"intact_{name}").restype = None
     result.intact_version.restype = c.c_char_p
@@ -167,6 +179,36 @@ class CPlan:
         }
         self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
         return outputs
+
+    def profile(self, inputs: Mapping[str, NDArray[Any]]) -> list[tuple[str, str, str, float]]:
+        """Prepare, run once, and return name, kind, kernel and seconds of every native step."""
+        arrays = [np.ascontiguousarray(inputs[name], dtype) for name, dtype in self.inputs]
+        shapes = self.prepare([array.shape for array in arrays])
+        outputs = [np.empty(shape, dtype) for (_, dtype), shape in zip(self.outputs, shapes, strict=True)]
+        count = int(self._library.intact_step_count(self._session))
+        seconds = (c.c_double * count)()
+        self.call("profile", self._session, _pointers(arrays), _pointers(outputs), seconds, count)
+        rows = []
+        for index in range(count):
+            step = Step(c.sizeof(Step))
+            self.call("step_at", self._session, index, c.byref(step))
+            rows.append((step.name.decode(), step.kind.decode(), step.kernel.decode(), seconds[index]))
+        return rows
+
+    def set_type(self, kind: str, index: int, dtype: str) -> None:
+        """Let an "input" or "output" have arrays of this dtype."""
+        self.call(f"set_{kind}_type", self._session, index, DTYPES.index(dtype))
+        ports = list(self.inputs if kind == "input" else self.outputs)
+        ports[index] = ports[index][0], dtype
+        setattr(self, f"{kind}s", ports)
+
+    def selftest(self) -> None:
+        """Run the self-test of the plan."""
+        self.call("selftest", self._plan)
+
+    def cancel(self) -> None:
+        """Stop the run that is going on; any thread may call it."""
+        self._library.intact_cancel(self._session)
 
     def close(self) -> None:
         """Free the session and the plan."""

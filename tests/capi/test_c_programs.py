@@ -1,4 +1,4 @@
-"""Programs in C on the library: the example, no allocation in a run, hostile plans, exported names."""
+"""Programs in C on the library: no allocation in a run, hostile plans, exported names."""
 
 from __future__ import annotations
 
@@ -39,31 +39,6 @@ def compile_program(source: Path, library: Path, into: Path, *options: str) -> P
     return program
 
 
-@needs_compiler
-def test_the_example_in_c_classifies_as_the_engine_does(c_library, tmp_path, rng):
-    net = Qdq()
-    x = net.pair(net.input("image", (1, 3, 16, 16)))
-    y = net.pair(net.node("Relu", net.conv(x, 3, 8, strides=[2, 2])))
-    y = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
-    weight = net.weight(8, 10, axis=None)
-    engine = save_plan(
-        lower(net.proto(net.node("MatMul", y, weight, name="scores"))), tmp_path / "model.plan"
-    )
-    pixels = rng.integers(0, 256, (16, 16, 3), np.uint8)
-    (tmp_path / "image.ppm").write_bytes(b"P6\n16 16\n255\n" + pixels.tobytes())
-    program = compile_program(ROOT / "examples" / "c" / "classify.c", c_library, tmp_path)
-    ran = subprocess.run(
-        [str(program), str(tmp_path / "model.plan"), str(tmp_path / "image.ppm")],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
-    image = ((pixels.astype(np.float32) / np.float32(255) - mean) / deviation).transpose(2, 0, 1)[None]
-    (scores,) = engine.run({"image": image}).values()
-    order = np.argsort(-scores[0], kind="stable")[:5]
-    assert ran.stdout.splitlines() == [f"class {i}: {scores[0][i]:.6f}" for i in order]
-
-
 CPP = """
 #include <cstdio>
 #include "intact.hpp"
@@ -74,6 +49,19 @@ int main(int, char** argv) {
   std::vector<float> x(12, 0.5f), y(session.output_size(0));
   session.run({x.data()}, {y.data()});
   std::printf("%s %zu %.6f\\n", plan.output(0).name, y.size(), static_cast<double>(y[7]));
+  const std::vector<double> seconds = session.profile({x.data()}, {y.data()});
+  std::printf("%s\\n", session.step(seconds.size() - 1).name);
+  try {
+    plan.selftest();
+  } catch (const intact::Error& error) {
+    std::printf("%d\\n", static_cast<int>(error.status()));
+  }
+  try {
+    session.set_input_type(0, INTACT_INT8);
+  } catch (const intact::Error& error) {
+    std::printf("%d\\n", static_cast<int>(error.status()));
+  }
+  session.cancel();
   try {
     session.prepare({{2, 7}});
   } catch (const intact::Error& error) {
@@ -102,7 +90,7 @@ def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
     assert built.returncode == 0, built.stderr
     ran = subprocess.run([str(tmp_path / "program"), str(tmp_path / "plan")], capture_output=True, text=True)
     (y,) = engine.run({"x": np.full((2, 6), 0.5, np.float32)}).values()
-    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "5"], ran.stderr
+    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "y", "4", "1", "5"], ran.stderr
 
 
 @needs_compiler

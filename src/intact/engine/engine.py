@@ -13,7 +13,7 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
@@ -30,6 +30,7 @@ from intact.engine.lru_cache import Recent, key_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
+from intact.engine.selftest import differing_outputs, make_selftest
 from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
@@ -233,6 +234,24 @@ class Engine:
         if not self._ready:
             self.prepare(_shapes(self._zeros()))
         return list(getattr(self._ready.last, "choices", ()))
+
+    def add_selftest(self) -> bool:
+        """Give the plan a self-test, which `save` writes and `selftest` runs.
+
+        Returns:
+            False where there can be none (`make_selftest`).
+        """
+        shapes = [array.shape for array in self._zeros().values()]
+        self.plan = replace(self.plan, selftest=make_selftest(self.plan, shapes, self.run))
+        return self.plan.selftest is not None
+
+    def selftest(self) -> tuple[str, ...]:
+        """Run the self-test of the plan; returns the names of outputs that another machine's differ from.
+
+        Raises:
+            UnsupportedError: The plan has no self-test.
+        """
+        return differing_outputs(self.plan, self.run)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.

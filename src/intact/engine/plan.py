@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from intact.engine.steps.base.wiring import Const, Reads, Writes, names_with_rol
 from intact.errors import FileFormatError
 from intact.layer import Layer
 
-_FIX = "lower the model again"
+_FIX, _BUILD = "lower the model again", "build the plan again"
 
 
 UNQUANTIZED = "nothing in the model is quantized: all of it runs in float"
@@ -23,6 +24,45 @@ UNQUANTIZED = "nothing in the model is quantized: all of it runs in float"
 
 DYNAMIC = "layers that quantize their input while they run are left to ONNX Runtime"
 """A note of a plan that was lowered from a model with such layers."""
+
+
+MOST_ELEMENTS = 2**24
+"""Elements of all inputs of a self-test together."""
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """What a plan file says of its self-test.
+
+    Attributes:
+        seed: 0 to 2**32 - 1.
+        shapes: Of every input, in the plan's order.
+        checksums: CRC-32 of every output, in the plan's order.
+    """
+
+    seed: int
+    shapes: tuple[tuple[int, ...], ...]
+    checksums: tuple[int, ...]
+
+    def check(self, ranks: Sequence[int], outputs: int) -> None:
+        """Refuse what no writer of plans makes.
+
+        Args:
+            ranks: Of every input.
+            outputs: How many there are.
+
+        Raises:
+            FileFormatError: Says which part.
+        """
+        where = "the self-test"
+        if [len(shape) for shape in self.shapes] != list(ranks):
+            raise FileFormatError(where, "other ranks", "sizes of every input", _BUILD)
+        sizes = [size for shape in self.shapes for size in shape]
+        if any(size < 0 for size in sizes) or sum(map(prod, self.shapes)) > MOST_ELEMENTS:
+            raise FileFormatError(where, "other sizes", f"at most {MOST_ELEMENTS} elements in all", _BUILD)
+        numbers = (self.seed, *self.checksums)
+        if len(self.checksums) != outputs or not all(0 <= number < 2**32 for number in numbers):
+            raise FileFormatError(where, "other numbers", "a seed, and a CRC-32 of every output", _BUILD)
 
 
 @dataclass(frozen=True)
@@ -41,6 +81,7 @@ class Plan:
         deciding: Inputs of one number each whose values say which branches run: where they are known, too,
             the model is lowered for these branches alone.
         stored: float32 constants in fewer bits, which a plan file holds instead.
+        selftest: What proves on another machine that it runs right; None: nothing does.
     """
 
     steps: tuple[Step, ...]
@@ -53,6 +94,7 @@ class Plan:
     model: str = ""
     deciding: tuple[str, ...] = ()
     stored: Mapping[str, Stored] = field(default_factory=dict)
+    selftest: SelfTest | None = None
 
     @property
     def is_unquantized(self) -> bool:
@@ -91,6 +133,8 @@ class Plan:
         for name in self.outputs:
             if name not in defined:
                 raise FileFormatError("the outputs", f"'{name}', which no step makes", "tensors", _FIX)
+        if self.selftest is not None:
+            self.selftest.check([len(self.tensors[name].shape) for name in self.inputs], len(self.outputs))
         for tensor in self.tensors.values():
             if (tensor.dtype == "codes") != (tensor.codes is not None):
                 raise FileFormatError(f"tensor '{tensor.name}'", tensor.dtype, "codes with a grid", _FIX)

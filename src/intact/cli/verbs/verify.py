@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from math import isfinite
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from numpy.typing import NDArray
 
 from intact.cli import shared_options
 from intact.cli.printing import say, show_json, show_table
@@ -19,8 +21,10 @@ from intact.errors import QuantValueError
 from intact.reading import require_regular
 
 if TYPE_CHECKING:
-    from intact.engine.compare import Comparison, Counts, Distance, Module, TensorCounts
+    from intact.engine import Engine
+    from intact.engine.compare import CLibrary, Comparison, Counts, Distance, Module, TensorCounts
     from intact.graph import Model
+    from intact.ptq.data import Source
 
 DIFFERENT = 1
 _OUTPUTS = {
@@ -41,7 +45,9 @@ SIDES = {
 
 
 def run(
-    model: Annotated[Path, typer.Argument(help="An ONNX file; with --against weights.", exists=True)],
+    model: Annotated[
+        Path, typer.Argument(help="An ONNX file; or a plan by itself; with --against weights.", exists=True)
+    ],
     data: shared_options.Data = None,
     plan: Annotated[
         Path | None,
@@ -54,6 +60,9 @@ def run(
             "a module or what returns one. It is run.",
         ),
     ] = None,
+    with_c: Annotated[
+        bool, typer.Option("--c", help="Run the C library, too: its outputs must be the engine's.")
+    ] = False,
     against: Annotated[
         Path | None,
         typer.Option(help="Compare the floats of two files of weights: GGUF, safetensors.", exists=True),
@@ -86,11 +95,16 @@ def run(
     Exit status: 0 where the engine equals the reference and no layer of the module departs from it by more
     than rounding, 1 where one does, 2 where a file cannot be read.
 
+    A plan by itself, without data, runs its self-test: `intact build` stored checksums of the outputs of test
+    inputs, and this machine must give the same.
+
     With --against, the floats of two files that `intact convert` reads are compared tensor by tensor, and the
     status is 1 where any differs.
 
     Examples:
 
+    - `intact verify model.plan`
+    - `intact verify model.int8.onnx --data photos --c` proves that the C library gives the same
     - `intact verify model.int8.onnx --data photos`
     - `intact verify model.int8.onnx --plan model.plan --data samples.npy --traced 2`
     - `intact verify model.int8.onnx --data photos --module my_model.py`
@@ -103,8 +117,12 @@ def run(
         verify_weights(model, against, all_tensors=all_tensors, as_json=as_json)
         return
     require_regular(model)
+    from intact.engine.files import plan_files as files
+
+    if data is None and plan is None and module is None and files.is_plan(model):
+        _selftest(model, threads, with_c, as_json)
+        return
     import intact
-    from intact.engine.compare import compare
     from intact.graph import load
 
     graph = load(model)
@@ -112,14 +130,88 @@ def run(
     described = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     source = open_for(engine, described, batch_size, num_batches)
     fake = None if module is None else _module(module, graph)
-    comparison = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, module=fake)
+    comparison, beside = _compare(graph, engine, source, traced, fake, with_c)
     if as_json:
-        show_json(as_record(comparison, model) | ({"images": source.prepared} if source.prepared else {}))
+        extra = {"images": source.prepared} if source.prepared else {}
+        show_json(as_record(comparison, model) | extra | beside.as_record())
     else:
         _show(comparison, model, all_tensors)
+        for line in beside.sentences():
+            say(line)
         if source.prepared:
             say(shared_options.preparation_note(source.prepared))
-    if not comparison.exact or comparison.departing is not None:
+    if not comparison.exact or comparison.departing is not None or beside.differing:
+        raise typer.Exit(DIFFERENT)
+
+
+def _compare(
+    graph: Model, engine: Engine, source: Source, traced: int, module: Module | None, with_c: bool
+) -> tuple[Comparison, _Beside]:
+    """Compare on all batches, if asked with the C library beside the engine."""
+    from intact.engine.compare import c_library_of, compare
+
+    with ExitStack() as stack:
+        beside = _Beside(stack.enter_context(c_library_of(engine)) if with_c else None, engine)
+        batches = beside.compare(source.batches)
+        comparison = compare(graph, engine, batches, traced=traced, threads=engine.threads, module=module)
+        return comparison, beside
+
+
+class _Beside:
+    """Counts where the outputs of the C library, if there is one, are not the engine's."""
+
+    def __init__(self, library: CLibrary | None, engine: Engine) -> None:
+        self._library, self._engine = library, engine
+        self.compared, self.differing = 0, dict[str, int]()
+
+    def compare(self, batches: Iterable[Mapping[str, NDArray]]) -> Iterator[Mapping[str, NDArray]]:
+        """Yield the batches, each of which both have run."""
+        from intact.engine.compare import differing_elements
+
+        for feeds in batches:
+            if self._library is None:
+                yield feeds
+                continue
+            want, got = self._engine.run(feeds), self._library.run(feeds)
+            for name, array in want.items():
+                self.compared += array.size
+                if count := differing_elements(array, got[name]):
+                    self.differing[name] = self.differing.get(name, 0) + count
+            yield feeds
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
+        counts = {"compared": self.compared, "differing": self.differing}
+        return {} if self._library is None else {"c": counts}
+
+    def sentences(self) -> Iterator[str]:
+        """Yield a sentence on the counts."""
+        if self._library is None:
+            return
+        where = f", first in '{min(self.differing)}'" if self.differing else ""
+        total = sum(self.differing.values())
+        yield f"outputs, C library against engine: {total:,} of {self.compared:,} differ{where}"
+
+
+def _selftest(path: Path, threads: int | None, with_c: bool, as_json: bool) -> None:
+    """Run the self-test of a plan file, in the engine and, if asked, in the C library."""
+    import intact
+    from intact.engine.compare import CLibrary
+
+    engine = intact.load(path, threads=threads, deterministic=True)
+    differing = list(engine.selftest())
+    if with_c:
+        library = CLibrary(engine, path)
+        if not library.passes_selftest():
+            differing.append("the C library's")
+        library.close()
+    if as_json:
+        show_json({"file": str(path), "exact": not differing, "differing": differing})
+    elif differing:
+        say(f"differs from the machine that built it: {', '.join(differing)}")
+    else:
+        say(f"self-test: {len(engine.outputs)} outputs equal those of the machine that built the plan")
+    if differing:
         raise typer.Exit(DIFFERENT)
 
 

@@ -1,5 +1,6 @@
 """Compare one Q/DQ model in every way that runs it: integer reference, engine, module and ONNX Runtime."""
 
+from intact.engine.compare.c_library import CLibrary, c_library_of, differing_elements
 from intact.engine.compare.compare_runs import Module, compare
 from intact.engine.compare.comparison_counts import (
     ROUNDING,
@@ -11,5 +12,6 @@ from intact.engine.compare.comparison_counts import (
 )
 
 __all__ = [
-    "ROUNDING", "Comparison", "Counts", "Distance", "LayerCounts", "Module", "TensorCounts", "compare",
+    "ROUNDING", "CLibrary", "Comparison", "Counts", "Distance", "LayerCounts", "Module", "TensorCounts",
+    "c_library_of", "compare", "differing_elements",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
 from intact.engine.model_pieces import MOST, Joined, Piece, Views, join_models, views_of
-from intact.engine.plan import Plan
+from intact.engine.plan import Plan, SelfTest
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.layer import Layer
@@ -217,7 +217,10 @@ def save(
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
         tuple(_timing_entries(Timings() if timings is None else timings)),
     )  # fmt: skip
-    text = _dumps({**encode(body), "steps": encode(plan.steps)})
+    content = {**encode(body), "steps": encode(plan.steps)}
+    if plan.selftest is not None:
+        content["selftest"] = encode(plan.selftest)
+    text = _dumps(content)
     arrays |= {name: entry.own for name, entry in joined.items()}
     arrays |= {f"scale/{name}": entry.scale for name, entry in stored.items() if entry.scale is not None}
     arrays |= {f"zero/{name}": entry.zero for name, entry in stored.items() if entry.zero is not None}
@@ -242,6 +245,9 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     metadata, views = container.read(path, copy=copy)
     content = _content(where, metadata)
     steps = content.pop("steps", None)
+    selftest = (
+        decode(SelfTest, content.pop("selftest"), f"{where}.selftest") if "selftest" in content else None
+    )
     body: _Body = decode(_Body, content, where)
     if not isinstance(steps, list):
         raise format_error(f"{where}.steps", steps, "a list")
@@ -251,6 +257,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         tensors={tensor.name: tensor for tensor in body.tensors},
         constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
         model=body.model, deciding=body.deciding, stored=stored,
+        selftest=selftest,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
         raise format_error(f"{where}.tensors", "a name twice", "distinct names")
