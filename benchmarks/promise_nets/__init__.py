@@ -15,7 +15,7 @@ def networks(family: str) -> list[Network]:
     Raises:
         ImportError: A package that it needs is missing.
     """
-    names = {"transformers": "language", "newer": "language", "torchvision": "images", "timm": "images",
+    names = {"transformers": "language", "newer": "language", "torchvision": "image", "timm": "image",
              "zoo": "trained", "trained": "trained"}  # fmt: skip
-    result: list[Network] = import_module(f"promise_nets.{names[family]}").NETWORKS
+    result: list[Network] = import_module(f"promise_nets.{names[family]}_networks").NETWORKS
     return [item for item in result if item.family == family]

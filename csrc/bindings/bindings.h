@@ -47,6 +47,7 @@ inline NativeStep native(std::unique_ptr<Step> step) { return {std::move(step)};
 using GridTuple = std::array<int32_t, 3>;  // zero, low, high
 inline ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
 
+void bind_engine(nb::module_& m);
 void bind_epilogue(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_real_views(nb::module_& m);

@@ -294,6 +294,7 @@ NB_MODULE(_native, m) {
   bind_squared_error(m);
   bind_choices(m);
   bind_program(m);
+  bind_engine(m);
   bind_epilogue(m);
   bind_real_views(m);
   bind_gemm(m);

@@ -6,18 +6,28 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 #include "runtime/view.h"
 
 namespace intact::engine {
 
-// At most kMaxRank: what native steps walk. More are refused when a plan is read.
+// More axes than native steps walk (kMaxRank): parts of a plan that its host runs have as many as NumPy has.
+constexpr int kMostAxes = 64;
+
 struct Axes {
   int rank = 0;
-  std::array<int64_t, kMaxRank> at{};
+  std::array<int64_t, kMostAxes> at;  // the first `rank` of them
 
-  Axes() = default;
+  Axes() {}
+  // Of few axes little is copied: a plan has hundreds of shapes.
+  Axes(const Axes& other) { *this = other; }
+  Axes& operator=(const Axes& other) {
+    rank = other.rank;
+    std::copy_n(other.at.begin(), rank, at.begin());
+    return *this;
+  }
   Axes(std::initializer_list<int64_t> values) {
     for (const int64_t v : values) push(v);
   }
@@ -47,6 +57,18 @@ inline int64_t product(std::span<const int64_t> sizes) {
   int64_t total = 1;
   for (const int64_t n : sizes) total = product(total, n);
   return total;
+}
+// The first axes of a view, of which there are at most kMaxRank.
+inline std::array<int64_t, kMaxRank> view_axes(const Axes& axes) {
+  if (axes.rank > kMaxRank) throw std::invalid_argument("a view has more axes than steps walk");
+  std::array<int64_t, kMaxRank> first{};
+  std::copy_n(axes.at.begin(), axes.rank, first.begin());
+  return first;
+}
+inline Axes axes_of(const std::array<int64_t, kMaxRank>& axes, int rank) {
+  Axes found;
+  for (int i = 0; i < rank; ++i) found.push(axes[static_cast<size_t>(i)]);
+  return found;
 }
 inline int64_t elements(const Shape& shape) { return product({shape.begin(), shape.end()}); }
 

@@ -9,8 +9,8 @@ namespace {
 
 void set_axes(View& v, const Axes& sizes, const Axes& strides) {
   v.rank = sizes.rank;
-  v.sizes = sizes.at;
-  v.strides = strides.at;
+  v.sizes = view_axes(sizes);
+  v.strides = view_axes(strides);
 }
 
 // Ends of the bytes in a tensor's memory, its halo included: what kernels' proofs rest on.
@@ -33,7 +33,8 @@ View dense_view(uint32_t block, size_t offset, Type type, const Shape& shape) {
 
 Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
                  const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
-                 int64_t arena, Program& program, Owners& owners)
+                 int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values,
+                 Host* host)
     : plan(plan_),
       kernels(kernels_),
       known(known_),
@@ -46,6 +47,8 @@ Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownD
       program_(program),
       owners_(owners),
       constants_(plan_.constants.size()),
+      values_(values),
+      host_(host),
       planned_(arena),
       top_(arena),
       most_(arena) {
@@ -89,6 +92,7 @@ View Binding::keep(const Bytes& bytes, Type type, const Shape& shape) {
 }
 
 View Binding::hold(const void* data, size_t bytes, Type type, const Shape& shape) {
+  held_bytes_ += bytes;
   return keep(aligned_copy(data, bytes), type, shape);
 }
 

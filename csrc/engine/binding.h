@@ -1,7 +1,9 @@
 // A plan with shapes and places, and the native steps that are made of it.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/kernel_choice.h"
@@ -30,7 +32,8 @@ class Binding {
  public:
   Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
           const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
-          int64_t arena, Program& program, Owners& owners);
+          int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values,
+          Host* host_ = nullptr);
 
   const TensorRecord& tensor(int value) const { return plan.tensor(value); }
   const Codes& codes(int value) const { return *plan.tensor(value).codes; }
@@ -52,6 +55,8 @@ class Binding {
   std::span<const T> array(int value) {
     return plan.array(value).as<T>();
   }
+  // What a model of sizes made.
+  const Bytes& value(int tensor) const { return values_.at(tensor); }
   // An array made now, dense, as native steps read it.
   template <class T>
   View hold(const std::vector<T>& values, Type type, const Shape& shape) {
@@ -76,11 +81,29 @@ class Binding {
   static bool same_memory(const View& x, const View& y);
 
   void add(std::unique_ptr<Step> step) { made_.push_back(std::move(step)); }
+  // Returns the form of a layer that runs: the standard one, unless the host says otherwise. `layer` returns
+  // what it is called.
+  template <class Layer>
+  std::string choose_form(const Layer& layer, std::span<const std::string> forms,
+                          const std::string& standard) {
+    if (host_ == nullptr) return standard;
+    return host_->choose_form(host_->asks_for_layers() ? layer() : std::string(), forms, standard);
+  }
+  // Adds a layer in the form that was chosen last.
+  void add_form(std::unique_ptr<Step> step) {
+    if (host_ != nullptr) host_->note_form(steps_before_ + made_.size());
+    add(std::move(step));
+  }
   // What writes the halo of a tensor that is about to be written, where it has one; and all of a step.
   void add_halo(int value);
   void add_step(const PlanStep& step);
   // Steps so far, which leave it.
-  std::vector<std::shared_ptr<const Step>> take() { return std::move(made_); }
+  std::vector<std::shared_ptr<const Step>> take() {
+    steps_before_ += made_.size();
+    return std::exchange(made_, {});
+  }
+  // Bytes of arrays that were made for these sizes.
+  size_t held_bytes() const { return held_bytes_; }
   int64_t arena() const { return most_; }
 
   Plan& plan;
@@ -99,6 +122,9 @@ class Binding {
   Owners& owners_;
   std::vector<View> constants_;  // by number; of rank -1: not held yet
   std::vector<std::shared_ptr<const Step>> made_;
+  size_t steps_before_ = 0, held_bytes_ = 0;
+  const std::map<int, Bytes>& values_;
+  Host* const host_;
   const int64_t planned_;
   int64_t top_, most_;
 };

@@ -1,10 +1,10 @@
 #include "engine/bound.h"
 
 #include <array>
-#include <map>
 #include <thread>
 
 #include "engine/failure.h"
+#include "engine/part.h"
 #include "steps/copy.h"
 #include "steps/dequantize.h"
 #include "steps/quantize.h"
@@ -45,6 +45,12 @@ std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bo
   return make_table(*binding.kernels.pointwise, {x, turned_signs(binding), y});
 }
 
+// The error for a step that no native step can be made of, or none that the program takes.
+Failure refusal_of(const PlanStep* step, const std::invalid_argument& error) {
+  return {INTACT_UNSUPPORTED, step == nullptr ? "an input or output" : step->where(),
+          std::string("'") + error.what() + "'", "a step that native code can run"};
+}
+
 }  // namespace
 
 OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa)
@@ -54,7 +60,7 @@ OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char
       pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
 size_t Bound::nbytes(int tensor) const {
-  return static_cast<size_t>(product(elements(shape(tensor)), open_.plan.tensor(tensor).itemsize()));
+  return static_cast<size_t>(product(elements(shape(tensor)), target_.plan.tensor(tensor).itemsize()));
 }
 
 // Of the caller's array.
@@ -62,21 +68,34 @@ size_t Bound::port_nbytes(int tensor, bool is_float) const {
   return nbytes(tensor) * (is_float ? sizeof(float) : 1);
 }
 
-void Bound::check_sizes() const {
+int64_t Bound::check_sizes() const {
   for (size_t i = 0; i < shapes_.size(); ++i) {
     const int value = static_cast<int>(i);
-    if (open_.plan.makers[i] < 0 && !open_.layout.outer[i]) continue;  // nobody names it
+    if (target_.plan.makers[i] < 0 && !target_.layout.outer[i]) continue;  // nobody names it
     int64_t reach =
-        open_.plan.tensor(value).itemsize();  // strides are products of sizes, empty axes counted as 1
+        target_.plan.tensor(value).itemsize();  // strides are products of sizes, empty axes counted as 1
     for (const int64_t n : shapes_[i]) reach = product(reach, std::max<int64_t>(n, 1));
-    if (reach > int64_t{1} << 44 || nbytes(value) > static_cast<size_t>(kMostEngineBytes)) {
-      fail(INTACT_BAD_SHAPE, "tensor '" + open_.plan.name(value) + "'", text_of(shapes_[i]), "at most 8 GiB");
+    const auto bytes = static_cast<int64_t>(nbytes(value));
+    if (bytes > target_.most_bytes) {
+      throw TooLarge("tensor '" + target_.plan.name(value) + "'", bytes, target_.most_bytes);
+    }
+    if (reach > int64_t{1} << 44) {
+      fail(INTACT_BAD_SHAPE, "tensor '" + target_.plan.name(value) + "'", text_of(shapes_[i]), "less");
     }
   }
+  int64_t outside = 0;
+  for (const auto* ports : {&target_.plan.inputs, &target_.plan.outputs}) {
+    for (const int value : *ports) outside += static_cast<int64_t>(nbytes(value));
+  }
+  return outside;
+}
+
+void Bound::check_bytes(int64_t nbytes) const {
+  if (nbytes > target_.most_bytes) throw TooLarge("engine", nbytes, target_.most_bytes);
 }
 
 void Bound::place_tensors(const ArenaPlan& arena) {
-  const Plan& plan = open_.plan;
+  const Plan& plan = target_.plan;
   std::vector<uint32_t> blocks(plan.tensors.size(), 0);
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const int v = plan.inputs[i];
@@ -90,7 +109,7 @@ void Bound::place_tensors(const ArenaPlan& arena) {
     if (std::count(plan.inputs.begin(), plan.inputs.end(), v) == 0) blocks[static_cast<size_t>(v)] = block;
   }
   std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
-  const auto threads = static_cast<size_t>(open_.pool.threads());
+  const auto threads = static_cast<size_t>(target_.pool.threads());
   for (size_t i = 0; i < repeated_.size(); ++i) {
     const auto offset = static_cast<size_t>(arena.threads[i].first),
                bytes = static_cast<size_t>(arena.threads[i].second);
@@ -113,8 +132,9 @@ void Bound::place_tensors(const ArenaPlan& arena) {
 
 // What runs a few images at a time, and where everything lies then.
 void Bound::choose_layout() {
-  const Plan& plan = open_.plan;
-  repeated_ = find_micro_batches(plan, shapes_, open_.pool.threads());
+  const Plan& plan = target_.plan;
+  if (!target_.is_whole)
+    repeated_ = find_micro_batches(plan, shapes_, target_.pool.threads(), target_.near_bytes);
   for (bool fits = false; !fits;) {
     std::vector<Shape> sizes = shapes_;
     for (const MicroBatches& steps : repeated_) {
@@ -122,7 +142,7 @@ void Bound::choose_layout() {
         if (steps.inner[v]) sizes[v] = steps.sizes(sizes[v]);
       }
     }
-    layout_ = lay_out(plan, open_.layout, sizes);
+    layout_ = lay_out(plan, target_.layout, sizes);
     const auto all = repeated_.size();
     std::erase_if(repeated_, [&](const MicroBatches& steps) { return !can_cut(plan, layout_, steps); });
     fits = repeated_.size() == all;
@@ -144,7 +164,7 @@ Place Bound::window(const MicroBatches& steps, int tensor) {
 // Writes the halos of whole tensors that are about to be written image by image, and lets the binding be
 // about the images of one time.
 void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
-  const Plan& plan = open_.plan;
+  const Plan& plan = target_.plan;
   std::vector<Shape> sizes = shapes_;
   std::vector<Place> places = places_;
   std::vector<bool> is_done(plan.tensors.size());
@@ -163,10 +183,10 @@ void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
   binding.cut(std::move(sizes), std::move(places));
 }
 
-void Bound::make_steps(int64_t arena) {
-  Plan& plan = open_.plan;
-  Binding binding(plan, open_.kernels, open_.pool.threads(), known_, shapes_, layout_, places_, arena,
-                  program_, owners_);
+void Bound::make_steps(int64_t arena, int64_t outside) {
+  Plan& plan = target_.plan;
+  Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places_, arena,
+                  program_, owners_, values_, target_.host);
   std::vector<std::shared_ptr<const Step>> made;
   const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
     for (auto& step : binding.take()) {
@@ -182,8 +202,6 @@ void Bound::make_steps(int64_t arena) {
     binding.add(outer_copy(binding, v, inputs_[i], true, is_set(floats_.inputs, i)));
     extend(nullptr, {v, true});
   }
-  std::map<size_t, size_t>
-      repeats;  // how often all steps from one on run, up to the next one that is named here
   auto next = repeated_.begin();
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& step = *plan.steps[i];
@@ -191,56 +209,61 @@ void Bound::make_steps(int64_t arena) {
       if (next != repeated_.end() && i == next->begin) {
         begin_times(*next, binding);
         extend(&step);
-        repeats[made.size()] = static_cast<size_t>(next->times);
+        repeats_[made.size()] = static_cast<size_t>(next->times);
       }
       binding.add_step(step);
     } catch (const std::invalid_argument& error) {
-      throw Failure(INTACT_UNSUPPORTED, step.where() + ": " + error.what());
+      throw refusal_of(&step, error);
     }
     extend(&step);
+    if (dynamic_cast<const Part*>(&step) != nullptr) breaks_.push_back({made.size(), &step});
     if (next != repeated_.end() && i + 1 == next->end) {
-      repeats[made.size()] = 1;
+      repeats_[made.size()] = 1;
       binding.end_cut();
       ++next;
     }
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const int v = plan.outputs[i];
-    if (places_[static_cast<size_t>(v)].block != outputs_[i])
+    const bool is_there = places_[static_cast<size_t>(v)].block == outputs_[i];
+    if (!is_there && !plan.tensor(v).is_string)
       binding.add(outer_copy(binding, v, outputs_[i], false, is_set(floats_.outputs, i)));
     extend(nullptr, {v, false});
   }
-  if (binding.arena() > kMostEngineBytes)
-    fail(INTACT_BAD_SHAPE, "the arena", std::to_string(binding.arena()), "at most 8 GiB");
+  check_bytes(outside + binding.arena());
+  held_bytes_ = binding.held_bytes();
   program_.arena(static_cast<size_t>(binding.arena()));
   for (size_t i = 0; i < made.size(); ++i) {
     try {
-      if (const auto times = repeats.find(i); times != repeats.end()) program_.repeat(times->second);
+      if (const auto times = repeats_.find(i); times != repeats_.end()) program_.repeat(times->second);
       program_.add(made[i]);
     } catch (const std::invalid_argument& error) {
-      const std::string where = labels_[i] == nullptr ? "an input or output" : labels_[i]->where();
-      throw Failure(INTACT_UNSUPPORTED, where + ": " + error.what());
+      throw refusal_of(labels_[i], error);
     }
   }
 }
 
-Bound::Bound(OpenPlan& open, const std::vector<Shape>& inputs, FloatPorts floats)
-    : Bound(open, infer_sizes(open.plan, inputs), std::move(floats)) {}
+Bound::Bound(const Target& target, const std::vector<Shape>& inputs, FloatPorts floats)
+    : Bound(target, infer_sizes(target.plan, inputs), std::move(floats)) {}
 
-Bound::Bound(OpenPlan& open, Sizes sizes, FloatPorts floats)
-    : open_(open),
+Bound::Bound(const Target& target, Sizes sizes, FloatPorts floats)
+    : target_(target),
       floats_(std::move(floats)),
       known_(std::move(sizes).known()),
+      values_(std::move(sizes).values()),
       shapes_(std::move(sizes).shapes()) {
-  check_sizes();
+  const int64_t outside = check_sizes();
   choose_layout();
-  const ArenaPlan arena = plan_memory(open.plan, layout_, repeated_, open.pool.threads());
-  if (arena.nbytes > kMostEngineBytes)
-    fail(INTACT_BAD_SHAPE, "the arena", std::to_string(arena.nbytes), "at most 8 GiB");
+  const int threads = target.pool.threads();
+  const ArenaPlan arena = plan_memory(target.plan, layout_, repeated_, threads, target.is_whole);
+  check_bytes(outside + arena.nbytes);
   place_tensors(arena);
-  make_steps(arena.nbytes);
-  context_ = std::make_unique<Context>(program_, open.pool);
-  if (Workers* const workers = open.pool.try_take()) workers->leave();  // threads begin here, not in a run
+  make_steps(arena.nbytes, outside);
+}
+
+void Bound::prepare_run() {
+  context_ = std::make_unique<Context>(program_, target_.pool);
+  if (Workers* const workers = target_.pool.try_take()) workers->leave();  // threads begin here, not in a run
 }
 
 void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,
@@ -269,11 +292,11 @@ StepLabel Bound::label(size_t step) const {
   const std::string kernel = program_.steps()[step]->name();
   if (labels_[step] != nullptr) return {labels_[step]->name, labels_[step]->kind, kernel};
   const Copied& copied = copied_[step];
-  return {open_.plan.name(copied.value), copied.is_input ? "input" : "output", kernel};
+  return {target_.plan.name(copied.value), copied.is_input ? "input" : "output", kernel};
 }
 
 size_t Bound::workspace_bytes() const {
-  const auto threads = static_cast<size_t>(open_.pool.threads());
+  const auto threads = static_cast<size_t>(target_.pool.threads());
   return program_.blocks()[0].bytes + kSlack + program_.scratch() * threads;
 }
 

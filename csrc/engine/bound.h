@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,14 +14,33 @@
 
 namespace intact::engine {
 
+// What a plan is bound on.
+struct Target {
+  Plan& plan;
+  const LayoutPlan& layout;
+  const Kernels& kernels;
+  ThreadPool& pool;
+  Host* host = nullptr;
+  bool is_whole = false;  // every tensor keeps its memory
+  int64_t most_bytes = kMostEngineBytes;  // of the arena, inputs and outputs
+  int64_t near_bytes = kNearBytes;        // of activations that stay next to each core
+};
+
 // What all sessions of an open plan share.
 struct OpenPlan {
   OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa);
+  Target target() { return {plan, layout, kernels, pool}; }
 
   Plan plan;
   const LayoutPlan layout;
   const Kernels kernels;
   ThreadPool pool;
+};
+
+// What runs between the native steps [.., at) and [at, ..): a part.
+struct Break {
+  size_t at;
+  const PlanStep* part;
 };
 
 // Which inputs and outputs of codes a caller passes and gets as float32. Empty: none.
@@ -36,11 +56,12 @@ struct StepLabel {
 class Bound {
  public:
   // Throws Failure, or what makers of native steps throw.
-  Bound(OpenPlan& open, const std::vector<Shape>& inputs, FloatPorts floats = {});
-  Bound(OpenPlan& open, Sizes sizes, FloatPorts floats = {});
+  Bound(const Target& target, const std::vector<Shape>& inputs, FloatPorts floats = {});
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
+  // Allocates what `run` needs, and starts its threads.
+  void prepare_run();
   // Arrays of the ports' sizes. Once `cancelled` is true, the run stops before its next native step. Throws
   // Failure.
   // `seconds`: one number per native step, or nullptr.
@@ -48,9 +69,22 @@ class Bound {
            double* seconds = nullptr);
   size_t step_count() const { return program_.steps().size(); }
   StepLabel label(size_t step) const;
+  const std::vector<Shape>& shapes() const { return shapes_; }
   const Shape& shape(int tensor) const { return shapes_[static_cast<size_t>(tensor)]; }
   // Of the arena, scratch and what was made for these sizes.
   size_t workspace_bytes() const;
+
+  const Program& program() const { return program_; }
+  const std::vector<uint32_t>& input_blocks() const { return inputs_; }
+  const std::vector<uint32_t>& output_blocks() const { return outputs_; }
+  // Of each native step; nullptr: a copy of an input or output.
+  const std::vector<const PlanStep*>& labels() const { return labels_; }
+  const std::vector<Break>& breaks() const { return breaks_; }
+  const Place& place(int tensor) const { return places_[static_cast<size_t>(tensor)]; }
+  const Axes& strides(int tensor) const { return layout_.frames[static_cast<size_t>(tensor)].strides; }
+  // How often all steps from one on run, up to the next one that is named here.
+  const std::map<size_t, size_t>& repeats() const { return repeats_; }
+  size_t held_bytes() const { return held_bytes_; }
 
  private:
   // The input or output that a native step copies; -1: it is of a step of the plan.
@@ -61,23 +95,30 @@ class Bound {
 
   void place_tensors(const ArenaPlan& arena);
   void choose_layout();
-  void make_steps(int64_t arena);
+  Bound(const Target& target, Sizes sizes, FloatPorts floats);
+  void make_steps(int64_t arena, int64_t outside);
   void begin_times(const MicroBatches& steps, Binding& binding);
   Place window(const MicroBatches& steps, int tensor);
-  void check_sizes() const;
+  // Bytes of inputs and outputs.
+  int64_t check_sizes() const;
+  void check_bytes(int64_t nbytes) const;
   size_t nbytes(int tensor) const;
   size_t port_nbytes(int tensor, bool is_float) const;
 
-  OpenPlan& open_;
+  const Target target_;
   const FloatPorts floats_;
   const KnownDims known_;
+  const std::map<int, Bytes> values_;
   const std::vector<Shape> shapes_;
   std::vector<MicroBatches> repeated_;
   Layout layout_;
   std::vector<Place> places_;
   std::vector<uint32_t> inputs_, outputs_;  // blocks
-  std::vector<const PlanStep*> labels_;     // of each native step; nullptr: a copy of an input or output
-  std::vector<Copied> copied_;              // of each native step
+  std::vector<const PlanStep*> labels_;
+  std::vector<Copied> copied_;  // of each native step
+  std::vector<Break> breaks_;
+  std::map<size_t, size_t> repeats_;
+  size_t held_bytes_ = 0;
   Owners owners_;
   Program program_;
   std::unique_ptr<Context> context_;

@@ -16,6 +16,7 @@ void compare(std::span<const uint8_t> bytes, uint32_t wanted, const std::string&
 }  // namespace
 
 Bytes Arrays::constant(const ConstantRecord& record) {
+  if (host_ != nullptr) return host_->constant(record.name);
   const std::lock_guard lock(mutex_);
   return constant_locked(record);
 }
@@ -31,7 +32,12 @@ Bytes Arrays::constant_locked(const ConstantRecord& record) {
   return sound_.emplace(record.name, bytes).first->second;
 }
 
+uint32_t Arrays::checksum(const ConstantRecord& record) const {
+  return host_ != nullptr ? host_->checksum(record.name) : record.crc32;
+}
+
 bool Arrays::is_packed(const ConstantRecord& record, const std::string& form) {
+  if (host_ != nullptr) return host_->packed(record.name, form).has_value();
   const std::lock_guard lock(mutex_);
   return packed_.count({record.name, form}) != 0;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/bytes.h"
+#include "engine/host.h"
 #include "engine/stored.h"
 #include "engine/tensor.h"
 
@@ -30,15 +31,24 @@ struct ConstantRecord {
 // them, once for all contexts. Any number of threads may ask at once.
 class Arrays {
  public:
+  // `host`: who holds them instead.
+  explicit Arrays(Host* host = nullptr) : host_(host) {}
+
   // Throws Failure (INTACT_BAD_FILE): the bytes do not match.
   Bytes constant(const ConstantRecord& record);
   // What `form` of a constant is called; bytes of the file, or what `make` makes, kept from then on.
   template <class Make>
-  Bytes packed(const ConstantRecord& record, const std::string& form, const Make& make) {
+  Bytes packed(const ConstantRecord& record, const std::string& form, const Make& make,
+               Type type = Type::u8) {
+    if (host_ != nullptr) {
+      if (const auto known = host_->packed(record.name, form)) return *known;
+      return host_->keep_packed(record.name, form, type, make(host_->constant(record.name)));
+    }
     const std::lock_guard lock(mutex_);
     if (const Bytes* const known = find_packed(record.name, form)) return *known;
     return keep_packed(record.name, form, make(constant_locked(record)));
   }
+  uint32_t checksum(const ConstantRecord& record) const;
   bool is_packed(const ConstantRecord& record, const std::string& form);
   // Of a file. Names that are there already are refused.
   bool add_packed(std::string constant, std::string form, std::span<const uint8_t> bytes, uint32_t crc32);
@@ -54,6 +64,7 @@ class Arrays {
   const Bytes* find_packed(const std::string& constant, const std::string& form);
   Bytes keep_packed(const std::string& constant, const std::string& form, std::vector<uint8_t> made);
 
+  Host* const host_;
   std::mutex mutex_;
   std::map<std::string, Bytes> sound_;  // constants by name
   std::map<std::pair<std::string, std::string>, Packed> packed_;

@@ -268,7 +268,9 @@ intact_status intact_prepare(intact_session* session, const intact_shape* shapes
     std::vector<Shape> wanted;
     for (size_t i = 0; i < count; ++i) wanted.push_back(shape_of(shapes[i]));
     forget(*session);
-    session->bound = std::make_unique<Bound>(session->open, wanted, session->floats);
+    auto bound = std::make_unique<Bound>(session->open.target(), wanted, session->floats);
+    bound->prepare_run();
+    session->bound = std::move(bound);
     session->shapes = std::move(wanted);
   });
 }

@@ -37,6 +37,12 @@ std::unique_ptr<PlanStep> read_step(std::string_view kind, Fields& fields) {
   return nullptr;
 }
 
+std::vector<std::string> native_kinds() {
+  std::vector<std::string> names;
+  for (const Kind& one : kKinds) names.emplace_back(one.name);
+  return names;
+}
+
 bool is_kind(std::string_view kind) {
   return std::find(std::begin(kNames), std::end(kNames), kind) != std::end(kNames);
 }

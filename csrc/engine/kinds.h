@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/plan_step.h"
 
@@ -10,6 +12,9 @@ namespace intact::engine {
 
 // nullptr for a kind that this library does not run; `fields` are then left alone.
 std::unique_ptr<PlanStep> read_step(std::string_view kind, Fields& fields);
+
+// All kinds that this library runs.
+std::vector<std::string> native_kinds();
 
 // Whether plan files have such a kind at all.
 bool is_kind(std::string_view kind);

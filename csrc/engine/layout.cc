@@ -232,7 +232,7 @@ class Aliases {
     const auto* reshape = dynamic_cast<const Reshape*>(&step);
     if (reshape == nullptr) return step.traits.strided;
     Axes found, zeros;
-    zeros.rank = shape(reshape->x).rank;
+    for (int i = 0; i < shape(reshape->x).rank; ++i) zeros.push(0);
     return same_strides_under(shape(reshape->x), zeros, shape(reshape->y), found);
   }
   bool is_dense(int v) {
@@ -311,7 +311,8 @@ Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shap
     // little beyond codes (kSlack): both are copied, and lie in the arena meanwhile.
     const bool both = std::count(plan.inputs.begin(), plan.inputs.end(), v) > 0 &&
                       std::count(plan.outputs.begin(), plan.outputs.end(), v) > 0;
-    found.staged[i] = known.outer[i] && (known.images[i] || both || plan.tensor(v).codes.has_value());
+    found.staged[i] = known.outer[i] && !plan.tensor(v).is_string &&
+                      (known.images[i] || both || plan.tensor(v).codes.has_value());
   }
   Aliases(plan, known, shapes, found).find();
   return found;

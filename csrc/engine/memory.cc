@@ -10,19 +10,13 @@ namespace {
 
 constexpr int kNone = -1;
 
-// Memory that is taken from one step to another, both included.
-struct Span {
-  int64_t nbytes = 0;
-  int begin = 0, end = 0;
-  bool is_used = false;
-};
-
 // Which tensor's memory a tensor has, and when that memory is taken.
 class Lifetimes {
  public:
-  Lifetimes(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated)
+  Lifetimes(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated, bool is_whole)
       : plan_(plan),
         layout_(layout),
+        is_whole_(is_whole),
         last_(static_cast<int>(plan.steps.size())),
         dies_(plan.tensors.size(), kNone),
         owners(plan.tensors.size(), kNone),
@@ -35,7 +29,7 @@ class Lifetimes {
     for (const int v : plan.outputs) dies_[at(root(v))] = last_;
     for (const int v : plan.inputs) {
       // Copied in before the first step, so that nothing of that step may lie there.
-      if (layout.staged[at(v)]) own(v, -1, dies_[at(v)]);
+      if (layout.staged[at(v)]) own(v, -1, is_whole ? last_ : dies_[at(v)]);
     }
     is_cut_.assign(plan.tensors.size(), false);
     for (const MicroBatches& steps : repeated) {
@@ -65,13 +59,13 @@ class Lifetimes {
     for (const int v : step.writes) {
       const int whole = root(v);
       if (is_outside(whole)) continue;
-      const int end = dies_[at(whole)] == kNone ? index : dies_[at(whole)];
+      const int end = is_whole_ ? last_ : dies_[at(whole)] == kNone ? index : dies_[at(whole)];
       // Parts of a concatenation are written straight into the whole, long before its own step: its memory is
       // taken from the first of them on.
       if (owners[at(whole)] == kNone && whole != v) own(whole, index, end);
       if (whole == v && owners[at(v)] == kNone) {
         // Images of a tensor that is cut share halos, which the next time reads.
-        const int owner = is_cut_[at(v)] ? v : overwritten(step, v, index);
+        const int owner = is_cut_[at(v)] || is_whole_ ? v : overwritten(step, v, index);
         if (owner == v) own(v, index, end);
         owners[at(v)] = owner;
       } else {
@@ -99,6 +93,7 @@ class Lifetimes {
 
   const Plan& plan_;
   const Layout& layout_;
+  const bool is_whole_;
   const int last_;
   std::vector<int> dies_;  // the last step that reads a tensor's memory; outputs are read behind all steps
   std::vector<bool> is_cut_;  // written image by image, and whole outside
@@ -108,9 +103,18 @@ class Lifetimes {
   std::vector<Span> spans;
 };
 
-// The largest first, each as low as it fits: a few large tensors decide how large the arena is, and small
-// ones fit into the gaps that those leave. kSlack lies behind everything.
-int64_t place(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
+// What comes or goes among repeated steps, and is not made anew each time, is there all the while.
+void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
+  const int begin = static_cast<int>(steps.begin), end = static_cast<int>(steps.end);
+  for (Span& span : spans) {
+    if (begin <= span.begin && span.begin < end) span.begin = begin;
+    if (begin <= span.end && span.end < end) span.end = end - 1;
+  }
+}
+
+}  // namespace
+
+int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   struct Placed {
     int64_t begin, end;
     const Span* span;
@@ -141,20 +145,9 @@ int64_t place(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   return most;
 }
 
-// What comes or goes among repeated steps, and is not made anew each time, is there all the while.
-void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
-  const int begin = static_cast<int>(steps.begin), end = static_cast<int>(steps.end);
-  for (Span& span : spans) {
-    if (begin <= span.begin && span.begin < end) span.begin = begin;
-    if (begin <= span.end && span.end < end) span.end = end - 1;
-  }
-}
-
-}  // namespace
-
 ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
-                      int threads) {
-  const Lifetimes lifetimes(plan, layout, repeated);
+                      int threads, bool is_whole) {
+  const Lifetimes lifetimes(plan, layout, repeated, is_whole);
   const size_t count = plan.tensors.size();
   ArenaPlan found;
   std::vector<Span> spans = lifetimes.spans;
@@ -167,13 +160,13 @@ ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<
       inner[v] = spans[v];
       spans[v].is_used = false;
     }
-    const int64_t nbytes = place(inner, own);
+    const int64_t nbytes = place_spans(inner, own);
     found.threads.emplace_back(0, nbytes);
     outlast(steps, spans);
     spans.push_back(
         {product(nbytes, threads), static_cast<int>(steps.begin), static_cast<int>(steps.end) - 1, true});
   }
-  found.nbytes = place(spans, own);
+  found.nbytes = place_spans(spans, own);
   for (size_t i = 0; i < repeated.size(); ++i) found.threads[i].first = own[count + i];
   found.offsets.assign(count, -1);
   for (size_t v = 0; v < count; ++v) {

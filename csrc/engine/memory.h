@@ -8,6 +8,18 @@
 
 namespace intact::engine {
 
+// Memory that is taken from one step to another, both included.
+struct Span {
+  int64_t nbytes = 0;
+  int begin = 0, end = 0;
+  bool is_used = false;
+};
+
+// Places the largest first, each as low as it fits: a few large tensors decide how large the arena is, and
+// small ones fit into the gaps that those leave. kSlack lies behind everything. Writes the offsets of those
+// that are used, and returns the bytes of all.
+int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets);
+
 struct ArenaPlan {
   std::vector<int64_t> offsets;                         // by tensor; -1: it lies in a caller's array
   // Offset and bytes of the first thread's memory, for each of the micro-batches, within which the offsets of
@@ -18,7 +30,8 @@ struct ArenaPlan {
 };
 
 // Throws Failure (INTACT_BAD_SHAPE) where tensors take more memory than any machine has.
+// `is_whole`: no tensor takes the place of another.
 ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
-                      int threads);
+                      int threads, bool is_whole = false);
 
 }  // namespace intact::engine

@@ -5,9 +5,6 @@
 namespace intact::engine {
 namespace {
 
-// Of activations that stay next to each core: a server's second cache has 1 to 2 MB.
-constexpr int64_t kNearBytes = int64_t{1} << 20;
-
 // Whether a step may treat images apart: all its tensors have four axes, and what stands for one is the same
 // for all images.
 bool treats_images_apart(const Plan& plan, const PlanStep& step) {
@@ -51,8 +48,8 @@ bool pays(const Plan& plan, const std::vector<Shape>& shapes, int64_t batch, con
 
 // As many images at a time as stay near the cores, in equal parts, while threads are busy for at least three
 // quarters of the time.
-int64_t images_at_a_time(int64_t batch, int64_t most_bytes, int64_t threads) {
-  const int64_t near = std::max<int64_t>(1, kNearBytes / std::max<int64_t>(1, most_bytes));
+int64_t images_at_a_time(int64_t batch, int64_t most_bytes, int64_t near_bytes, int64_t threads) {
+  const int64_t near = std::max<int64_t>(1, near_bytes / std::max<int64_t>(1, most_bytes));
   for (int64_t n = std::min(batch, near); n > 0; --n) {
     const int64_t times = batch / n;
     if (batch % n == 0 && 4 * times >= 3 * threads * ((times + threads - 1) / threads)) return n;
@@ -60,7 +57,8 @@ int64_t images_at_a_time(int64_t batch, int64_t most_bytes, int64_t threads) {
   return batch;
 }
 
-MicroBatches cut(const Plan& plan, const std::vector<Shape>& shapes, size_t begin, size_t end, int threads) {
+MicroBatches cut(const Plan& plan, const std::vector<Shape>& shapes, size_t begin, size_t end, int threads,
+                 int64_t near_bytes) {
   int64_t most = 0;
   MicroBatches found{begin, end, 1, 1, std::vector<bool>(plan.tensors.size())};
   for (size_t i = begin; i < end; ++i) {
@@ -75,15 +73,15 @@ MicroBatches cut(const Plan& plan, const std::vector<Shape>& shapes, size_t begi
     for (const int v : *ports) found.inner[static_cast<size_t>(v)] = false;
   }
   const int64_t batch = batch_of(plan, shapes, *plan.steps[begin]);
-  found.images = images_at_a_time(batch, most, threads);
+  found.images = images_at_a_time(batch, most, near_bytes, threads);
   found.times = batch / found.images;
   return found;
 }
 
 }  // namespace
 
-std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes,
-                                             int threads) {
+std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes, int threads,
+                                             int64_t near_bytes) {
   std::vector<MicroBatches> found;
   for (size_t begin = 0; begin < plan.steps.size();) {
     size_t end = begin;
@@ -94,7 +92,7 @@ std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector
       ++end;
     }
     if (end > begin + 1) {
-      MicroBatches one = cut(plan, shapes, begin, end, threads);
+      MicroBatches one = cut(plan, shapes, begin, end, threads, near_bytes);
       if (one.times > 1) found.push_back(std::move(one));
     }
     begin = std::max(end, begin + 1);

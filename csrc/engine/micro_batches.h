@@ -25,9 +25,13 @@ struct MicroBatches {
   }
 };
 
+// Of activations that stay next to each core: a server's second cache has 1 to 2 MB.
+constexpr int64_t kNearBytes = int64_t{1} << 20;
+
 // Where it pays, in order, for so many threads: while an image has more bytes than the weights, which come
 // anew each time.
-std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes, int threads);
+std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes, int threads,
+                                             int64_t near_bytes = kNearBytes);
 
 // Whether all that they use may be cut where images end.
 bool can_cut(const Plan& plan, const Layout& layout, const MicroBatches& steps);

@@ -10,6 +10,7 @@
 #include "engine/fields.h"
 #include "engine/fuse.h"
 #include "engine/kinds.h"
+#include "engine/part.h"
 #include "engine/sizes.h"
 
 namespace intact::engine {
@@ -38,10 +39,12 @@ Codes read_codes(Fields fields) {
 // Reads the JSON of a file into a plan.
 class Reader {
  public:
-  Reader(Plan& plan, const Container& container, const Json& root, const std::string& where)
+  Reader(Plan& plan, const Container& container, const Json& root, const std::string& where,
+         Host* host = nullptr)
       : plan_(plan),
         container_(container),
         where_(where),
+        host_(host),
         names_{{}, plan.dims},
         body_(root, where, &names_) {}
 
@@ -68,7 +71,7 @@ class Reader {
     }
     if (!joined.items.empty()) fail_file(where_, "models in pieces that no step names", "none");
     read_stored(stored);
-    find_arrays(packed);
+    if (host_ == nullptr) find_arrays(packed);
     plan_.inputs = ports(inputs, "the inputs");
     plan_.outputs = ports(outputs, "the outputs");
     if (has_selftest) check_selftest(plan_, where_);
@@ -139,9 +142,9 @@ class Reader {
 
   static Shape shape_of(const std::vector<int64_t>& sizes, const std::string& where) {
     Shape found;
-    if (sizes.size() > kMaxRank) {
+    if (sizes.size() > kMostAxes) {
       throw Failure(INTACT_UNSUPPORTED,
-                    where + ": got a constant of more than " + std::to_string(kMaxRank) + " axes");
+                    where + ": got a constant of more than " + std::to_string(kMostAxes) + " axes");
     }
     for (const int64_t n : sizes) {
       if (n < 0) fail_file(where, std::to_string(n), "sizes of 0 or more");
@@ -156,8 +159,11 @@ class Reader {
       const Json& entry = list.items[i];
       Fields fields(entry, where_ + ".steps[" + std::to_string(i) + "]", &names_);
       const std::string kind = fields.text("kind");
-      if (!is_kind(kind)) fail_file(fields.where() + ".kind", kind, "a kind of step");
-      auto step = read_step(kind, fields);
+      auto step = host_ == nullptr ? nullptr : read_hosted_step(kind, fields, *host_);
+      if (step == nullptr) {
+        if (!is_kind(kind)) fail_file(fields.where() + ".kind", kind, "a kind of step");
+        step = read_step(kind, fields);
+      }
       if (step == nullptr) {
         if (foreign.size() < 400)
           foreign += (foreign.empty() ? "" : ", ") + named_nodes(fields) + " (" + kind + ")";
@@ -165,6 +171,7 @@ class Reader {
       }
       fields.finish();
       step->kind = kind;
+      step->index = i;
       sort_names(*step, fields);
       plan_.steps.push_back(std::move(step));
     }
@@ -279,6 +286,7 @@ class Reader {
   Plan& plan_;
   const Container& container_;
   const std::string& where_;
+  Host* const host_;
   ValueNames names_;
   Fields body_;
   std::set<std::string> taken_;
@@ -308,15 +316,16 @@ void check_order(const Plan& plan) {
   }
 }
 
-void check_tensors(const Plan& plan) {
+void check_tensors(const Plan& plan, bool is_hosted) {
   for (const TensorRecord& tensor : plan.tensors) {
     const std::string where = "tensor '" + tensor.name + "'";
-    if (tensor.is_string)
+    if (tensor.is_string && !is_hosted)
       throw Failure(INTACT_UNSUPPORTED, where + ": got strings, want numbers");
-    if (tensor.rank() > kMaxRank)
+    if (tensor.rank() > (is_hosted ? kMostAxes : kMaxRank))
       throw Failure(INTACT_UNSUPPORTED, where + ": got more axes than kernels walk");
   }
   // What callers pass may be any code, and proofs of sums rest on what a grid says.
+  if (is_hosted) return;  // a host answers for what it passes
   for (const int input : plan.inputs) {
     const Codes* const grid = plan.grid(input);
     if (grid != nullptr && (grid->low != grid->format_low() || grid->high != grid->format_high())) {
@@ -327,8 +336,7 @@ void check_tensors(const Plan& plan) {
 
 }  // namespace
 
-PlanStep::PlanStep(Fields& fields, Traits traits_)
-    : name(fields.text("name")), traits(traits_) {
+PlanStep::PlanStep(Fields& fields, Traits traits_) : name(fields.text("name")), traits(traits_) {
   fields.texts("nodes");  // nobody needs them, but fields that are left over are refused
 }
 
@@ -341,10 +349,23 @@ void PlanStep::made_shapes(const Sizes& sizes, std::vector<Shape>& made) const {
 Plan::Plan(Bytes file, const std::string& where) : container_(read_container(std::move(file), where)) {
   const JsonDocument document(container_.plan, where);
   Reader(*this, container_, document.root(), where).read();
-  check_tensors(*this);
+  check_tensors(*this, false);
+  finish(false);
+}
+
+Plan::Plan(const std::string& json, Host& host, bool is_whole) : arrays(&host) {
+  const std::string where = "the plan";
+  const JsonDocument document(json, where);
+  Reader(*this, container_, document.root(), where, &host).read();
+  check_tensors(*this, true);
+  finish(is_whole);
+}
+
+void Plan::finish(bool is_whole) {
   check_order(*this);
   for (const auto& step : steps) step->check(Checker(*this, *step));
   connect();
+  if (is_whole) return;
   fuse(*this);
   connect();
 }

@@ -19,6 +19,9 @@ class Plan {
   // Throws Failure: INTACT_BAD_FILE for what no writer of plans makes; INTACT_UNSUPPORTED for a plan with
   // parts that ONNX Runtime or Python runs, which names them.
   Plan(Bytes file, const std::string& where);
+  // The same JSON for a host, which has the arrays and runs what it calls a "part" or a "sizes_model".
+  // `is_whole`: every tensor is asked for, so that no steps run as one.
+  Plan(const std::string& json, Host& host, bool is_whole);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -52,6 +55,7 @@ class Plan {
   std::vector<bool> is_loose;
 
  private:
+  void finish(bool is_whole);
   void connect();
 
   Container container_;

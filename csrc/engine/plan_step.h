@@ -38,7 +38,7 @@ class PlanStep {
   PlanStep(Fields& fields, Traits traits_);
   // One that stands for steps of the file.
   PlanStep(std::string kind_, const PlanStep& named, Traits traits_)
-      : kind(std::move(kind_)), name(named.name), traits(traits_) {}
+      : kind(std::move(kind_)), name(named.name), index(named.index), traits(traits_) {}
   virtual ~PlanStep() = default;
   PlanStep(const PlanStep&) = delete;
   PlanStep& operator=(const PlanStep&) = delete;
@@ -59,6 +59,7 @@ class PlanStep {
   std::string where() const { return "step '" + name + "' (" + kind + ")"; }
 
   std::string kind, name;
+  size_t index = 0;  // among the steps of the file: of one that stands for several, the last of them
   Traits traits;
   // By role, in the order of the fields: tensors, or constants in their places, that it computes with;
   // tensors that it makes; constants.

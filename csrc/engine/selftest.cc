@@ -136,7 +136,8 @@ void run_selftest(OpenPlan& open) {
     throw Failure(INTACT_UNSUPPORTED, "the plan has no self-test: build it again by `intact build`");
   }
   const SelfTest& test = *plan.selftest;
-  Bound bound(open, test.shapes);
+  Bound bound(open.target(), test.shapes);
+  bound.prepare_run();
   std::vector<std::vector<uint8_t>> inputs, outputs;
   std::vector<const void*> from;
   std::vector<void*> to;

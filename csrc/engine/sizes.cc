@@ -14,13 +14,14 @@ void Sizes::bind(int tensor, const Shape& shape) {
   const TensorRecord& record = plan_.tensor(tensor);
   if (record.rank() != shape.rank) {
     mismatch(tensor, std::to_string(shape.rank) + " dimensions " + text_of(shape),
-             std::to_string(record.rank()));
+             std::to_string(record.rank()) + " dimensions");
   }
   for (int axis = 0; axis < shape.rank; ++axis) {
     const Dim& dim = record.shape[static_cast<size_t>(axis)];
     const int64_t want = dim.text < 0 ? dim.value : plan_.dims.learn(dim, shape[axis], known_);
     if (want != shape[axis] && !plan_.is_loose[static_cast<size_t>(tensor)]) {
-      mismatch(tensor, "size " + std::to_string(shape[axis]) + " in dimension " + std::to_string(axis),
+      const std::string name = dim.text < 0 ? "" : " ('" + plan_.dims.text(dim) + "')";
+      mismatch(tensor, "size " + std::to_string(shape[axis]) + " in dimension " + std::to_string(axis) + name,
                std::to_string(want));
     }
     if (shape[axis] < 0) mismatch(tensor, "shape " + text_of(shape), "sizes of 0 or more");
@@ -58,14 +59,25 @@ Shape Sizes::product_shape(int a, int b) const {
 
 void PlanStep::infer(Sizes& sizes) const {
   std::vector<Shape> made;
-  made_shapes(sizes, made);
+  try {
+    made_shapes(sizes, made);
+  } catch (const Failure& failure) {
+    throw failure.at("step '" + name + "'");
+  }
   for (size_t i = 0; i < writes.size(); ++i) sizes.bind(writes[i], made[i]);
 }
 
 Sizes infer_sizes(const Plan& plan, const std::vector<Shape>& inputs) {
   Sizes sizes(plan);
   for (size_t i = 0; i < plan.inputs.size(); ++i) sizes.bind(plan.inputs[i], inputs[i]);
-  for (const auto& step : plan.steps) step->infer(sizes);
+  for (const auto& step : plan.steps) {
+    try {
+      step->infer(sizes);
+    } catch (const Failure& failure) {
+      if (sizes.is_guessed() && failure.status == INTACT_BAD_SHAPE) throw SizesUnknown(failure);
+      throw;
+    }
+  }
   return sizes;
 }
 

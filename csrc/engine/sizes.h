@@ -1,12 +1,19 @@
 // What a step asks about the sizes of what it reads, once those of the plan's inputs are known.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
+#include "engine/failure.h"
 #include "engine/plan.h"
 
 namespace intact::engine {
+
+// Sizes contradict each other behind a part that was run on zeros.
+struct SizesUnknown : Failure {
+  explicit SizesUnknown(const Failure& failure) : Failure(failure) {}
+};
 
 class Sizes {
  public:
@@ -33,7 +40,15 @@ class Sizes {
   // Of the product of [..., i, k] by [..., k, j], leading axes broadcast.
   Shape product_shape(int a, int b) const;
 
+  // Stores what follows from sizes alone.
+  void hold_value(int tensor, Bytes bytes) { values_[tensor] = std::move(bytes); }
+  // From now on sizes are known from runs on zeros: contradictions say that values decide them.
+  void begin_guesses() { is_guessed_ = true; }
+  bool is_guessed() const { return is_guessed_; }
+
   std::vector<Shape> shapes() && { return std::move(shapes_); }
+  std::map<int, Bytes> values() && { return std::move(values_); }
+  const KnownDims& known_dims() const { return known_; }
   KnownDims known() && { return std::move(known_); }
   const Plan& plan() const { return plan_; }
 
@@ -41,6 +56,8 @@ class Sizes {
   const Plan& plan_;
   std::vector<Shape> shapes_;
   KnownDims known_;
+  std::map<int, Bytes> values_;
+  bool is_guessed_ = false;
 };
 
 // Sizes of all tensors of a plan from those of its inputs.

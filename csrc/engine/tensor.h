@@ -51,13 +51,14 @@ struct Codes {
 
 struct TensorRecord {
   std::string name;
-  bool is_string = false;  // check_tensors refuses these
+  bool is_string = false;  // it lies elsewhere: only a host has these
   Type type = Type::u8;  // of elements in memory: codes are bytes
   std::vector<Dim> shape;
   std::optional<Codes> codes;
 
   int rank() const { return static_cast<int>(shape.size()); }
-  int64_t itemsize() const { return static_cast<int64_t>(bytes_of(type)); }
+  // Bytes of an element in memory of the plan.
+  int64_t itemsize() const { return is_string ? 0 : static_cast<int64_t>(bytes_of(type)); }
   // The type in which callers pass and get it: codes are int8 or uint8.
   Type outer_type() const { return codes ? (codes->is_signed ? Type::i8 : Type::u8) : type; }
 };

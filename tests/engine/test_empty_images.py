@@ -101,6 +101,8 @@ class Draw:
 
     def pool(self) -> Plan | None:
         w, kernel = self.window(), None if self.integer(0, 3) == 0 else self.pair(1, 4)
+        most = [(k - 1) * d for k, d in zip(kernel or (1, 1), w["dilations"], strict=True)] * 2
+        w["pads"] = tuple(map(min, w["pads"], most))  # as a step's check wants it
         n, c, size = self.integer(0, 2), self.integer(1, 40), (self.size(), self.size())
         mode = "average" if self.integer(0, 1) else "max"
         step = Pool("l", ("l",), "x", "y", mode, kernel, count_include_pad=bool(self.integer(0, 1)), **w)

@@ -149,6 +149,15 @@ def test_stretches_run_between_native_steps(qdq, lower_graph):
     assert timings["onnx"].kernels == ("onnxruntime",)
 
 
+@pytest.mark.parametrize("rank", [7, 17, 30])
+def test_parts_have_more_axes_than_kernels_walk(qdq, lower_graph, rank):
+    net = qdq()
+    turned = net.node("Transpose", net.input("x", ("n", *[1] * (rank - 3), 3, 4)), perm=[*range(rank)][::-1])
+    flat = net.node("Reshape", net.node("Sin", turned), net.ints(-1, 3))
+    lowered = lower_graph(net, net.node("Relu", flat), sizes={"n": 2}).agree(1e-6)
+    assert {"onnx", "function"} <= set(lowered.kinds)
+
+
 def test_profile_counts_multiplications_and_bytes(engine, rng):
     profile = engine.profile(images(rng), runs=2)
     by_kind = {t.kind: t for t in profile.timings}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.conftest import Qdq
 from tests.engine.test_exact_random import GRIDS, IMAGE_STEPS, Image, build
 
-from intact.engine.cpu import micro_batches as module
+from intact.engine.cpu import bound_plan as module
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate

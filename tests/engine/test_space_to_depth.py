@@ -96,7 +96,7 @@ def test_parts_that_others_read_too_are_made(qdq, lower_graph):
 
 def test_a_batch_in_pieces_reads_parts_of_a_callers_array(qdq, lower_graph, monkeypatch):
     """Steps that run a few images at a time walk over parts that lie in the caller's array."""
-    monkeypatch.setattr("intact.engine.cpu.micro_batches.NEAR_BYTES", 0)
+    monkeypatch.setattr("intact.engine.cpu.bound_plan.NEAR_BYTES", 0)
     monkeypatch.setenv("INTACT_CHECK", "1")
     g = qdq()
     y = blocks(g, g.input("x", ["n", 3, 8, 12]), 2, False, True, (0, 1, 2, 3))

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers the binders
-from intact.engine.cpu.binding import BINDERS
 from intact.engine.lower.rules.table import LAYERS, RULES
 from intact.engine.steps import KINDS, Step
 from intact.graph import ops
+from intact.kernels import native_kinds
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "src/intact/engine"
@@ -23,7 +22,7 @@ ROOMS = ("calls", "elements", "moves", "products", "reductions")
 
 FILES_BY_KIND: dict[str, set[str]] = {
     "src/intact/engine/steps": set(),
-    "src/intact/engine/cpu/steps": {"call", "onnx"},  # Python and ONNX Runtime run these
+    "csrc/engine/kinds": {"call", "onnx"},  # Python and ONNX Runtime run these
 }
 """Folder -> the kinds that have no file of their name in it or below."""
 
@@ -69,17 +68,8 @@ def test_homes_hold_one_kind_each() -> None:
     assert len({home(kind) for kind in KINDS.values()}) == len(KINDS)
 
 
-@pytest.mark.parametrize("kind", BINDERS, ids=lambda kind: kind.kind)
-def test_a_kind_is_bound_in_a_file_of_its_name(kind: type[Step]) -> None:
-    *folder, room, stem = BINDERS[kind].__module__.split(".")
-    assert (".".join(folder), stem) == ("intact.engine.cpu.steps", kind.kind)
-    assert (room, stem) == home(kind) or (kind.kind not in KINDS and room in ROOMS)
-
-
-def test_every_native_kind_has_a_binder_and_each_file_is_one() -> None:
-    assert {kind for kind in KINDS.values() if kind.native} <= BINDERS.keys()
-    bound = {tuple(bind.__module__.split(".")[-2:]) for bind in BINDERS.values()}
-    assert files("cpu/steps", *ROOMS) == bound and len(bound) == len(BINDERS)
+def test_native_code_has_every_native_kind() -> None:
+    assert set(native_kinds()) == {name for name, kind in KINDS.items() if kind.native}
 
 
 @pytest.mark.parametrize("folder", FILES_BY_KIND)

@@ -17,7 +17,7 @@ from intact.kernels import cpu_features
 from .conftest import RECIPES, ROOT, apply
 
 IN_PYTHON = [name for name in RECIPES if name != "a kernel"]
-MOST_FILES = {"a calibration method": 3, "an operator": 8, "a rewrite": 3}
+MOST_FILES = {"a calibration method": 3, "an operator": 8, "a rewrite": 3, "a step": 5}
 """Most files that a recipe may touch: more means that something is written twice."""
 
 
@@ -73,6 +73,19 @@ def test_the_example_is_written_as_our_code_is(name: str, tree: Path) -> None:
         command = [str(RUFF), *verb, "--no-cache", *touched]
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_home_of_the_step_compiles(tree: Path) -> None:
+    """Its bits are tried where the library is built with it: the example's own tests run every backend."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None or sys.platform == "win32":
+        pytest.skip("needs a compiler")
+    apply(RECIPES["a step"], tree)
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{tree / 'csrc'}",
+               f"-I{ROOT / 'include'}", str(tree / "csrc/engine/kinds/reverse.cc")]  # fmt: skip
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert "INTACT_KIND(reverse)" in (tree / "csrc/engine/kinds.inc").read_text("utf-8")
 
 
 def test_the_kernel_gives_the_bits_of_the_others(tree: Path) -> None:

@@ -56,8 +56,11 @@ struct Conv final : PlanStep {
     if (epilogue.residual != kNoValue) part.residual = binding.image(epilogue.residual);
     if (low != kNoValue) part.low = binding.image(low);
     const bool by_channel = groups > 1 && w[3] == 1 && w[0] == groups && shift == 0;
-    binding.add(by_channel ? depthwise(part, binding)
-                           : conv_step(std::move(part), {epilogue, x, y, low, shift}, binding));
+    if (by_channel) {
+      binding.add(depthwise(part, binding));
+    } else {
+      add_conv(std::move(part), {epilogue, x, y, low, shift}, binding);
+    }
   }
 
   // Each channel by itself has kernels of its own.

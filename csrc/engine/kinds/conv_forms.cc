@@ -1,6 +1,8 @@
 #include "engine/kinds/conv_forms.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 
 #include "steps/common/epilogue.h"
@@ -127,32 +129,81 @@ std::unique_ptr<Step> direct_step(const GemmOps& kernel, const PartialConv& part
   return make_conv(spec);
 }
 
+std::string text_of(std::span<const int64_t> sizes) {
+  std::string text;
+  for (const int64_t n : sizes) text += (text.empty() ? "" : "x") + std::to_string(n);
+  return text;
+}
+
+// All that the time of a layer depends on, but for the machine: names in timings.
+std::string describe(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+  const auto first = [](const auto& values, size_t count) {
+    return text_of(std::span<const int64_t>(values.data(), count));
+  };
+  const PartialWeights& w = part.weight;
+  const std::array window{w.kernel_h, w.kernel_w};
+  std::string text = first(part.x.sizes, 4) + " " + text_of(window) + " " + first(part.y.sizes, 4) + ", at " +
+                     first(part.x.strides, 3) + " " + first(part.y.strides, 3) + ", strides " +
+                     text_of(part.strides) + ", dilations " + text_of(part.dilations) + ", groups " +
+                     std::to_string(part.groups) + ", bytes to " + std::to_string(high_of(part)) +
+                     (binding.grid(layer.y) != nullptr ? ", codes" : ", floats") +
+                     (part.low ? ", of 16 bits" : "");
+  if (part.residual) text += ", residual";
+  if (layer.epilogue.slope != kNoValue) text += ", slope";
+  if (!layer.epilogue.activation.empty()) text += ", " + layer.epilogue.activation;
+  if (binding.kernels.gemm_forms.front()->grouped) {  // whose speed depends on what the weights are
+    const uint32_t sum = binding.plan.arrays.checksum(binding.plan.constant(part.constant));
+    std::array<char, 9> digits;
+    std::snprintf(digits.data(), digits.size(), "%08x", static_cast<unsigned>(sum));
+    text += std::string(", weights ") + digits.data() + part.label;
+  }
+  return text + ", threads " + std::to_string(binding.threads());
+}
+
 }  // namespace
 
 std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding) {
   const ConstantRecord& constant = binding.plan.constant(part.constant);
-  const Bytes sums = binding.plan.arrays.packed(constant, "sums" + part.label, [&](const Bytes& bytes) {
-    const auto weights = weights_of(part, bytes);
-    const auto each = static_cast<size_t>(part.weight.kernel_h * part.weight.kernel_w * part.weight.in);
-    std::vector<uint8_t> made(static_cast<size_t>(part.weight.out) * sizeof(int32_t));
-    for (size_t c = 0; c < static_cast<size_t>(part.weight.out); ++c) {
-      uint32_t sum = 0;
-      for (const int8_t w : weights.subspan(c * each, each)) sum += static_cast<uint32_t>(int32_t{w});
-      std::memcpy(&made[c * sizeof sum], &sum, sizeof sum);
-    }
-    return made;
-  });
+  const Bytes sums = binding.plan.arrays.packed(
+      constant, "sums" + part.label,
+      [&](const Bytes& bytes) {
+        const auto weights = weights_of(part, bytes);
+        const auto each = static_cast<size_t>(part.weight.kernel_h * part.weight.kernel_w * part.weight.in);
+        std::vector<uint8_t> made(static_cast<size_t>(part.weight.out) * sizeof(int32_t));
+        for (size_t c = 0; c < static_cast<size_t>(part.weight.out); ++c) {
+          uint32_t sum = 0;
+          for (const int8_t w : weights.subspan(c * each, each)) sum += static_cast<uint32_t>(int32_t{w});
+          std::memcpy(&made[c * sizeof sum], &sum, sizeof sum);
+        }
+        return made;
+      },
+      Type::i32);
   const auto found = sums.as<int32_t>();
   demand(static_cast<int64_t>(found.size()) == part.weight.out, "one sum for each output channel");
   return {found.begin(), found.end()};
 }
 
-std::unique_ptr<Step> conv_step(PartialConv part, const ConvLayer& layer, Binding& binding) {
-  const GemmOps* const direct = suited(binding.kernels.gemm_forms, part);
-  if (tiles_possible(part) && tiles_pay(part, *direct, binding) && tiles_fit(part, binding)) {
-    return winograd_step(part, layer, binding);
+void add_conv(PartialConv part, const ConvLayer& layer, Binding& binding) {
+  const auto& forms = binding.kernels.gemm_forms;
+  const GemmOps* const direct = suited(forms, part);
+  const WinogradOps& tiled = *binding.kernels.winograd;
+  std::vector<std::string> names;
+  for (const GemmOps* const form : forms) names.emplace_back(intact::name_of(form));
+  const std::string tiled_name = intact::name_of(&tiled), direct_name = intact::name_of(direct);
+  const auto described = [&] { return describe(part, layer, binding); };
+  std::string form;
+  if (tiles_possible(part)) {
+    std::vector<std::string> all{tiled_name};
+    all.insert(all.end(), names.begin(), names.end());
+    form = binding.choose_form(described, all, tiles_pay(part, *direct, binding) ? tiled_name : direct_name);
+    if (form == tiled_name && tiles_fit(part, binding)) {
+      return binding.add_form(winograd_step(part, layer, binding));
+    }
   }
-  return direct_step(*direct, part, layer, binding);
+  if (form.empty() || form == tiled_name) form = binding.choose_form(described, names, direct_name);
+  const auto chosen = std::find(names.begin(), names.end(), form);
+  demand(chosen != names.end(), "a form that the layer has");
+  binding.add_form(direct_step(*forms[static_cast<size_t>(chosen - names.begin())], part, layer, binding));
 }
 
 }  // namespace intact::engine

@@ -36,8 +36,8 @@ struct ConvLayer {
   int64_t shift = 0;
 };
 
-// The native convolution, in the form that is chosen.
-std::unique_ptr<Step> conv_step(PartialConv part, const ConvLayer& layer, Binding& binding);
+// Adds the native convolution, in the form that is chosen.
+void add_conv(PartialConv part, const ConvLayer& layer, Binding& binding);
 
 // The sum of each output channel's weights; kept with the packed ones.
 std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding);

@@ -59,7 +59,7 @@ struct ConvTranspose final : PlanStep {
           "." + block.label};
       if (residual) part.residual = every_pixel(*residual, first, window.strides, number);
       if (h.taps.empty() || v.taps.empty()) leave_untouched(part, binding);
-      binding.add(conv_step(std::move(part), {epilogue, x, y}, binding));
+      add_conv(std::move(part), {epilogue, x, y}, binding);
     }
   }
 

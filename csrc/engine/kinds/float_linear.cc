@@ -39,7 +39,7 @@ struct FloatLinear final : PlanStep {
     const Shape& w = binding.shape(weight);
     const Bytes packed = binding.plan.arrays.packed(
         binding.plan.constant(weight), intact::name_of(&ops),
-        [&](const Bytes& b) { return pack_matrices(ops, b.as<float>().data(), 1, w[0], w[1]); });
+        [&](const Bytes& b) { return pack_matrices(ops, b.as<float>().data(), 1, w[0], w[1]); }, Type::f32);
     FloatMatMulSpec spec{binding.view(x), binding.view(y), {}, packed_floats(packed), {}};
     if (bias != kNoValue) spec.start = binding.constant(bias);
     binding.add(make_float_matmul(ops, *binding.kernels.transpose, spec));

@@ -70,12 +70,12 @@ struct Linear final : PlanStep {
     const View to = binding.view(y);
     const ConvLayer layer{epilogue, x, y, low, shift};
     if (image_of_rows(to, part.y)) {
-      binding.add(conv_step(std::move(part), layer, binding));
+      add_conv(std::move(part), layer, binding);
       return;
     }
     const View dense = binding.temporary(to.type, sizes_of(to));
     image_of_rows(dense, part.y);
-    binding.add(conv_step(std::move(part), layer, binding));
+    add_conv(std::move(part), layer, binding);
     binding.add(make_copy(*binding.kernels.transpose, {dense, to}));
   }
 

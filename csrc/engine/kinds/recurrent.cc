@@ -104,7 +104,7 @@ struct Recurrent final : PlanStep {
         std::string(intact::name_of(&ops)) + "." + kCellNames[static_cast<size_t>(cell)];
     const Bytes packed = binding.plan.arrays.packed(
         binding.plan.constant(weight), packed_as,
-        [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell); });
+        [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell); }, Type::f32);
     const auto count = static_cast<int64_t>(packed.bytes.size() / sizeof(float));
     RecurrentSpec spec{};
     spec.cell = cell;

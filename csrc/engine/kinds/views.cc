@@ -40,25 +40,14 @@ bool gives(const std::array<uint8_t, 256>& table, float multiplier, const Codes&
 
 }  // namespace
 
-Axes sizes_of(const View& x) {
-  Axes found;
-  found.rank = x.rank;
-  found.at = x.sizes;
-  return found;
-}
-
-Axes strides_of(const View& x) {
-  Axes found;
-  found.rank = x.rank;
-  found.at = x.strides;
-  return found;
-}
+Axes sizes_of(const View& x) { return axes_of(x.sizes, x.rank); }
+Axes strides_of(const View& x) { return axes_of(x.strides, x.rank); }
 
 View part_of(View x, size_t offset, const Axes& sizes, const Axes& strides) {
   x.offset = offset;
   x.rank = sizes.rank;
-  x.sizes = sizes.at;
-  x.strides = strides.at;
+  x.sizes = view_axes(sizes);
+  x.strides = view_axes(strides);
   x.halo = kNoHalo;
   return x;
 }

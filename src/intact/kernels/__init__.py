@@ -4,16 +4,29 @@ NumPy in, NumPy out. Kernels are chosen at run time (`kernel_list`, INTACT_MAX_I
 INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
 """
 
-from intact.kernels.elementwise import (
+from intact.kernels.epilogue import BoundEpilogue, Bytes
+from intact.kernels.float_steps import Product, Real
+from intact.kernels.pages import WEIGHTS
+from intact.kernels.program import (
+    ARENA,
+    NEAR_BYTES,
+    SLACK,
+    Context,
+    HostedBound,
+    HostedPlan,
+    NativeStep,
+    Program,
+    ThreadPool,
+    View,
+    native_kinds,
+)
+from intact.kernels.quantization import (
     dequantize,
     fake_quantize,
     fake_quantize_grad,
     learned_range_grad,
     quantize,
 )
-from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.float_steps import Product, Real
-from intact.kernels.program import ARENA, SLACK, Context, NativeStep, Program, ThreadPool, View
 from intact.kernels.registry import (
     Kernel,
     alternatives,
@@ -40,10 +53,11 @@ from intact.kernels.window import PixelWindow
 from intact.kernels.windows import window_sums, windows
 
 __all__ = [
-    "ARENA", "MAX_BINS", "SLACK", "BoundEpilogue", "Bytes", "Context", "FoundRange", "Kernel", "NativeStep",
-    "PixelWindow", "Product", "Program", "Real", "ThreadPool", "View", "absmax", "affine_gains",
-    "alternatives", "collect_pow2", "count_fixed", "count_pow2", "cpu_features", "dequantize",
-    "entropy_divergences", "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions", "kernel_list",
-    "kernels_in_use", "learned_range_grad", "machine", "minmax", "moments", "quadratic_forms", "quantize",
+    "ARENA", "BoundEpilogue", "Bytes", "Context", "FoundRange", "HostedBound", "HostedPlan", "Kernel",
+    "MAX_BINS", "NEAR_BYTES", "NativeStep", "PixelWindow", "Product", "Program", "Real", "SLACK",
+    "ThreadPool", "View", "WEIGHTS", "absmax", "affine_gains", "alternatives", "collect_pow2",
+    "count_fixed", "count_pow2", "cpu_features", "dequantize", "entropy_divergences", "fake_quantize",
+    "fake_quantize_grad", "grid_gains", "instructions", "kernel_list", "kernels_in_use",
+    "learned_range_grad", "machine", "minmax", "moments", "native_kinds", "quadratic_forms", "quantize",
     "round_together", "unit_factor", "window_sums", "windows",
 ]  # fmt: skip

@@ -207,6 +207,30 @@ class Context:
     def run(self, begin: int, end: int, seconds: _Array | None = None) -> int: ...
     def arena(self) -> NDArray[Any]: ...
 
+NEAR_BYTES: int
+
+def native_kinds() -> list[str]: ...
+def place_spans(spans: list[tuple[int, int, int]]) -> tuple[list[int], int]: ...
+
+class HostedPlan:
+    def __init__(self, json: str, host: object, is_whole: bool) -> None: ...
+    def bind(
+        self, shapes: list[tuple[int, ...]], thread_pool: ThreadPool, most_bytes: int, near_bytes: int
+    ) -> HostedBound: ...
+
+class HostedBound:
+    program: Program
+    input_blocks: list[int]
+    output_blocks: list[int]
+    held_bytes: int
+    arena_bytes: int
+    labels: list[int]
+    parts: list[tuple[int, int]]
+    times: list[int]
+    kernels: list[str]
+    shapes: list[tuple[int, ...]]
+    def place(self, tensor: int) -> tuple[int, int, tuple[int, ...]]: ...
+
 class EpilogueSpec:
     floats: bool
     correction: _Array

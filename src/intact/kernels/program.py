@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from intact.kernels import _native
 from intact.kernels._arrays import thread_pool_size
-from intact.kernels._native import Context, View
+from intact.kernels._native import (
+    NEAR_BYTES,
+    Context,
+    HostedBound,
+    HostedPlan,
+    View,
+    native_kinds,
+    place_spans,
+)
 from intact.kernels._native import Step as NativeStep
 
 ARENA = 0
@@ -28,7 +36,10 @@ ARENA = 0
 SLACK = 64
 """Bytes behind every tensor of the arena that kernels may read."""
 
-__all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "ThreadPool", "View", "available_cpus"]
+__all__ = [
+    "ARENA", "NEAR_BYTES", "SLACK", "Context", "HostedBound", "HostedPlan", "NativeStep", "Program",
+    "ThreadPool", "View", "available_cpus", "native_kinds", "place_spans",
+]  # fmt: skip
 
 
 def available_cpus() -> int:
@@ -75,6 +86,17 @@ class Program:
         self._inputs: list[int] = []
         self._outputs: list[int] = []
         self._idle: list[Context] = []
+
+    @classmethod
+    def of(
+        cls, native: _native.Program, thread_pool: ThreadPool, kernels: list[str], inputs: list[int],
+        outputs: list[int],
+    ) -> Program:  # fmt: skip
+        """Return a program that native code has made, with its blocks of inputs and outputs."""
+        program = cls(thread_pool)
+        program.native, program.kernels = native, kernels
+        program._inputs, program._outputs = inputs, outputs
+        return program
 
     def arena(self, nbytes: int) -> None:
         """Set the size of the arena, before the first step. `SLACK` more bytes follow it."""

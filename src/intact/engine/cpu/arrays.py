@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from intact.engine.steps import Codes, Tensor
 
 
-def offset_of(tensor: Tensor) -> int:
-    """What bytes have above codes; 0 for floats."""
-    return 0 if tensor.codes is None else tensor.codes.offset
+def dtype_of(tensor: Tensor) -> str:
+    """The dtype of a tensor's elements in memory: codes are bytes."""
+    return "uint8" if tensor.codes is not None else tensor.stored_dtype
 
 
 def to_bytes(array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.backend import Arrays, Options, outputs_for
+from intact.engine.backend import Arrays, Options, Packed, outputs_for
 from intact.engine.cpu.arrays import to_codes
-from intact.engine.cpu.binding import Packed
-from intact.engine.cpu.bound_plan import Bound, bind
+from intact.engine.cpu.bound_plan import Bound, PreparedPlan
 from intact.engine.cpu.execute import Memory, Seconds, execute
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
-from intact.engine.cpu.prepared_plan import PreparedPlan
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.kernel_choices import FormChoice, FormChooser, name_of
 from intact.engine.plan import Plan
@@ -25,8 +24,7 @@ from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
-from intact.engine.steps.base.wiring import writes
-from intact.kernels import Program, ThreadPool, kernels_in_use, machine
+from intact.kernels import ThreadPool, machine
 from intact.timings import Timings
 
 _STEP_BYTES = 4096
@@ -52,6 +50,7 @@ class CpuBackend:
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
         self._prepared: dict[bool, PreparedPlan] = {}
+        self._binding = RLock()
         self.timings = options.timings
         self.stopwatch: Stopwatch = Clock()
         self._measured: set[str] = set()
@@ -127,26 +126,21 @@ class CpuBackend:
         chooser: FormChooser | None = None, packed: Packed | None = None,
         sizes: Mapping[str, Shape] | None = None,
     ) -> Bound:  # fmt: skip
-        known_shapes, outside = sizes or {}, self._fallback_of(plan)
-
-        def fallback(step: Step, shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
-            output_shapes = {name: known_shapes[name] for name in writes(step) if name in known_shapes}
-            return output_shapes or outside.shapes(step, shapes)
-
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
-        bound = bind(
-            self._prepare(plan, whole=not reuse), shapes, Program(self._pool), kernels=kernels_in_use(),
-            packed=self.packed_weights if packed is None else packed,
-            fallback=fallback, compute=outside.compute, chooser=chooser,
-        )  # fmt: skip
+        with self._binding:
+            prepared = self._prepare(plan, whole=not reuse)
+            prepared.host.chooser, prepared.host.known_shapes = chooser, sizes or {}
+            prepared.host.packed_weights = self.packed_weights if packed is None else packed
+            bound = prepared.bind(shapes, self._pool)
         self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
 
     def _prepare(self, plan: Plan, *, whole: bool) -> PreparedPlan:
         prepared = self._prepared.get(whole)
         if prepared is None or prepared.plan is not plan:
-            prepared = self._prepared[whole] = PreparedPlan(plan, whole=whole)
+            prepared = PreparedPlan(plan, self._fallback_of(plan), whole=whole)
+            self._prepared[whole] = prepared
         return prepared
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:

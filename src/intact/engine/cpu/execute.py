@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.cpu.arrays import offset_of, to_bytes
-from intact.engine.cpu.binding import dtype_of
+from intact.engine.cpu.arrays import dtype_of
 from intact.engine.cpu.bound_plan import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
@@ -68,13 +67,12 @@ def execute(
     Raises:
         QuantValueError: An index of rows that are not there; names it.
     """
-    ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in inputs.items()}
-    outs = {
-        n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in outputs.items()
-    }
-    native = [[array for array in arrays.values() if array.dtype.kind != "O"] for arrays in (ins, outs)]
-    bound.program.place(context, *native)
-    at = _memory(plan, bound, ins, outs, context)
+    bound.program.place(
+        context,
+        [_numbers(inputs[name]) for name in plan.inputs],
+        [_numbers(outputs[name]) for name in plan.outputs],
+    )
+    at = _memory(plan, bound, inputs, outputs, context)
     for segment in bound.segments:
         if segment.fallback is None:
             ended = context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
@@ -85,11 +83,9 @@ def execute(
         fallback.run(segment.fallback, at)
         if seconds is not None:
             seconds.fallbacks[segment.fallback.name] = perf_counter() - start
-    for name in outputs:
-        if name in inputs and outs[name].dtype.kind == "O":
-            np.copyto(outs[name], inputs[name])
-        if offset := offset_of(plan.tensors[name]):
-            np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
+    for name, array in outputs.items():
+        if name in inputs and array.dtype.kind == "O":
+            np.copyto(array, inputs[name])
     return at
 
 
@@ -104,30 +100,33 @@ def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
 _BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
-def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: Context) -> Memory:
-    """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena.
+def _numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Return what native code sees of an array: of strings, nothing."""
+    return _NOTHING if array.dtype.kind == "O" else array
 
-    An output that lies otherwise in the arena is there, until it is copied at the end. Strings between steps
-    have arrays of their own.
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: Context) -> Memory:
+    """Return what gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena.
+
+    Codes lie there as bytes. An output that lies otherwise in the arena is there, until it is copied at the
+    end. Strings between steps have arrays of their own.
     """
-    strings = dict[str, NDArray[Any]]()
-    outer = {bound.blocks[n]: array for n, array in {**outputs, **inputs}.items() if n in bound.blocks}
+    strings = {name: array for name, array in {**outputs, **inputs}.items() if array.dtype.kind == "O"}
 
     def at(name: str) -> NDArray[Any]:
-        if name in inputs:
-            return inputs[name]
         if plan.tensors[name].dtype == STRING:
-            return (
-                outputs[name]
-                if name in outputs
-                else strings.setdefault(name, np.empty(bound.shapes[name], object))
-            )
-        shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
-        if place.block == bound.blocks.get(name):
-            return outputs[name]
+            return strings.setdefault(name, np.empty(bound.shapes[name], object))
+        shape, place, dtype = bound.shapes[name], bound.place(name), np.dtype(dtype_of(plan.tensors[name]))
         if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena
             return np.empty(shape, dtype)
-        array = context.arena() if place.block == ARENA else outer[place.block]
+        if place.block == ARENA:
+            array = context.arena()
+        else:
+            is_input, owner = bound.blocks[place.block]
+            array = (inputs if is_input else outputs)[owner]
         return np.ndarray(shape, dtype, array.data, place.offset, place.strides)
 
     return at

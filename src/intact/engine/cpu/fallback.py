@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from intact.graph import Session
 
 
-def _check_dtype(where: str, dtype: np.dtype[Any], tensor: Tensor) -> None:
-    """Refuse what is of another kind than the plan says; numbers of one kind are converted.
+def check_dtype(where: str, dtype: np.dtype[Any], tensor: Tensor) -> None:
+    """Refuse an array of another kind than the plan says; numbers of one kind are converted.
 
     Raises:
         QuantValueError: It is; names `where`.
@@ -59,7 +59,7 @@ class FallbackSessions:
             if outputs[name].shape != into.shape:
                 raise SizesDiffer(name, into.shape, {y: outputs[y].shape for y in writes(step)})
             tensor = self.plan.tensors[name]
-            _check_dtype(f"step '{step.name}': tensor '{name}'", outputs[name].dtype, tensor)
+            check_dtype(f"step '{step.name}': tensor '{name}'", outputs[name].dtype, tensor)
             np.copyto(into, to_bytes(outputs[name], tensor.codes))
 
     def _run(self, subgraph: FallbackSubgraph, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.cpu.binding import Packed
+from intact.engine.backend import Packed
 from intact.engine.cpu.bound_plan import Bound
 from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 

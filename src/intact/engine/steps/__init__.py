@@ -2,8 +2,8 @@
 
 Each kind has one file, its home: which tensors and constants it names (typed fields, from which wiring,
 renaming, checks and the file format follow), what else a file may not say (`check`), the sizes of what it
-makes (`output_shape`), its meaning in plain NumPy (`evaluate`), and how it minds where bytes lie (`traits`,
-`halo`). A backend adds how it runs: `intact.engine.cpu` has a file of the same name for each kind.
+makes (`output_shape`), and its meaning in plain NumPy (`evaluate`). A backend adds how it runs: for CPUs
+`csrc/engine/kinds` has a file of the same name for each kind.
 
 All axes, pads and shapes are in ONNX's order (N, C, H, W); where bytes lie is a backend's business. Codes
 are read and written as `Codes` says. A step that computes in floats takes codes or float32 on every input and
@@ -13,7 +13,7 @@ alone.
 
 from intact.engine.steps.base.dims import Dim
 from intact.engine.steps.base.epilogue import Epilogue
-from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.engine.steps.calls.call import Call
@@ -72,8 +72,8 @@ __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
     "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
-    "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",
+    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear",
     "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
     "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
-    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose", "writes",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, broadcast
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
@@ -18,7 +18,6 @@ class Add(Step):
     """Sum of two tensors of codes (N26), with broadcasting; bounds are codes of the output."""
 
     kind = "add"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
     a: Read
     b: Read
     y: Write

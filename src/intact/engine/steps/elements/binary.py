@@ -10,7 +10,7 @@ import numpy as np
 
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, broadcast
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 from intact.numerics import apply_slope, maximum, minimum
@@ -30,7 +30,6 @@ class Binary(Step):
     """
 
     kind = "binary"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
     function: str
     a: Operand
     b: Operand

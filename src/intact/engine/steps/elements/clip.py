@@ -8,7 +8,7 @@ import numpy as np
 
 from intact import numerics
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -17,7 +17,6 @@ class Clip(Step):
     """Bounds of floats (N49). None: unbounded."""
 
     kind = "clip"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     low: float | None = None

@@ -9,7 +9,7 @@ from typing import Annotated
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, broadcast
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Reads, Write
 from intact.numerics import ELEMENTWISE, elementwise, takes
@@ -23,7 +23,6 @@ class Elementwise(Step):
     """
 
     kind = "elementwise"
-    traits = Traits(follows=True, by_image=True, writes_parts=True)
     operation: str
     xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write

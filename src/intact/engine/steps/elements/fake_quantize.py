@@ -9,7 +9,7 @@ import numpy as np
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 from intact.spec import Format, QuantSpec
 
@@ -31,7 +31,6 @@ class FakeQuantize(Step):
     """
 
     kind = "fake_quantize"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     format: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 from intact.numerics import FUNCTIONS
 
@@ -15,7 +15,6 @@ class Function(Step):
     """An element-wise function of `numerics` in floats: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
 
     kind = "function"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     function: str

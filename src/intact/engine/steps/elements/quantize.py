@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -15,7 +15,6 @@ class Quantize(Step):
     """float32 -> codes (N11)."""
 
     kind = "quantize"
-    traits = Traits(follows=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -17,7 +17,6 @@ class Reinterpret(Step):
     """The same codes under another grid: a DequantizeLinear has other parameters than its QuantizeLinear."""
 
     kind = "reinterpret"
-    traits = Traits(follows=True, by_image=True, in_place=("x",))
     x: Read
     y: Write
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -19,7 +19,6 @@ class Rescale(Step):
     """Codes of one grid to codes of another (N28)."""
 
     kind = "rescale"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
 

@@ -10,7 +10,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Codes, Shape
 from intact.engine.steps.base.wiring import Read, Write
 from intact.engine.steps.elements.fake_quantize import within_format
@@ -33,7 +33,6 @@ class SplitQuantize(Step):
     """
 
     kind = "split_quantize"
-    traits = Traits(follows=True, by_image=True)
     x: Read
     high: Write
     low: Write

@@ -9,7 +9,7 @@ import numpy as np
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const, Read, Write
 
 
@@ -22,7 +22,6 @@ class Table(Step):
     """
 
     kind = "table"
-    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     table: Annotated[str, Const("uint8", 1)]

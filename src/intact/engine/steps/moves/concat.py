@@ -10,7 +10,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Reads, Write
 from intact.engine.steps.elements.rescale import rescale_to
@@ -21,7 +21,6 @@ class Concat(Step):
     """Concatenation. Inputs on another grid than y are rescaled (N28); constants are plain numbers."""
 
     kind = "concat"
-    traits = Traits(follows=True, by_image=True)
     xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write
     axis: int

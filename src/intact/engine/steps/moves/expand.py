@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, broadcast, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 
@@ -22,7 +22,6 @@ class Expand(Step):
     """
 
     kind = "expand"
-    traits = Traits(strided=True)
     x: Operand
     y: Write
 

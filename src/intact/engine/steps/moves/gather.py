@@ -12,7 +12,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 
@@ -27,7 +27,6 @@ class Gather(Step):
     """
 
     kind = "gather"
-    traits = Traits(follows=True, strided=True)
     x: Operand
     index: Operand
     y: Write

@@ -9,7 +9,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
 from intact.numerics import interpolate
@@ -25,7 +25,6 @@ class Interpolate(Step):
     """
 
     kind = "interpolate"
-    traits = Traits(follows=True)
     x: Read
     y: Write
     axis: int

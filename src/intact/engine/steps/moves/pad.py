@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Read, Write
 
@@ -27,7 +27,6 @@ class Pad(Step):
     """
 
     kind = "pad"
-    traits = Traits(follows=True)
     x: Read
     y: Write
     pads: tuple[tuple[int, int], ...]

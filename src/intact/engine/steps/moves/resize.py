@@ -10,7 +10,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
 
@@ -20,7 +20,6 @@ class Resize(Step):
     """Nearest neighbour. `indices` name one constant int64 array for each axis that changes: what y reads."""
 
     kind = "resize"
-    traits = Traits(follows=True)
     x: Read
     y: Write
     axes: tuple[int, ...]

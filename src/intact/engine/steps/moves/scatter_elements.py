@@ -11,7 +11,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_index_sizes, check_rows, check_scattered
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 from intact.numerics import scatter_elements
@@ -29,7 +29,6 @@ class ScatterElements(Step):
     """
 
     kind = "scatter_elements"
-    traits = Traits(strided=True)
     x: Operand
     index: Operand
     updates: Operand

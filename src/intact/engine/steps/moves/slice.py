@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
@@ -22,7 +22,6 @@ class Slice(Step):
     """
 
     kind = "slice"
-    traits = Traits(follows=True)
     x: Read
     y: Write
     starts: tuple[int, ...]

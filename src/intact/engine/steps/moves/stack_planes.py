@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import MOST_HOP, MOST_WIDTH, Pair
 from intact.engine.steps.base.wiring import Read, Write
@@ -27,7 +27,6 @@ class StackPlanes(Step):
     """
 
     kind = "stack_planes"
-    traits = Traits(images=True)
     x: Read
     y: Write
     depth: int

@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
@@ -19,7 +19,6 @@ class Transpose(Step):
     """Axis i of y is axis perm[i] of x."""
 
     kind = "transpose"
-    traits = Traits(strided=True)
     x: Read
     y: Write
     perm: tuple[int, ...]

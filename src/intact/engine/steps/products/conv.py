@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window, positions
 from intact.engine.steps.base.wiring import Const, Read, Write
@@ -37,7 +37,6 @@ class Conv(Step):
     """
 
     kind = "conv"
-    traits = Traits(images=True, by_image=True, writes_parts=True, in_place=("residual",))
     x: Read
     y: Write
     weight: Filters
@@ -71,9 +70,6 @@ class Conv(Step):
             bias=bias, stride=self.strides, padding=by_axis(self.pads),
             dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
-
-    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        return {name: self.pads for name in (self.x, self.low) if name}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * prod(shape_of(self.weight)[1:])

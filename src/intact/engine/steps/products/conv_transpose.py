@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import Pads, Pair, check_window
 from intact.engine.steps.base.wiring import Read, Write
@@ -27,7 +27,6 @@ class ConvTranspose(Step):
     """Transposed convolution. `weight` is int8 [out, kernel_h, kernel_w, in / groups], not flipped."""
 
     kind = "conv_transpose"
-    traits = Traits(images=True, by_image=True)
     x: Read
     y: Write
     weight: Filters
@@ -69,10 +68,6 @@ class ConvTranspose(Step):
         )  # fmt: skip
         self.epilogue.evaluate(run, self.y, acc, axis=1)
 
-    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        """Return by how much outputs reach beyond the input, whatever its size."""
-        return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
-
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         weight = shape_of(self.weight)
         return int(prod(shape_of(self.x)) * prod(weight[1:3]) * weight[0] // self.groups)
@@ -109,18 +104,6 @@ def conv_transpose_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int])
     if min(spatial) < 1:
         raise mismatch(step.x, f"sizes {sizes}", "sizes of which the pads leave something")
     return spatial
-
-
-def halo_of_transposed(step: _Transposed, kernel: Sequence[int]) -> Halo:
-    """Return by how much the outputs of a transposed convolution reach beyond its input, whatever its
-    size."""
-    before, behind = [], []
-    for axis in range(2):
-        reach = (kernel[axis] - 1) * step.dilations[axis]
-        pad_before, pad_behind = step.pads[axis], step.pads[axis + 2]
-        before.append(max(0, (reach - pad_before) // step.strides[axis]))
-        behind.append(max(0, (reach + step.output_padding[axis] - pad_behind) // step.strides[axis]))
-    return before[0], before[1], behind[0], behind[1]
 
 
 def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:

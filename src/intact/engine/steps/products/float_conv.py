@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window, positions
 from intact.engine.steps.base.wiring import Const, Read, Write
@@ -31,7 +30,6 @@ class FloatConv(Step):
     """
 
     kind = "float_conv"
-    traits = Traits(images=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
     weight: Annotated[str, Const("float32", 4)]
@@ -60,9 +58,6 @@ class FloatConv(Step):
             stride=self.strides, padding=by_axis(self.pads), dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
         run.bind(self.y, y)
-
-    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        return {self.x: self.pads}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * prod(shape_of(self.weight)[1:])

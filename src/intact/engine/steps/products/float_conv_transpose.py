@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Halo, Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.engine.steps.products.conv_transpose import conv_transpose_sizes, halo_of_transposed
+from intact.engine.steps.products.conv_transpose import conv_transpose_sizes
 from intact.engine.steps.products.float_linear import check_filters_of_floats
 
 
@@ -31,7 +30,6 @@ class FloatConvTranspose(Step):
     """
 
     kind = "float_conv_transpose"
-    traits = Traits(images=True, by_image=True)
     x: Read
     y: Write
     weight: Annotated[str, Const("float32", 4)]
@@ -63,10 +61,6 @@ class FloatConvTranspose(Step):
             dilation=self.dilations, output_padding=self.output_padding, groups=self.groups,
         )  # fmt: skip
         run.bind(self.y, y)
-
-    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        """Return by how much outputs reach beyond the input, whatever its size."""
-        return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         weight = shape_of(self.weight)

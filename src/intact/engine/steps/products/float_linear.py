@@ -11,7 +11,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
 
@@ -21,7 +21,6 @@ class FloatLinear(Step):
     """x [..., in] times constant weights float32 [in, out], from the bias [out] on (N51): Gemm, MatMul."""
 
     kind = "float_linear"
-    traits = Traits(strided=True, writes_parts=True)
     x: Read
     y: Write
     weight: Annotated[str, Const("float32", 2)]

@@ -10,7 +10,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, product_shape
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 
@@ -23,7 +23,6 @@ class FloatMatMul(Step):
     """
 
     kind = "float_matmul"
-    traits = Traits(strided=True, writes_parts=True)
     a: Operand
     b: Operand
     y: Write

@@ -15,7 +15,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
 from intact.engine.steps.elements.split_quantize import check_low
@@ -32,7 +32,6 @@ class Linear(Step):
     """
 
     kind = "linear"
-    traits = Traits(writes_parts=True, in_place=("residual",))
     x: Read
     y: Write
     weight: Annotated[str, Const("int8", 2)]

@@ -11,7 +11,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, product_shape
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
@@ -24,7 +24,6 @@ class MatMul(Step):
     """
 
     kind = "matmul"
-    traits = Traits(strided=True)
     a: Read
     b: Read
     y: Write

@@ -14,7 +14,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 
@@ -40,7 +40,6 @@ class Recurrent(Step):
     """
 
     kind = "recurrent"
-    traits = Traits(strided=True)
     x: Read
     weight: Annotated[str, Const("float32", 3)]
     cell: str

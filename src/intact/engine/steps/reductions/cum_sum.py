@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
 from intact.numerics import CUM_SUM_DTYPES, cum_sum
 
@@ -17,7 +17,6 @@ class CumSum(Step):
     `reverse`."""
 
     kind = "cum_sum"
-    traits = Traits(strided=True)
     x: Read
     y: Write
     axis: int

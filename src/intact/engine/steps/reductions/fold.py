@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 from intact.numerics import FOLD_DTYPES, fold
@@ -22,7 +22,6 @@ class Fold(Step):
     """
 
     kind = "fold"
-    traits = Traits(strided=True)
     x: Read
     y: Write
     axis: int

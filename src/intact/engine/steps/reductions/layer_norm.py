@@ -8,7 +8,7 @@ from typing import Annotated
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const, Read, Write
 
 _PerElement = Annotated[str, Const("float32", 1, optional=True)]
@@ -19,7 +19,6 @@ class LayerNorm(Step):
     """Over the last axis, of x (+ `residual`). weight and bias: constants float32, "" for none."""
 
     kind = "layer_norm"
-    traits = Traits(in_place=("x",))
     x: Read
     y: Write
     weight: _PerElement

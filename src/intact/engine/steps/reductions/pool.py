@@ -9,7 +9,7 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.window import MOST_WIDTH, Pads, Pair, by_axis, check_window, positions
 from intact.engine.steps.base.wiring import Read, Write
@@ -20,7 +20,6 @@ class Pool(Step):
     """AveragePool of codes, MaxPool of codes or float32 (N27). `kernel` None: the whole plane (global)."""
 
     kind = "pool"
-    traits = Traits(images=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
     mode: Literal["average", "max"]

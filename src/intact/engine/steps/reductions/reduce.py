@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 from intact.numerics import REDUCTIONS
@@ -18,7 +18,6 @@ class Reduce(Step):
     """One of `REDUCTIONS` of floats along axes (N50), which stay with size 1 where `keepdims` says so."""
 
     kind = "reduce"
-    traits = Traits(strided=True)
     x: Read
     y: Write
     function: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Operand, Read, Write
 
 
@@ -16,7 +16,6 @@ class Softmax(Step):
     """Over one axis, of ``x * gain`` (+ `mask`, a float tensor or constant that broadcasts)."""
 
     kind = "softmax"
-    traits = Traits(in_place=("x",))
     x: Read
     y: Write
     axis: int

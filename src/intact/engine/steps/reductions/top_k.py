@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
-from intact.engine.steps.base.step import Step, Traits
+from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 from intact.numerics import ORDER_DTYPES, top_k
@@ -24,7 +24,6 @@ class TopK(Step):
     """
 
     kind = "top_k"
-    traits = Traits(strided=True)
     x: Read
     y: Write
     places: Write

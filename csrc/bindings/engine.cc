@@ -1,0 +1,235 @@
+// Plans for Python's engine: read from their JSON, and bound for sets of sizes. The arrays, and the parts
+// that no kernel runs, stay with Python (engine/host.h).
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/type_names.h"
+#include "bindings/bindings.h"
+#include "bindings/packed.h"
+#include "engine/bound.h"
+#include "engine/failure.h"
+#include "engine/kinds.h"
+
+namespace intact {
+namespace {
+
+using engine::Bound;
+using engine::Bytes;
+using engine::Failure;
+using engine::Shape;
+
+Shape shape_of(nb::handle sizes) {
+  Shape shape;
+  for (const nb::handle size : sizes) {
+    if (shape.rank == engine::kMostAxes) throw nb::value_error("more axes than the engine walks");
+    shape.push(nb::cast<int64_t>(size));
+  }
+  return shape;
+}
+
+nb::tuple tuple_of(const engine::Axes& axes) {
+  nb::list items;
+  for (const int64_t n : axes) items.append(n);
+  return nb::tuple(items);
+}
+
+// An array of Python's, alive for as long as its bytes are needed.
+Bytes bytes_of_array(nb::object array) {
+  const auto view = nb::cast<AnyIn>(array);
+  return {{static_cast<const uint8_t*>(view.data()), view.nbytes()}, keep(std::move(array))};
+}
+
+// Asks a Python object, `intact.engine.cpu.host.PlanHost`.
+class PythonHost final : public engine::Host {
+ public:
+  explicit PythonHost(nb::object host) : host_(std::move(host)) {}
+
+  Bytes constant(const std::string& name) override { return bytes_of_array(host_.attr("constant")(name)); }
+  uint32_t checksum(const std::string& name) override {
+    return nb::cast<uint32_t>(host_.attr("checksum")(name));
+  }
+  std::optional<Bytes> packed(const std::string& constant, const std::string& form) override {
+    nb::object array = host_.attr("find_packed")(constant, form);
+    if (array.is_none()) return std::nullopt;
+    return bytes_of_array(std::move(array));
+  }
+  Bytes keep_packed(const std::string& constant, const std::string& form, Type type,
+                    std::vector<uint8_t> bytes) override {
+    const std::string dtype(name_of(type));
+    return bytes_of_array(host_.attr("keep_packed")(constant, form, dtype, array_of(std::move(bytes))));
+  }
+  std::vector<Shape> part_shapes(const engine::PlanStep& part, const engine::Sizes& sizes) override {
+    nb::list inputs;
+    for (const int value : part.reads) inputs.append(tuple_of(sizes.of(value)));
+    std::vector<Shape> shapes;
+    for (const nb::handle shape : nb::iter(host_.attr("part_shapes")(part.index, inputs))) {
+      shapes.push_back(shape_of(shape));
+    }
+    require(shapes.size() == part.writes.size(), "a shape for each tensor that a part makes");
+    return shapes;
+  }
+  std::vector<engine::Value> values(const engine::PlanStep& step, const engine::Sizes& sizes) override {
+    nb::dict known;
+    const engine::DimTable& dims = sizes.plan().dims;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const auto& size = sizes.known_dims()[i];
+      if (size) known[nb::str(dims.text({0, static_cast<int>(i)}).c_str())] = *size;
+    }
+    std::vector<engine::Value> values;
+    for (nb::handle array : nb::iter(host_.attr("values")(step.index, known))) {
+      values.push_back({shape_of(array.attr("shape")), bytes_of_array(nb::borrow(array))});
+    }
+    require(values.size() == step.writes.size(), "an array for each tensor that a model of sizes makes");
+    return values;
+  }
+  bool asks_for_layers() override { return nb::cast<bool>(host_.attr("asks_for_layers")()); }
+  std::string choose_form(const std::string& layer, std::span<const std::string> forms,
+                          const std::string& standard) override {
+    nb::list names;
+    for (const std::string& form : forms) names.append(form);
+    return nb::cast<std::string>(host_.attr("choose_form")(layer, names, standard));
+  }
+  void note_form(size_t native_step) override { host_.attr("note_form")(native_step); }
+
+ private:
+  const nb::object host_;
+};
+
+// A plan, and what follows from it alone.
+struct HostedPlan {
+  HostedPlan(const std::string& json, nb::object host_, bool is_whole_)
+      : host(std::move(host_)), plan(json, host, is_whole_), layout(plan), is_whole(is_whole_) {}
+
+  PythonHost host;
+  engine::Plan plan;
+  const engine::LayoutPlan layout;
+  const bool is_whole;
+};
+
+// A plan that is bound on the kernels of now.
+struct HostedBound {
+  HostedBound(HostedPlan& hosted, const std::vector<Shape>& shapes, ThreadPool& pool, int64_t most_bytes,
+              int64_t near_bytes)
+      : bound({hosted.plan, hosted.layout, kernels, pool, &hosted.host, hosted.is_whole, most_bytes,
+               near_bytes},
+              shapes) {}
+
+  const engine::Kernels kernels{nullptr};
+  Bound bound;
+};
+
+std::unique_ptr<HostedBound> bind(HostedPlan& hosted, const nb::list& shapes, ThreadPool& pool,
+                                  int64_t most_bytes, int64_t near_bytes) {
+  std::vector<Shape> sizes;
+  for (const nb::handle shape : shapes) sizes.push_back(shape_of(shape));
+  require(sizes.size() == hosted.plan.inputs.size(), "a shape for each input");
+  return std::make_unique<HostedBound>(hosted, sizes, pool, most_bytes, near_bytes);
+}
+
+// The plan's step of each native one; -1: none.
+std::vector<int64_t> labels(const HostedBound& hosted) {
+  std::vector<int64_t> indices;
+  for (const auto* step : hosted.bound.labels()) {
+    indices.push_back(step == nullptr ? -1 : static_cast<int64_t>(step->index));
+  }
+  return indices;
+}
+
+// (native steps before it, step of the plan) of each part.
+std::vector<std::pair<size_t, size_t>> parts(const HostedBound& hosted) {
+  std::vector<std::pair<size_t, size_t>> found;
+  for (const engine::Break& part : hosted.bound.breaks()) found.emplace_back(part.at, part.part->index);
+  return found;
+}
+
+// How often each native step runs.
+std::vector<int64_t> times(const HostedBound& hosted) {
+  std::vector<int64_t> counts(hosted.bound.labels().size(), 1);
+  for (const auto& [begin, count] : hosted.bound.repeats()) {
+    std::fill(counts.begin() + static_cast<std::ptrdiff_t>(begin), counts.end(), static_cast<int64_t>(count));
+  }
+  return counts;
+}
+
+// Of all tensors.
+nb::list shapes(const HostedBound& hosted) {
+  nb::list found;
+  for (const Shape& shape : hosted.bound.shapes()) found.append(tuple_of(shape));
+  return found;
+}
+
+std::vector<std::string> kernel_names(const HostedBound& hosted) {
+  std::vector<std::string> names;
+  for (const auto& step : hosted.bound.program().steps()) names.emplace_back(step->name());
+  return names;
+}
+
+// (bytes, first step, last step) of memory that is taken: where each lies, and the bytes of all.
+std::pair<std::vector<int64_t>, int64_t> place_spans(
+    const std::vector<std::tuple<int64_t, int, int>>& given) {
+  std::vector<engine::Span> spans;
+  for (const auto& [nbytes, begin, end] : given) spans.push_back({nbytes, begin, end, true});
+  std::vector<int64_t> offsets(spans.size());
+  const int64_t nbytes = engine::place_spans(spans, offsets);
+  return {offsets, nbytes};
+}
+
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const Failure& failure) {
+    const auto* const large = dynamic_cast<const engine::TooLarge*>(&failure);
+    const bool is_guess = dynamic_cast<const engine::SizesUnknown*>(&failure) != nullptr;
+    const std::string got = failure.got.empty() ? failure.what() : failure.got;
+    const nb::object refuse = nb::module_::import_("intact.engine.cpu.host").attr("refusal");
+    const nb::object error = refuse(static_cast<int>(failure.status), failure.where, got, failure.want,
+                                    is_guess, large == nullptr ? 0 : large->bytes);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  }
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::register_exception_translator(&translate);
+  m.attr("NEAR_BYTES") = engine::kNearBytes;
+  m.def("native_kinds", &engine::native_kinds);
+  m.def("place_spans", &place_spans, "spans"_a);
+  nb::class_<HostedPlan>(m, "HostedPlan")
+      .def(nb::init<const std::string&, nb::object, bool>(), "json"_a, "host"_a, "is_whole"_a)
+      .def("bind", &bind, "shapes"_a, "thread_pool"_a, "most_bytes"_a, "near_bytes"_a, nb::keep_alive<0, 1>(),
+           nb::keep_alive<0, 3>());
+  nb::class_<HostedBound>(m, "HostedBound")
+      .def_prop_ro(
+          "program", [](const HostedBound& b) -> const Program& { return b.bound.program(); },
+          nb::rv_policy::reference_internal)
+      .def_prop_ro("input_blocks", [](const HostedBound& b) { return b.bound.input_blocks(); })
+      .def_prop_ro("output_blocks", [](const HostedBound& b) { return b.bound.output_blocks(); })
+      .def_prop_ro("held_bytes", [](const HostedBound& b) { return b.bound.held_bytes(); })
+      .def_prop_ro("arena_bytes", [](const HostedBound& b) { return b.bound.program().blocks()[0].bytes; })
+      .def_prop_ro("labels", &labels)
+      .def_prop_ro("parts", &parts)
+      .def_prop_ro("times", &times)
+      .def_prop_ro("kernels", &kernel_names)
+      .def_prop_ro("shapes", &shapes)
+      .def(
+          "place",
+          [](const HostedBound& b, int tensor) {
+            const engine::Place& place = b.bound.place(tensor);
+            return nb::make_tuple(place.block, place.offset, tuple_of(b.bound.strides(tensor)));
+          },
+          "tensor"_a);
+}
+
+}  // namespace intact

@@ -1,1 +1,0 @@
-"""What binders of several kinds have in common."""

@@ -1,1 +1,0 @@
-"""How steps that code outside the kernels runs become native."""

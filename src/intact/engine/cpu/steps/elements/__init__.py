@@ -1,1 +1,0 @@
-"""How steps that work on each element by itself become native."""

@@ -1,1 +1,0 @@
-"""How steps that move elements become native."""

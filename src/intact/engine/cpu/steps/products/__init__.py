@@ -1,1 +1,0 @@
-"""How sums of products become native."""

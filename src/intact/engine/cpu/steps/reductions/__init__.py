@@ -1,1 +1,0 @@
-"""How steps that work along axes become native."""
