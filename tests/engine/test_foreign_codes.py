@@ -97,7 +97,7 @@ def test_a_table_stays_within_the_grid_that_it_writes(layers):
         narrow(content, step["y"], 0, 1)
 
     engine = intact.load(rewrite_plan(layers, lie), threads=1)
-    with pytest.raises(FileFormatError, match=r"got a table of .* want bytes from"):
+    with pytest.raises(FileFormatError, match=r"got a table of .* want bytes of the output's grid"):
         engine.run({"x": np.zeros((1, 3, 8, 8), np.int8)})
 
 
