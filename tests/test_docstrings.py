@@ -136,8 +136,8 @@ NO_VERBS = {
 }  # fmt: skip
 """Words with which no imperative begins; a plural noun is recognized by its end."""
 
-APART = ("engine/cpu/", "cli/app.py")
-"""A room that is being rebuilt, and the command line's own help, whose first line is the program's."""
+APART = ("cli/app.py",)
+"""The command line's own help, whose first line is the program's."""
 
 ROOMS = ("src", "tests", "benchmarks", "examples")
 

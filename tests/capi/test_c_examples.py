@@ -18,7 +18,7 @@ RUSTC = shutil.which("rustc") or next(
 
 
 def lines_of(*words):
-    ran = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
@@ -51,7 +51,7 @@ def rust_program(c_library, tmp_path_factory):
             "-L", f"native={folder}", "-l", "dylib=intact", "-C", f"link-arg=-Wl,-rpath,{c_library.parent}",
             "-o", str(folder / "classify"),
         ],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return folder / "classify"
@@ -66,6 +66,6 @@ def test_rust_reports_what_the_library_says(rust_program, tmp_path):
     (tmp_path / "image.ppm").write_bytes(b"P6\n1 1\n255\n")
     ran = subprocess.run(
         [str(rust_program), str(tmp_path / "model.plan"), str(tmp_path / "image.ppm")],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert ran.returncode == 1 and str(tmp_path / "model.plan") in ran.stderr

@@ -1,4 +1,4 @@
-"""What a run of the C library took, native step by native step."""
+"""Profiles of runs of the C library: seconds of every native step."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def configure(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         str(CMAKE), "-S", str(ROOT), "-B", str(folder / "build"), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
         *options,
     ]  # fmt: skip
-    return subprocess.run(words, capture_output=True, text=True, timeout=300)
+    return subprocess.run(words, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ LIES = [
     SelfTest(-1, ((1, 3, 8, 8),), (0, 0)),
     SelfTest(2**32, ((1, 3, 8, 8),), (0, 0)),
 ]
-"""What no writer of plans says of `small_engine`."""
+"""Self-tests of `small_engine` that no writer of plans makes."""
 
 
 def small_engine(**options):

@@ -9,9 +9,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from tests.formats.model_cases import int4
 from tests.numerics.block_cases import plain
+from tests.onnx_models import onnx_model
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.formats import compare_weights, convert, open_weights
@@ -20,13 +21,10 @@ from intact.numerics import BlockWeights, dequantize_blocks
 
 
 def model_of(nodes: list, constants: dict[str, np.ndarray], inputs: dict, output: str) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
-    graph = helper.make_graph(
-        nodes, "g", ports, [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()],
+    return onnx_model(
+        nodes, {name: list(shape) for name, shape in inputs.items()}, {output: None}, constants, opset=21,
+        domains={"com.microsoft": 1},
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def nbits_model(weights: BlockWeights) -> onnx.ModelProto:

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tests.numerics.block_cases import codes_of, k_quant, plain, scales_of
 from tests.numerics.exact import exact, fl32
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 from intact.errors import QuantValueError
@@ -171,13 +172,7 @@ def run_nbits(x: np.ndarray, w: BlockWeights, level: int, bias: np.ndarray | Non
         "MatMulNBits", inputs, ["y"], domain="com.microsoft", K=k, N=n, bits=w.bits,
         block_size=w.block_size, accuracy_level=level,
     )  # fmt: skip
-    graph = helper.make_graph(
-        [node], "nbits", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(value, key) for key, value in constants.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model = onnx_model([node], {"x": [*x.shape]}, {"y": None}, constants, domains={"com.microsoft": 1})
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tests.numerics.block_cases import SCALES, codes_of, k_quant, plain, scales_of
 from tests.numerics.exact import exact, fl32
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 from intact.errors import QuantValueError
@@ -124,11 +125,7 @@ def test_equals_the_blocked_dequantize_linear_of_onnx_runtime(rng, name, zero):
     if w.zero_points is not None:
         constants["z"] = w.zero_points.astype(stored)
     node = helper.make_node("DequantizeLinear", list(constants), ["y"], axis=1, block_size=16)
-    graph = helper.make_graph(
-        [node], "dq", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, w.shape)],
-        [numpy_helper.from_array(value, key) for key, value in constants.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = onnx_model([node], {}, {"y": [*w.shape]}, constants, opset=21)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(session.run(None, {})[0], nx.dequantize_blocks(w))
 

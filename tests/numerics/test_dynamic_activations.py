@@ -7,6 +7,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 from tests.numerics.exact import exact, fl32
+from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
 from intact.errors import QuantValueError
@@ -14,15 +15,8 @@ from intact.errors import QuantValueError
 
 def dynamic_quantize_linear(x: np.ndarray) -> list[np.ndarray]:
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
-    outputs = [
-        helper.make_tensor_value_info(name, kind, None)
-        for name, kind in (("q", TensorProto.UINT8), ("s", TensorProto.FLOAT), ("z", TensorProto.UINT8))
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
-    model = helper.make_model(
-        helper.make_graph([node], "dql", inputs, outputs),
-        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
-    )  # fmt: skip
+    outputs = {"q": (TensorProto.UINT8, None), "s": None, "z": (TensorProto.UINT8, None)}
+    model = onnx_model([node], {"x": [*x.shape]}, outputs)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x": x})
 

@@ -32,7 +32,7 @@ MOST_ELEMENTS = 2**24
 
 @dataclass(frozen=True)
 class SelfTest:
-    """What a plan file says of its self-test.
+    """Holds the self-test of a plan file.
 
     Attributes:
         seed: 0 to 2**32 - 1.

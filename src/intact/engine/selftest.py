@@ -19,13 +19,13 @@ from intact.engine.steps import STRING, Shape
 from intact.errors import QuantValueError, UnsupportedError
 
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
-"""What runs a plan: the outputs of inputs, by name."""
+"""Runs a plan: returns the outputs of inputs, by name."""
 
 _SEED = 1
 
 
 def make_selftest(plan: Plan, shapes: Sequence[Shape], run: Run) -> SelfTest | None:
-    """The self-test of a plan.
+    """Make the self-test of a plan.
 
     Args:
         plan: The plan.
@@ -49,7 +49,7 @@ def make_selftest(plan: Plan, shapes: Sequence[Shape], run: Run) -> SelfTest | N
 
 
 def differing_outputs(plan: Plan, run: Run) -> tuple[str, ...]:
-    """Names of the outputs of a plan's self-test that have other checksums than the plan says.
+    """Return the names of outputs whose checksums in a plan's self-test differ from the plan's.
 
     Args:
         plan: The plan.
@@ -70,7 +70,7 @@ def differing_outputs(plan: Plan, run: Run) -> tuple[str, ...]:
 
 
 def draw_inputs(plan: Plan, shapes: Sequence[Shape], seed: int) -> dict[str, NDArray[Any]]:
-    """The arrays of a self-test's inputs, by name.
+    """Return the arrays of a self-test's inputs, by name.
 
     Args:
         plan: The plan.
@@ -84,7 +84,7 @@ def draw_inputs(plan: Plan, shapes: Sequence[Shape], seed: int) -> dict[str, NDA
 
 
 def _draw(dtype: np.dtype[Any], shape: tuple[int, ...], first: int) -> NDArray[Any]:
-    """Bytes for codes and truths, byte / 32 - 4 for floats; other whole numbers may be indices, and are 0."""
+    """Draw bytes for codes and truths, byte / 32 - 4 for floats; other whole numbers may be indices: 0."""
     if dtype.kind in "iu" and dtype.itemsize > 1:
         return np.zeros(shape, dtype)
     random_bytes = _splitmix64(np.arange(prod(shape), dtype=np.uint64) + np.uint64(first)) >> np.uint64(56)
@@ -95,7 +95,10 @@ def _draw(dtype: np.dtype[Any], shape: tuple[int, ...], first: int) -> NDArray[A
 
 
 def _splitmix64(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The outputs of SplitMix64 at these counts (Steele, Lea, Flood: Fast splittable generators, 2014)."""
+    """Return the outputs of SplitMix64 at these counts.
+
+    Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
+    """
     z = (states + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -103,12 +106,12 @@ def _splitmix64(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def checksum(array: NDArray[Any]) -> int:
-    """The CRC-32 of an array's bytes, row-major; of NaNs with their usual bits."""
+    """Return the CRC-32 of an array's bytes, row-major; of NaNs with their usual bits."""
     return zlib.crc32(bytes_of(array).data)
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array, row-major; of NaNs the usual ones."""
+    """Return the bytes of an array, row-major; of NaNs the usual ones."""
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

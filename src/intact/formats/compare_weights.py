@@ -13,7 +13,7 @@ from intact.formats.weight_files import floats_of, open_weights
 
 @dataclass(frozen=True)
 class WeightDifference:
-    """How the floats of one tensor differ between two files.
+    """Counts the differences of one tensor's floats between two files.
 
     Attributes:
         name: Of the tensor.

@@ -36,13 +36,13 @@ from intact.formats.weight_files import (
 from intact.numerics import BlockWeights
 
 FORMATS = ("gguf", *LAYER_CODECS, "safetensors")
-"""What `convert` writes; "safetensors" holds the floats, as float32."""
+"""Formats that `convert` writes; "safetensors" holds the floats, as float32."""
 _COPIED = (".json", ".txt", ".model", ".jinja")
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a conversion wrote.
+    """Describes what a conversion wrote.
 
     Attributes:
         files: The weight files, and config.json where there is one.
@@ -120,7 +120,7 @@ def _to_gguf(weights: WeightFiles, path: Path, grids: dict[str, int]) -> None:
 
 
 def _as_gguf(tensor: Tensor) -> tuple[str, Tensor]:
-    """The GGUF type of a tensor, and the tensor on its grid."""
+    """Return the GGUF type of a tensor, and the tensor on its grid."""
     if isinstance(tensor, BlockWeights):
         return gguf_weights(tensor)
     kind = next((t.name for t in GGML_TYPES.values() if t.dtype == tensor.dtype), None)
@@ -139,7 +139,7 @@ _Parts = dict[str, dict[str, StoredTensor]]
 
 @dataclass(frozen=True)
 class _Scheme:
-    """What a configuration says of a layer."""
+    """Describes the scheme of a layer in a configuration."""
 
     bits: int
     group_size: int
@@ -151,7 +151,7 @@ class _Scheme:
 def _plan_safetensors(
     weights: WeightFiles, to: str, grids: dict[str, int]
 ) -> tuple[_Parts, dict[str, _Scheme]]:
-    """The tensors that each one becomes, and the scheme of each quantized one."""
+    """Plan the tensors that each one becomes, and the scheme of each quantized one."""
     parts: _Parts = {}
     schemes: dict[str, _Scheme] = {}
     for name in weights.names:
@@ -174,7 +174,7 @@ def _as_safetensors(name: str, to: str, tensor: Tensor) -> dict[str, NDArray]:
 
 
 def _loader(weights: WeightFiles, to: str, parts: _Parts) -> Callable[[str], NDArray]:
-    """Loads tensors in the order of `parts`; those of one layer are made together."""
+    """Return a loader of tensors in the order of `parts`; those of one layer are made together."""
     owners = {part: name for name, tensors in parts.items() for part in tensors}
     ready: dict[str, NDArray] = {}
 
@@ -200,7 +200,7 @@ def _scheme(tensor: BlockWeights, to: str) -> _Scheme:
 
 
 def _is_symmetric(tensor: BlockWeights) -> bool:
-    """Whether every zero point is 0, or the middle of an unsigned grid."""
+    """Return whether every zero point is 0, or the middle of an unsigned grid."""
     middle = 2 ** (tensor.bits - 1) if tensor.codes.dtype == np.uint8 else 0
     return tensor.zero_points is None or bool((tensor.zero_points == middle).all())
 
@@ -208,7 +208,7 @@ def _is_symmetric(tensor: BlockWeights) -> bool:
 def _quantization_config(
     to: str, schemes: Mapping[str, _Scheme], weights: WeightFiles, parts: _Parts
 ) -> dict[str, Any]:
-    """The quantization_config of config.json."""
+    """Return the quantization_config of config.json."""
     if to in ("compressed-tensors", "naive-quantized"):
         return _config_groups(schemes, parts)
     first = next(iter(schemes.values()), None)
@@ -237,7 +237,7 @@ def _quantization_config(
 
 
 def _config_groups(schemes: Mapping[str, _Scheme], parts: _Parts) -> dict[str, Any]:
-    """One group of layers for each scheme, named one by one."""
+    """Return one group of layers for each scheme, named one by one."""
     groups: dict[_Scheme, list[str]] = {}
     for name, scheme in schemes.items():
         groups.setdefault(scheme, []).append(name.removesuffix(".weight"))
@@ -267,7 +267,7 @@ def _config_groups(schemes: Mapping[str, _Scheme], parts: _Parts) -> dict[str, A
 
 
 def _fit(name: str, tensor: Tensor, act: Callable[[Any], Any]) -> Any:
-    """What `act` makes of a tensor; an error names it, and a format that holds it."""
+    """Apply `act` to a tensor; an error names the tensor, and a format that holds it."""
     try:
         return act(tensor)
     except UnsupportedError as error:
@@ -295,7 +295,7 @@ def _count(grids: dict[str, int], tensor: Tensor) -> None:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """The folder to write to; one that is new goes again if an error comes."""
+    """Make the folder to write to; a new one is removed if an error comes."""
     if path.suffix == ".safetensors":
         yield path.parent
         return

@@ -23,7 +23,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class GgmlCodec:
-    """How the blocks of one type are read and written, and the grid that they hold.
+    """Reads and writes the blocks of one type, and names the grid that they hold.
 
     Attributes:
         unpack: Bytes [..., blocks, nbytes] to weights.
@@ -47,7 +47,7 @@ class GgmlCodec:
 
 
 def _half(raw: Bytes) -> Array:
-    """float16 [...] out of bytes [..., 2]."""
+    """Read float16 [...] out of bytes [..., 2]."""
     return np.ascontiguousarray(raw).view("<f2")[..., 0]
 
 
@@ -56,7 +56,7 @@ def _half_bytes(values: Array) -> Bytes:
 
 
 def _flat(codes: Array) -> Array:
-    """Codes of all blocks of a row in one axis: [..., blocks, n] to [..., blocks * n]."""
+    """Join the codes of all blocks of a row in one axis: [..., blocks, n] to [..., blocks * n]."""
     return np.ascontiguousarray(codes).reshape(*codes.shape[:-2], codes.shape[-2] * codes.shape[-1])
 
 
@@ -76,7 +76,7 @@ def _to_unsigned(codes: Array, middle: int) -> Bytes:
 
 
 def _simple(bits: int, *, minima: bool = False, table: str | None = None) -> GgmlCodec:
-    """Blocks of 32: float16 scale, perhaps a float16 minimum, perhaps the fifth bits, codes."""
+    """Return the codec of blocks of 32: float16 scale, perhaps a float16 minimum and fifth bits, codes."""
     is_signed = not minima and table is None
     name = table or f"{'' if is_signed else 'u'}int{bits}"
     middle, head = 2 ** (bits - 1) if is_signed and bits < 8 else 0, 4 if minima else 2
@@ -115,7 +115,7 @@ def _simple(bits: int, *, minima: bool = False, table: str | None = None) -> Ggm
 def _k_weights(
     codes: Array, name: str, scales: Array, d: Array, minima: Array | None = None, dmin: Array | None = None
 ) -> BlockWeights:
-    """Weights of super-blocks; what the file subtracts is added with the opposite sign."""
+    """Return weights of super-blocks; what the file subtracts is added with the opposite sign."""
     size = codes.shape[-1] // scales.shape[-1]
     return BlockWeights(
         _flat(codes), name, _flat(scales), size, minima=None if minima is None else _flat(minima),
@@ -124,7 +124,7 @@ def _k_weights(
 
 
 def _supers(w: BlockWeights) -> list[Bytes]:
-    """The bytes of super-scales, and of super-minima with the file's sign where there are any."""
+    """Return the bytes of super-scales, and of super-minima with the file's sign where there are any."""
     assert w.super_scales is not None
     minima = [] if w.super_minima is None else [_half_bytes(-w.super_minima)]
     return [_half_bytes(w.super_scales), *minima]
@@ -177,7 +177,7 @@ def _join_six_bits(scales: Bytes, minima: Bytes) -> Bytes:
 
 
 def _six_bit_k(bits: int) -> GgmlCodec:
-    """Q4_K and Q5_K: 32 codes to a sub-block, sub-scales and minima of 6 bits."""
+    """Return the codec of Q4_K and Q5_K: 32 codes to a sub-block, sub-scales and minima of 6 bits."""
 
     def unpack(raw: Bytes) -> BlockWeights:
         scales, minima = _split_six_bits(raw[..., 4:16])
@@ -231,7 +231,7 @@ _POWERS = np.array([1, 3, 9, 27, 81], np.uint8)
 
 
 def _split_trits(packed: Bytes, count: int, group: int) -> Bytes:
-    """`count` digits of base 3 from each byte, of a group first the highest digit of each."""
+    """Split each byte into `count` digits of base 3, of a group first the highest digit of each."""
     rows, size = packed.shape[:-1], packed.shape[-1]
     groups = packed.reshape(*rows, size // group, 1, group) * _POWERS[:count, None]  # modulo 256
     digits = (groups.astype(np.uint16) * 3 >> 8).astype(np.uint8)

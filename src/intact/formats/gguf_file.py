@@ -295,5 +295,5 @@ def _tensor_entries(cursor: GgufCursor, count: int) -> Iterator[tuple[str, GgufT
 
 
 def _elements(shape: Sequence[int]) -> int:
-    """Elements, those of axes of size 0 counted as 1, so that no size is hidden by another."""
+    """Count elements, axes of size 0 as 1, so that no size is hidden by another."""
     return prod(max(size, 1) for size in shape)

@@ -71,7 +71,7 @@ def _fits_bits(values: np.ndarray, codec: GgmlCodec) -> bool:
 
 
 def _has_fixed_parts(name: str, fitted: BlockWeights) -> bool:
-    """Whether what the type does not store is what it stands for."""
+    """Return whether what the type does not store is what it stands for."""
     if name == "TQ1_0":
         return not (fitted.codes == -2).any()
     if name == "TQ2_0":

@@ -99,7 +99,7 @@ def _is_middle(weights: BlockWeights) -> bool:
 
 
 def _rows(part: NDArray, n: int) -> NDArray | None:
-    """[N, blocks] out of one value, [N], or [N, blocks]."""
+    """Return [N, blocks] out of one value, [N], or [N, blocks]."""
     if part.size == 1:
         return np.broadcast_to(part.reshape(1, 1), (n, 1))
     if part.ndim == 1:

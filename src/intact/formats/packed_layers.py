@@ -30,7 +30,7 @@ AWQ_ORDER = np.array([0, 4, 1, 5, 2, 6, 3, 7])
 
 @dataclass(frozen=True)
 class LayerCodec:
-    """How one format stores a layer.
+    """Reads and writes a layer in one format.
 
     Attributes:
         name: "gptq", "awq", ...
@@ -60,7 +60,7 @@ def _require(part: Array, where: str, dtypes: tuple[str, ...], rank: int = 2) ->
 
 
 def _words(part: Array) -> Bytes:
-    """The bytes of int32 [..., n], the lowest first: uint8 [..., 4 * n]."""
+    """Return the bytes of int32 [..., n], the lowest first: uint8 [..., 4 * n]."""
     return np.ascontiguousarray(part).astype("<i4", copy=False).view(np.uint8)
 
 
@@ -98,7 +98,7 @@ def _read_gptq(parts: Parts, offset: int) -> BlockWeights:
 
 
 def _group_blocks(codes: Array, bits: int, scales: Array, points: Array, order: Array | None) -> BlockWeights:
-    """Weights with a group for each element, or in blocks as long as the number of groups says."""
+    """Return weights with a group for each element, or in blocks as long as the number of groups says."""
     k, groups = codes.shape[-1], scales.shape[-1]
     size = k // groups if k % groups == 0 else 0
     if order is not None:
@@ -233,7 +233,7 @@ def _packed_zero_points(part: Array, bits: int, n: int, groups: int) -> Array:
 
 
 def _read_packed_fp4(parts: Parts) -> BlockWeights:
-    """MXFP4 and NVFP4: two codes in a byte, the first in the low bits."""
+    """Read MXFP4 and NVFP4: two codes in a byte, the first in the low bits."""
     packed = _require(parts["weight_packed"], "weight_packed", ("uint8",))
     scales = parts["weight_scale"]
     codes = split_fields(packed, 4)
@@ -291,7 +291,7 @@ def _write_packed(weights: BlockWeights) -> dict[str, Array]:
 
 
 def _is_middle(weights: BlockWeights) -> bool:
-    """Whether every zero point is the middle of an unsigned grid: 8 of uint4."""
+    """Return whether every zero point is the middle of an unsigned grid: 8 of uint4."""
     points = weights.zero_points
     return (
         points is not None

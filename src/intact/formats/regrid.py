@@ -96,7 +96,7 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
 
 
 def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | None]:
-    """Codes and zero points in the grid's format; for minima, the zero points that these are to replace."""
+    """Return codes and zero points in the grid's format; for minima, the zero points that these replace."""
     points, has_offsets = weights.zero_points, grid.zero_points or grid.minima
     if points is not None and points.dtype.kind not in "iu":
         raise _error(weights, grid)
@@ -130,7 +130,7 @@ def _holds(integers: Format, codes: NDArray) -> bool:
 
 
 def _cut(part: NDArray | None, weights: BlockWeights, size: int) -> NDArray | None:
-    """Parameters of blocks for blocks of `size`, into which the old ones are cut."""
+    """Cut the parameters of blocks into those of blocks of `size`."""
     if part is None or size == weights.block_size:
         return part
     blocks = -(-weights.codes.shape[-1] // size)

@@ -138,7 +138,7 @@ class SafetensorsWeights:
             ) from error
 
     def _find_layers(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Names of layers with their tensors by suffix."""
+        """Return the names of layers with their tensors by suffix."""
         codec: LayerCodec | None = LAYER_CODECS.get(self.format)
         if codec is None:
             return
@@ -193,7 +193,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _layer_format(quantization: Any, where: str) -> str:
-    """The format of layers that a quantization_config names; "safetensors" for none."""
+    """Return the format of layers that a quantization_config names; "safetensors" for none."""
     if not quantization:
         return "safetensors"
     fields = quantization if isinstance(quantization, dict) else {}
@@ -221,7 +221,7 @@ def _layer_format(quantization: Any, where: str) -> str:
 
 
 def _layers_of_groups(fields: dict[str, Any], form: str) -> str:
-    """The codec for a format of compressed-tensors; "" for none, or for groups that need several."""
+    """Return the codec for a format of compressed-tensors; "" for none, or for groups that need several."""
     forms = {form}
     if form == "mixed-precision":
         groups = fields.get("config_groups")

@@ -129,19 +129,27 @@ def run(
     engine = intact.compile(model if plan is None else plan, threads=threads, deterministic=True)
     described = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     source = open_for(engine, described, batch_size, num_batches)
-    fake = None if module is None else _module(module, graph)
-    comparison, beside = _compare(graph, engine, source, traced, fake, with_c)
+    comparison, beside = _compare(graph, engine, source, traced, _module(module, graph), with_c)
     if as_json:
-        extra = {"images": source.prepared} if source.prepared else {}
-        show_json(as_record(comparison, model) | extra | beside.as_record())
+        show_json(as_record(comparison, model) | _preparation(source) | beside.as_record())
     else:
-        _show(comparison, model, all_tensors)
-        for line in beside.sentences():
-            say(line)
-        if source.prepared:
-            say(shared_options.preparation_note(source.prepared))
+        _show_all(comparison, beside, source, model, all_tensors)
     if not comparison.exact or comparison.departing is not None or beside.differing:
         raise typer.Exit(DIFFERENT)
+
+
+def _preparation(source: Source) -> dict[str, Any]:
+    return {"images": source.prepared} if source.prepared else {}
+
+
+def _show_all(
+    comparison: Comparison, beside: _Beside, source: Source, model: Path, all_tensors: bool
+) -> None:
+    _show(comparison, model, all_tensors)
+    for line in beside.sentences():
+        say(line)
+    if source.prepared:
+        say(shared_options.preparation_note(source.prepared))
 
 
 def _compare(
@@ -322,7 +330,9 @@ def _kind(tensor: TensorCounts) -> str:
 _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
 
-def _module(name: str, graph: Model) -> Module:
+def _module(name: str | None, graph: Model) -> Module | None:
+    if name is None:
+        return None
     from intact.graph import read_named_pairs
     from intact.torch.models import Runner
 

@@ -63,7 +63,7 @@ class CLibrary:
         self._call("session_new", self._plan, c.byref(self._session))
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The outputs of these inputs, by name, of the engine's dtypes.
+        """Return the outputs of these inputs, by name, of the engine's dtypes.
 
         Raises:
             QuantValueError: The library refuses them.
@@ -108,7 +108,7 @@ class CLibrary:
 
 @contextmanager
 def c_library_of(engine: Engine) -> Iterator[CLibrary]:
-    """The C library with an engine's plan, which is written to a file for it.
+    """Open the C library with an engine's plan, which is written to a file for it.
 
     Raises:
         UnsupportedError: There is no library, or it does not run the plan.
@@ -124,7 +124,7 @@ def c_library_of(engine: Engine) -> Iterator[CLibrary]:
 
 
 def differing_elements(a: NDArray[Any], b: NDArray[Any]) -> int:
-    """How many elements of two arrays of one dtype have other bits; all of them where the shapes differ."""
+    """Count the elements of two arrays of one dtype with other bits; all of them where the shapes differ."""
     if a.shape != b.shape:
         return max(a.size, b.size)
     differs = (bytes_of(a) != bytes_of(b)).reshape(a.size, a.itemsize)

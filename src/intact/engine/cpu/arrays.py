@@ -11,12 +11,12 @@ from intact.engine.steps import Codes, Tensor
 
 
 def dtype_of(tensor: Tensor) -> str:
-    """The dtype of a tensor's elements in memory: codes are bytes."""
+    """Return the dtype of a tensor's elements in memory: codes are bytes."""
     return "uint8" if tensor.codes is not None else tensor.stored_dtype
 
 
 def to_bytes(array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
-    """An array of the graph as native steps read it: of codes, bytes, which may lie 128 above signed ones."""
+    """Convert an array of the graph to what native steps read: codes to bytes, 128 above signed codes."""
     if codes is None:
         return array
     return array.view(np.uint8) ^ np.uint8(codes.offset) if codes.offset else array.view(np.uint8)

@@ -18,7 +18,7 @@ _FAMILIES = ("gemm", "winograd", "depthwise", "matmul", "float")
 
 @dataclass(frozen=True)
 class Division:
-    """How one native step is divided.
+    """Describes how one native step is divided among threads.
 
     Attributes:
         step, kernel: The plan's step, and what runs.
@@ -62,6 +62,6 @@ def divisions(plan: Plan, shapes: Mapping[str, Shape], threads: int) -> list[Div
 
 
 def speedup(divisions: list[Division], threads: int) -> float:
-    """What so many threads gain at most, if every product takes the same and nothing else takes time."""
+    """Compute the largest gain of so many threads, if products alone take time, each the same."""
     products = sum(d.products for d in divisions)
     return threads * products / max(1.0, sum(d.products * d.share for d in divisions))

@@ -20,7 +20,7 @@ from intact.limits import ENGINE_BYTES
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies.
+    """Locates a tensor in memory.
 
     Attributes:
         block: Number of the block.
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Segment:
-    """What runs without a break: native steps [begin, end), or one step that no kernel does."""
+    """Holds what runs without a break: native steps [begin, end), or one step that no kernel does."""
 
     begin: int
     end: int
@@ -128,17 +128,17 @@ class Bound:
 
     @cached_property
     def times(self) -> NDArray[np.int64]:
-        """How often each native step runs in a run of all."""
+        """Runs of each native step in one run of the plan."""
         return np.array(self._native.times, np.int64)
 
     @cached_property
     def blocks(self) -> dict[int, tuple[bool, str]]:
-        """Whose array each block is that a run passes: (whether it is an input's, name)."""
+        """Owners of the blocks that a run passes: (is it an input, name)."""
         native, plan = self._native, self.plan
         inputs = dict(zip(native.input_blocks, ((True, name) for name in plan.inputs), strict=True))
         outputs = dict(zip(native.output_blocks, ((False, name) for name in plan.outputs), strict=True))
         return {**inputs, **outputs}
 
     def place(self, name: str) -> Place:
-        """Where a tensor lies."""
+        """Return where a tensor lies."""
         return Place(*self._native.place(self._numbers[name]))

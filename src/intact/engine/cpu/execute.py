@@ -27,11 +27,11 @@ from intact.kernels import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
 Memory = Callable[[str], NDArray[Any]]
-"""What gives the memory of a tensor, by its name."""
+"""Returns the memory of a tensor, by its name."""
 
 
 class Seconds:
-    """What the parts of a run took.
+    """Holds the seconds of the parts of a run.
 
     Attributes:
         native: Of each native step.

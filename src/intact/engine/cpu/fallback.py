@@ -33,7 +33,7 @@ def check_dtype(where: str, dtype: np.dtype[Any], tensor: Tensor) -> None:
 
 
 class FallbackSessions:
-    """What runs steps that no kernel does: one session for each subgraph, made when it is first needed.
+    """Runs the steps that no kernel does: one session for each subgraph, made when it is first needed.
 
     Args:
         plan: The plan.
@@ -67,7 +67,7 @@ class FallbackSessions:
         return self._session(subgraph).run({name: to_codes(at(name), codes[name]) for name in subgraph.xs})
 
     def _call(self, step: Call, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """What a registered operator makes."""
+        """Return what a registered operator makes."""
         inputs = [self._input(name, at) for name in step.xs]
         grids = [self.plan.tensors[name].codes for name in step.ys]
         return dict(zip(step.ys, step.call(inputs, grids), strict=True))
@@ -89,11 +89,11 @@ class FallbackSessions:
             step.check_model(self.plan.constants, self.plan.tensors)
 
     def shapes(self, step: Step, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-        """The shapes of what a step makes: as registered, or found by running it on zeros."""
+        """Return the shapes of what a step makes: as registered, or found by running it on zeros."""
         return fallback_shapes(self.plan, step, shapes, self._session)
 
     def compute(self, step: ShapeArithmetic, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """What arithmetic with sizes makes, on one thread."""
+        """Compute arithmetic with sizes, on one thread."""
         return step.compute(sizes, lambda: self._session(step, 1))
 
     def _session(self, step: OnnxStep, threads: int | None = None) -> Session:

@@ -32,10 +32,10 @@ class Stopwatch(Protocol):
     """Measures: a real one, or a test's."""
 
     def now(self) -> float:
-        """Seconds since some time."""
+        """Return seconds since some time."""
 
     def seconds(self, bound: Bound, run: Run) -> NDArray[np.float64]:
-        """The seconds of each native step in one run."""
+        """Return the seconds of each native step in one run."""
 
 
 class Clock:
@@ -99,8 +99,10 @@ def _fastest(
 
 
 def _averages(programs: list[Bound], fastest: list[NDArray[np.float64]]) -> dict[str, float]:
-    """Seconds of each form of each layer. The default's are those of the first program alone: what runs more
-    often would seem faster."""
+    """Average the seconds of each form of each layer.
+
+    The default's are those of the first program alone: what runs more often would seem faster.
+    """
     layer_seconds: dict[str, dict[str, list[float]]] = {}
     for place, (bound, seconds) in enumerate(zip(programs, fastest, strict=True)):
         for index, choice in bound.choices.items():

@@ -15,7 +15,7 @@ from intact.engine.steps import Call, Step
 
 
 def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> EngineProfile:
-    """The timings of several runs, native steps added up step by step of the plan."""
+    """Sum the timings of several runs by step of the plan."""
     native = np.median([run.native for run in runs], axis=0)
     timings = []
     parts: dict[Step | None, list[int]] = {}
@@ -38,7 +38,7 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> EngineProfi
 
 
 def _loops(bound: Bound, parts: Sequence[int]) -> dict[str, float]:
-    """The shares of the inner loops of several native steps, the largest first."""
+    """Return the shares of the inner loops of several native steps, the largest first."""
     products: Counter[str] = Counter()
     for index in parts:
         products.update(bound.program.loops(index))

@@ -36,7 +36,7 @@ class _Piece:
 
 
 def block_product(x: DynamicActivations, weights: BlockWeights, bias: ArrayLike | None = None) -> Reals:
-    """``y = sum over blocks of fl32(fl32(acc) * fl32(s_x * s_w))``, acc exact in a block. NORMATIVE.
+    """Compute ``y = sum over blocks of fl32(fl32(acc) * fl32(s_x * s_w))``, acc exact in a block. NORMATIVE.
 
     K is cut where a scale of either side changes. Each piece adds to y, which begins at +0, in order:
     ``acc = sum (x - z_x) * (q - z_w)``, int32; then ``fl32(fl32(acc) * fl32(s_x * s_w))``. Minima add
@@ -78,7 +78,7 @@ def block_product(x: DynamicActivations, weights: BlockWeights, bias: ArrayLike 
 def nbits_product(
     x: ArrayLike, weights: BlockWeights, accuracy_level: int = 0, bias: ArrayLike | None = None
 ) -> Reals:
-    """The product of ONNX Runtime's MatMulNBits at one of its accuracy levels. NORMATIVE.
+    """Compute ONNX Runtime's MatMulNBits at one of its accuracy levels. NORMATIVE.
 
     Level 4 quantizes x to int8 in blocks of the weights' size and is `block_product`. The others, and level 4
     with float zero points or with 2 bits in blocks of 16 (which ONNX Runtime computes so), are the float
@@ -111,7 +111,7 @@ def _has_float_zero_points(weights: BlockWeights) -> bool:
 
 
 def _integer_steps(weights: BlockWeights) -> tuple[Integers, float]:
-    """What is multiplied, as integers, and the value of 1: a half for fp4. A float zero point stays out."""
+    """Return the integers that are multiplied, without float zero points, and the value of 1: 0.5 for fp4."""
     table = code_values(weights.format)
     if table is not None:
         unit = 0.5 if weights.format == "fp4e2m1" else 1.0
@@ -139,7 +139,7 @@ def _without_zero_points(x: DynamicActivations) -> Integers:
 def _sort_by_block(
     weights: BlockWeights, steps: Integers, differences: Integers, x: DynamicActivations
 ) -> tuple[Integers, Integers, DynamicActivations]:
-    """Both sides with the elements of a block side by side; sums of integers have no order."""
+    """Put the elements of a block of both sides side by side; sums of integers have no order."""
     if x.block_size is not None:
         raise QuantValueError(
             "x", f"blocks of {x.block_size} with weights in groups", "one scale per token or tensor",
@@ -152,7 +152,7 @@ def _sort_by_block(
 def _terms(
     x: DynamicActivations, weights: BlockWeights, rows: Integers, steps: Integers, unit: float
 ) -> Iterator[Reals]:
-    """What the pieces add to the sum, in order, float32 [rows, N] each."""
+    """Yield what the pieces add to the sum, in order, float32 [rows, N] each."""
     ratio = _blocks_in_one_sum(x, weights)
     if ratio > 1:
         assert weights.super_scales is not None
@@ -178,7 +178,7 @@ def _terms(
 
 
 def _blocks_in_one_sum(x: DynamicActivations, weights: BlockWeights) -> int:
-    """Blocks whose integer sub-scales go into one integer sum; 1: none do."""
+    """Count the blocks whose integer sub-scales go into one integer sum; 1: none do."""
     supers = weights.super_scales
     integers = weights.scales.dtype.kind in "iu" and (
         weights.minima is None or weights.minima.dtype.kind in "iu"
@@ -217,7 +217,7 @@ def _pieces(x: DynamicActivations, weights: BlockWeights, ratio: int) -> Iterato
 
 
 def _activation_scales(x: DynamicActivations, piece: _Piece) -> Reals:
-    """float32 that broadcasts against [rows, N]."""
+    """Return float32 that broadcasts against [rows, N]."""
     if x.block_size is None:
         return np.asarray(x.scales.reshape(-1, 1))
     return np.asarray(x.scales[..., piece.activation_block].reshape(-1, 1))
@@ -242,5 +242,5 @@ def _wide(supers: NDArray) -> Reals:
 
 
 def _as_float(sums: Integers) -> Reals:
-    """Sums that fit int32, as float32."""
+    """Convert sums that fit int32 to float32."""
     return accumulator(sums).astype(np.float32)

@@ -86,7 +86,7 @@ class BlockWeights:
         return int(self.scales.shape[-1])
 
     def block_of(self) -> NDArray[np.int64]:
-        """The block of each element along the last axis, int64 [K]."""
+        """Return the block of each element along the last axis, int64 [K]."""
         if self.groups is not None:
             return self.groups.astype(np.int64)
         return np.arange(self.codes.shape[-1]) // self.block_size
@@ -139,7 +139,7 @@ class BlockWeights:
 
 
 def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
-    """``w = fl32(fl32((q - z) * s) + m)``, ``s = fl32(S * scale)``, ``m = fl32(M * minimum)``. NORMATIVE.
+    """Compute ``fl32(fl32((q - z) * s) + m)``, ``s = fl32(S * scale)``, ``m = fl32(M * minimum)``. NORMATIVE.
 
     S and M are super_scales and super_minima, where there are any; with super_divides
     ``s = fl32(scale / S)``. Of a table format the table's value stands for q. Integer zero points are
@@ -163,7 +163,7 @@ def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
-    """``q - z`` as float32 [..., K], or the table's values: what the scales multiply. NORMATIVE."""
+    """Compute ``q - z`` as float32 [..., K], or the table's values: what the scales multiply. NORMATIVE."""
     table = code_values(weights.format)
     if table is not None:
         return np.asarray(table[weights.codes])
@@ -177,7 +177,7 @@ def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def block_scales(weights: BlockWeights) -> NDArray[np.float32]:
-    """The scale of each block, float32 [..., blocks], super-scales multiplied in. NORMATIVE."""
+    """Compute the scale of each block, float32 [..., blocks], super-scales multiplied in. NORMATIVE."""
     if not weights.super_divides or weights.super_scales is None:
         return _product(weights.scales, weights.super_scales)
     with np.errstate(all="ignore"):
@@ -186,7 +186,7 @@ def block_scales(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def block_minima(weights: BlockWeights) -> NDArray[np.float32] | None:
-    """What is added in each block, float32 [..., blocks]; None for no minima. NORMATIVE."""
+    """Compute what is added in each block, float32 [..., blocks]; None for no minima. NORMATIVE."""
     return None if weights.minima is None else _product(weights.minima, weights.super_minima)
 
 

@@ -1,4 +1,4 @@
-"""What the codes of block weights stand for: integers, or the values of a table."""
+"""Values that the codes of block weights stand for: integers, or those of a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLE_FORMATS = (*_MINIFLOATS, *_TABLES)
 
 @cache
 def code_values(name: str) -> NDArray[np.float32] | None:
-    """The value of each code of a table format; None for an integer format, whose codes are the values.
+    """Return the value of each code of a table format; None for an integer format, whose codes are values.
 
     NORMATIVE.
 
@@ -60,7 +60,7 @@ def code_values(name: str) -> NDArray[np.float32] | None:
 
 
 def integer_format(name: str) -> Format:
-    """The integer format of codes of up to 8 bits called `name`.
+    """Return the integer format of codes of up to 8 bits called `name`.
 
     Raises:
         QuantValueError: There is no such format.
@@ -78,7 +78,7 @@ def integer_format(name: str) -> Format:
 
 
 def code_bits(name: str) -> int:
-    """Bits of one code.
+    """Return the bits of one code.
 
     Raises:
         QuantValueError: There is no such format.

@@ -101,7 +101,7 @@ def _usable(scales: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _per_element(values: NDArray, x: NDArray[np.float32], per: str, size: int | None) -> NDArray:
-    """Values of each range, so that they broadcast against `x`."""
+    """Spread the values of each range so that they broadcast against `x`."""
     if per == "tensor":
         return values
     if size is None:
