@@ -112,9 +112,7 @@ def run(
     - `intact verify model.gguf --against folder`
     """
     if against is not None:
-        from intact.cli.verbs.convert import verify_weights
-
-        verify_weights(model, against, all_tensors=all_tensors, as_json=as_json)
+        _compare_weights(model, against, all_tensors, as_json)
         return
     require_regular(model)
     from intact.engine.files import plan_files as files
@@ -130,21 +128,24 @@ def run(
     described = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     source = open_for(engine, described, batch_size, num_batches)
     comparison, beside = _compare(graph, engine, source, traced, _module(module, graph), with_c)
-    if as_json:
-        show_json(as_record(comparison, model) | _preparation(source) | beside.as_record())
-    else:
-        _show_all(comparison, beside, source, model, all_tensors)
+    _report(comparison, beside, source, model, all_tensors, as_json)
     if not comparison.exact or comparison.departing is not None or beside.differing:
         raise typer.Exit(DIFFERENT)
 
 
-def _preparation(source: Source) -> dict[str, Any]:
-    return {"images": source.prepared} if source.prepared else {}
+def _compare_weights(model: Path, against: Path, all_tensors: bool, as_json: bool) -> None:
+    from intact.cli.verbs.convert import verify_weights
+
+    verify_weights(model, against, all_tensors=all_tensors, as_json=as_json)
 
 
-def _show_all(
-    comparison: Comparison, beside: _Beside, source: Source, model: Path, all_tensors: bool
+def _report(
+    comparison: Comparison, beside: _Beside, source: Source, model: Path, all_tensors: bool, as_json: bool
 ) -> None:
+    if as_json:
+        images = {"images": source.prepared} if source.prepared else {}
+        show_json(as_record(comparison, model) | images | beside.as_record())
+        return
     _show(comparison, model, all_tensors)
     for line in beside.sentences():
         say(line)
