@@ -283,7 +283,7 @@ def calib_parts(data: bytes) -> tuple[Any, dict[str, np.ndarray]]:
     """The JSON of a .calib file, and its arrays."""
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8 : 8 + length])
-    return json.loads(header["__metadata__"]["intact.calib"]), dict(load_safetensors(data))
+    return json.loads(header["__metadata__"]["intact.calib"]), dict(sorted(load_safetensors(data).items()))
 
 
 def _change_calib(dice: random.Random, data: bytes) -> bytes:

@@ -75,7 +75,7 @@ def change_weights(dice: random.Random, data: bytes, change_array: Callable[...,
         mutate.json_value(dice, header)
         text = json.dumps(header).encode()
         return struct.pack("<Q", len(text)) + text + data[8 + length :]
-    arrays = dict(load_safetensors(data))
+    arrays = dict(sorted(load_safetensors(data).items()))
     for _ in range(dice.randrange(1, 3)):
         change_array(dice, arrays)
     return bytes(save_safetensors({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
