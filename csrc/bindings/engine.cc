@@ -1,7 +1,5 @@
 // Plans for Python's engine: read from their JSON, and bound for sets of sizes. The arrays, and the parts
 // that no kernel runs, stay with Python (engine/host.h).
-#include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

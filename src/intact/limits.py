@@ -62,13 +62,17 @@ class Limit:
         Raises:
             IntactError: `amount` is above the limit; of the kind given.
         """
-        if amount > (most := self.most):
-            raise error(
-                where,
-                f"{amount:,} {self.unit}" if amount < 10**30 else f"more than 10^30 {self.unit}",
-                f"at most {most:,}",
-                f"if this is meant, set {self.variable}={amount} in the environment",
-            )
+        if amount > self.most:
+            raise self.excess(amount, where, error)
+
+    def excess(self, amount: int, where: str, error: type[IntactError] = FileFormatError) -> IntactError:
+        """Return the error for an amount above the limit. Arguments as for `check`."""
+        return error(
+            where,
+            f"{amount:,} {self.unit}" if amount < 10**30 else f"more than 10^30 {self.unit}",
+            f"at most {self.most:,}",
+            f"if this is meant, set {self.variable}={amount} in the environment",
+        )
 
 
 LIMITS: dict[str, Limit] = {}

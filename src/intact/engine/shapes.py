@@ -33,7 +33,6 @@ def infer_shapes(
     inputs: Mapping[str, Shape],
     fallback: FallbackShapes,
     compute: Compute,
-    values: dict[str, NDArray[np.generic]] | None = None,
 ) -> dict[str, Shape]:
     """Infer the sizes of all tensors of a plan, in ONNX's order.
 
@@ -42,7 +41,6 @@ def infer_shapes(
         inputs: Sizes of its inputs.
         fallback: For steps that no kernel does, where the plan does not say what they make.
         compute: For arithmetic with sizes.
-        values: Receives what that makes, by tensor.
     Raises:
         QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
     """
@@ -52,11 +50,8 @@ def infer_shapes(
     guessed = False
     for step in plan.steps:
         if isinstance(step, ShapeArithmetic):
-            outputs = compute(step, sizes.dims)
-            for name, array in outputs.items():
+            for name, array in compute(step, sizes.dims).items():
                 sizes.bind(name, array.shape)
-            if values is not None:
-                values.update(outputs)
             continue
         try:
             guessed |= _bind_made(step, sizes, fallback)

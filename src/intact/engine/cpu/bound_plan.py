@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.fallback import FallbackSessions
-from intact.engine.cpu.host import PlanHost, names_of_shapes, record_of
+from intact.engine.cpu.host import PlanHost, record_of
 from intact.engine.kernel_choices import FormChoice
 from intact.engine.plan import Plan
 from intact.engine.steps import Shape, Step
+from intact.engine.steps.base.wiring import writes
 from intact.kernels import NEAR_BYTES, HostedBound, HostedPlan, Program, ThreadPool, kernels_in_use
 from intact.limits import ENGINE_BYTES
 
@@ -105,7 +106,8 @@ class Bound:
     def shapes(self) -> dict[str, Shape]:
         """The shapes of all tensors that a run has."""
         shapes = self._native.shapes
-        return {name: shapes[self._numbers[name]] for name in names_of_shapes(self.plan)}
+        names = (*self.plan.inputs, *(name for step in self.plan.steps for name in writes(step)))
+        return {name: shapes[self._numbers[name]] for name in names}
 
     @cached_property
     def labels(self) -> tuple[Step | None, ...]:

@@ -114,10 +114,13 @@ def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: 
     Codes lie there as bytes. An output that lies otherwise in the arena is there, until it is copied at the
     end. Strings between steps have arrays of their own.
     """
-    strings = {name: array for name, array in {**outputs, **inputs}.items() if array.dtype.kind == "O"}
+    strings = dict[str, NDArray[Any]]()
 
     def at(name: str) -> NDArray[Any]:
         if plan.tensors[name].dtype == STRING:
+            for arrays in (inputs, outputs, strings):
+                if name in arrays:
+                    return arrays[name]
             return strings.setdefault(name, np.empty(bound.shapes[name], object))
         shape, place, dtype = bound.shapes[name], bound.place(name), np.dtype(dtype_of(plan.tensors[name]))
         if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena

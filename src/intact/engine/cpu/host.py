@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from intact.engine.backend import Packed
 from intact.engine.codec import encode
 from intact.engine.cpu.fallback import FallbackSessions, check_dtype
+from intact.engine.files.plan_files import VERSION
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesUnknown, checksum, peek
@@ -24,8 +25,6 @@ from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.kernels import WEIGHTS
 from intact.limits import ENGINE_BYTES
-
-PLAN_VERSION = 6
 
 
 class PlanHost:
@@ -107,7 +106,7 @@ def record_of(plan: Plan) -> str:
     named = {name for step in plan.steps if _is_native(step) for name in (*reads(step), *constants(step))}
     arrays = {name: peek(plan, name) for name in plan.constants if name in named}
     return json.dumps({
-        "version": PLAN_VERSION, "tool": "", "byte_order": sys.byteorder,
+        "version": VERSION, "tool": "", "byte_order": sys.byteorder,
         "inputs": plan.inputs, "outputs": plan.outputs,
         "tensors": [encode(tensor) for tensor in plan.tensors.values()],
         "layers": [], "notes": [], "model": "", "deciding": [],
@@ -150,7 +149,7 @@ def refusal(status: int, where: str, got: str, want: str, is_guess: bool, nbytes
         nbytes: Of what is too large; 0: nothing is.
     """
     if nbytes:
-        return _error_of(lambda: ENGINE_BYTES.check(nbytes, where, QuantValueError))
+        return ENGINE_BYTES.excess(nbytes, where, QuantValueError)
     if status == _BAD_FILE:
         return FileFormatError(where, got, want, "build the plan again")
     if status == _UNSUPPORTED:
@@ -161,18 +160,3 @@ def refusal(status: int, where: str, got: str, want: str, is_guess: bool, nbytes
 
 _BAD_FILE, _UNSUPPORTED, _BAD_INDEX = 3, 4, 6
 _RIGHT_SHAPES = "give inputs of the shapes that the model was made for"
-
-
-def _error_of(check: Callable[[], None]) -> IntactError:
-    try:
-        check()
-    except IntactError as error:
-        return error
-    raise AssertionError("the check passes")
-
-
-def names_of_shapes(plan: Plan) -> Iterable[str]:
-    """Yield the tensors that a run of a plan makes or reads."""
-    yield from plan.inputs
-    for step in plan.steps:
-        yield from writes(step)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.spec import Format
+from intact.spec import FP4E2M1, FP8E4M3, FP8E5M2, Format
 
 NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
@@ -22,11 +21,7 @@ NF4 = (
 IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """The table of llama.cpp's IQ4_NL and IQ4_XS. Source: ggml-common.h, `kvalues_iq4nl`."""
 
-_MINIFLOATS: dict[str, tuple[int, type]] = {
-    "fp4e2m1": (4, ml_dtypes.float4_e2m1fn),
-    "fp8e4m3": (8, ml_dtypes.float8_e4m3fn),
-    "fp8e5m2": (8, ml_dtypes.float8_e5m2),
-}
+_MINIFLOATS = {minifloat.name: minifloat for minifloat in (FP4E2M1, FP8E4M3, FP8E5M2)}
 _TABLES: dict[str, tuple[float, ...]] = {"nf4": NF4, "iq4": IQ4}
 TABLE_FORMATS = (*_MINIFLOATS, *_TABLES)
 """Formats whose codes are indices of a table: bit patterns of small floats, nf4, iq4."""
@@ -47,9 +42,9 @@ def code_values(name: str) -> NDArray[np.float32] | None:
     Source: OCP Microscaling Formats 1.0 (e2m1), OCP 8-bit Floating Point 1.0; others as at the tables.
     """
     if name in _MINIFLOATS:
-        bits, dtype = _MINIFLOATS[name]
-        patterns = np.arange(2**bits, dtype=np.uint8)
-        table = patterns.view(dtype).astype(np.float32)
+        minifloat = _MINIFLOATS[name]
+        patterns = np.arange(2**minifloat.bits, dtype=np.uint8)
+        table = patterns.view(minifloat.storage_dtype).astype(np.float32)
     elif name in _TABLES:
         table = np.array(_TABLES[name], np.float32)
     else:
